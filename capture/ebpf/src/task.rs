@@ -1,0 +1,56 @@
+//! Fields of the kernel's `task_struct`, at offsets that the loader reads from the running kernel's BTF.
+
+use aya_ebpf::{cty::c_void, helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel}};
+use capture_wire::COMM_BYTES;
+
+/// A kernel task pointer, as tracepoints pass it.
+pub type Task = *const c_void;
+
+#[unsafe(no_mangle)]
+static TASK_PID: u32 = 0;
+#[unsafe(no_mangle)]
+static TASK_TGID: u32 = 0;
+#[unsafe(no_mangle)]
+static TASK_COMM: u32 = 0;
+#[unsafe(no_mangle)]
+static TASK_CPU: u32 = 0;
+
+#[inline(always)]
+fn read<T: Default>(task: Task, offset: *const u32) -> T {
+    // SAFETY: the offset is a constant of the loaded program; the helper checks the address.
+    unsafe {
+        let offset = core::ptr::read_volatile(offset) as usize;
+        bpf_probe_read_kernel(task.cast::<u8>().add(offset).cast::<T>()).unwrap_or_default()
+    }
+}
+
+/// Thread id.
+#[inline(always)]
+pub fn tid(task: Task) -> u32 {
+    read(task, &raw const TASK_PID)
+}
+
+/// Process id.
+#[inline(always)]
+pub fn pid(task: Task) -> u32 {
+    read(task, &raw const TASK_TGID)
+}
+
+/// The CPU it runs on or is queued for.
+#[inline(always)]
+pub fn cpu(task: Task) -> u32 {
+    read(task, &raw const TASK_CPU)
+}
+
+/// Thread name, NUL-padded.
+#[inline(always)]
+pub fn comm(task: Task) -> [u8; COMM_BYTES] {
+    read(task, &raw const TASK_COMM)
+}
+
+/// Process and thread id of the running task.
+#[inline(always)]
+pub fn current() -> (u32, u32) {
+    let both = bpf_get_current_pid_tgid();
+    ((both >> 32) as u32, both as u32)
+}

@@ -1,0 +1,235 @@
+//! The columns of `events`. Adding one means one entry here, at the end; renaming, retyping or
+//! removing one breaks the format: bump [`crate::FORMAT_VERSION`].
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+
+use crate::Kind;
+
+/// A string value. Cheap to clone, because the same few names recur in millions of rows.
+pub type Text = Arc<str>;
+
+/// Calls `$callback!` with every column: `name: Type, optional|required, "unit", "meaning";`.
+///
+/// Types: `Int64`, `Int32`, `UInt64`, `UInt32`, `Text` (dictionary-encoded UTF-8).
+#[macro_export]
+macro_rules! for_each_column {
+    ($callback:ident) => {
+        $callback! {
+            ts: Int64, required, "ns", "Start of the span, or time of the point, on CLOCK_MONOTONIC of the recording host.";
+            dur: Int64, optional, "ns", "Length of the span `[ts, ts + dur)`. Null for points, and for spans still open at the end (censored).";
+            kind: Kind, required, "", "What the row is: one of the kinds below.";
+            op: Text, required, "", "What happened, within the kind: the function called, the allocator's action, the scheduler state at switch-out, `run`, or the process event.";
+            pid: UInt32, required, "", "Process id (thread-group id) in the host's namespace.";
+            tid: UInt32, required, "", "Thread id in the host's namespace.";
+            comm: Text, optional, "", "Thread name at that time.";
+            cpu: UInt32, optional, "", "off_cpu: the CPU in whose queue the thread waited (or, if it never waited, that it left). run: the CPU.";
+            ret: Int32, optional, "", "call: return code; 0 is success.";
+            addr: UInt64, optional, "", "Address the call is about: allocated, freed, mapped, set, or copied to.";
+            src_addr: UInt64, optional, "", "Copies: the address copied from. cuMemMap: the handle of the physical memory.";
+            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set. Allocator `alloc` and `free_*`: the requested size, before rounding.";
+            direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (told by the addresses).";
+            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream.";
+            device: Int32, optional, "", "CUDA device ordinal, where the event names one.";
+            func: UInt64, optional, "", "Launches: the kernel's handle (runtime: host function address; driver: CUfunction).";
+            caller: Text, optional, "", "File name of the library or program that made the call.";
+            pool_owner: UInt64, optional, "", "Allocator events of a private pool: first half of its id. Null: the default pool.";
+            pool_id: UInt64, optional, "", "Allocator events of a private pool: second half of its id. Null: the default pool.";
+            allocated_bytes: Int64, optional, "bytes", "Allocator: bytes allocated after the event, as the allocator itself reported.";
+            reserved_bytes: Int64, optional, "bytes", "Allocator: bytes reserved after the event, as the allocator itself reported.";
+            runnable_ns: Int64, optional, "ns", "off_cpu: the last part of the interval, in which the thread could run and waited for a CPU. Null: not recorded.";
+            syscall: Int32, optional, "", "off_cpu: number of the system call the thread was in (x86-64). Null: none.";
+            waker_pid: UInt32, optional, "", "off_cpu: process that ended the sleep. 0: an interrupt on an idle CPU. Null: never asleep, or not recorded.";
+            waker_tid: UInt32, optional, "", "off_cpu: thread that ended the sleep.";
+            waker_comm: Text, optional, "", "off_cpu: name of that thread.";
+            next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";
+            next_tid: UInt32, optional, "", "off_cpu: thread that got the CPU at switch-out; 0 is idle.";
+            next_comm: Text, optional, "", "off_cpu: name of that thread.";
+            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded.";
+        }
+    };
+}
+
+/// Physical type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// Signed 64-bit.
+    Int64,
+    /// Signed 32-bit.
+    Int32,
+    /// Unsigned 64-bit.
+    UInt64,
+    /// Unsigned 32-bit.
+    UInt32,
+    /// Dictionary-encoded UTF-8.
+    Text,
+}
+
+impl ColumnType {
+    /// The Arrow type.
+    pub fn data_type(self) -> DataType {
+        match self {
+            Self::Int64 => DataType::Int64,
+            Self::Int32 => DataType::Int32,
+            Self::UInt64 => DataType::UInt64,
+            Self::UInt32 => DataType::UInt32,
+            Self::Text => {
+                DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+            }
+        }
+    }
+
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int64 => "int64",
+            Self::Int32 => "int32",
+            Self::UInt64 => "uint64",
+            Self::UInt32 => "uint32",
+            Self::Text => "string",
+        }
+    }
+}
+
+/// One column of `events`.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub ty: ColumnType,
+    /// `ns`, `bytes`, or empty for ids and names.
+    pub unit: &'static str,
+    /// Whether it may be null.
+    pub nullable: bool,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+macro_rules! nullable {
+    (optional) => {
+        true
+    };
+    (required) => {
+        false
+    };
+}
+
+macro_rules! column_type {
+    (Kind) => {
+        ColumnType::Text
+    };
+    ($ty:ident) => {
+        ColumnType::$ty
+    };
+}
+
+macro_rules! row_type {
+    (Int64, $n:ident) => { row_type!(@ i64, $n) };
+    (Int32, $n:ident) => { row_type!(@ i32, $n) };
+    (UInt64, $n:ident) => { row_type!(@ u64, $n) };
+    (UInt32, $n:ident) => { row_type!(@ u32, $n) };
+    (Text, $n:ident) => { row_type!(@ Text, $n) };
+    (Kind, $n:ident) => { row_type!(@ Kind, $n) };
+    (@ $ty:ty, optional) => { Option<$ty> };
+    (@ $ty:ty, required) => { $ty };
+}
+
+macro_rules! define {
+    ($($name:ident: $ty:ident, $need:ident, $unit:literal, $doc:literal;)*) => {
+        /// Every column, in file order.
+        pub const COLUMNS: &[Column] = &[$(Column {
+            name: stringify!($name),
+            ty: column_type!($ty),
+            unit: $unit,
+            nullable: nullable!($need),
+            doc: $doc,
+        }),*];
+
+        /// One row of `events`.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Row {
+            $(#[doc = $doc] pub $name: row_type!($ty, $need),)*
+        }
+    };
+}
+
+for_each_column!(define);
+
+impl Row {
+    /// A row with its required values; every optional one is null.
+    pub fn new(ts: i64, kind: Kind, op: Text, pid: u32, tid: u32) -> Self {
+        Self {
+            ts,
+            dur: None,
+            kind,
+            op,
+            pid,
+            tid,
+            comm: None,
+            cpu: None,
+            ret: None,
+            addr: None,
+            src_addr: None,
+            size_bytes: None,
+            direction: None,
+            stream: None,
+            device: None,
+            func: None,
+            caller: None,
+            pool_owner: None,
+            pool_id: None,
+            allocated_bytes: None,
+            reserved_bytes: None,
+            runnable_ns: None,
+            syscall: None,
+            waker_pid: None,
+            waker_tid: None,
+            waker_comm: None,
+            next_pid: None,
+            next_tid: None,
+            next_comm: None,
+            detail: None,
+        }
+    }
+}
+
+/// The Arrow schema of `events`.
+pub fn arrow_schema() -> Schema {
+    Schema::new(
+        COLUMNS
+            .iter()
+            .map(|column| Field::new(column.name, column.ty.data_type(), column.nullable))
+            .collect::<Vec<_>>(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_carry_their_units() {
+        for column in COLUMNS {
+            match column.unit {
+                "" => assert!(!column.name.ends_with("_ns") && !column.name.ends_with("_bytes")),
+                "ns" => assert!(
+                    column.name.ends_with("_ns") || matches!(column.name, "ts" | "dur"),
+                    "{}",
+                    column.name
+                ),
+                unit => assert!(column.name.ends_with(&format!("_{unit}")), "{}", column.name),
+            }
+            assert!(column.doc.ends_with('.'), "{}", column.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COLUMNS.len());
+    }
+}

@@ -1,0 +1,44 @@
+//! Where a copy goes from and to.
+
+/// The vocabulary of the `direction` column, numbered as `cudaMemcpyKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Host to host.
+    HostToHost,
+    /// Host to device.
+    HostToDevice,
+    /// Device to host.
+    DeviceToHost,
+    /// Within one device.
+    DeviceToDevice,
+    /// Told by the pointers (unified addressing).
+    Default,
+    /// Between two devices.
+    PeerToPeer,
+}
+
+impl Direction {
+    /// The direction a `cudaMemcpyKind` argument names, if it is a valid one.
+    pub fn from_cuda(kind: u64) -> Option<Self> {
+        match kind {
+            0 => Some(Self::HostToHost),
+            1 => Some(Self::HostToDevice),
+            2 => Some(Self::DeviceToHost),
+            3 => Some(Self::DeviceToDevice),
+            4 => Some(Self::Default),
+            _ => None,
+        }
+    }
+
+    /// The value in the `direction` column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HostToHost => "h2h",
+            Self::HostToDevice => "h2d",
+            Self::DeviceToHost => "d2h",
+            Self::DeviceToDevice => "d2d",
+            Self::Default => "default",
+            Self::PeerToPeer => "p2p",
+        }
+    }
+}

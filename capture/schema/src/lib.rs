@@ -1,0 +1,23 @@
+//! The only home of Inquest's trace format: the columns of the `events` table, the vocabulary of its
+//! `kind` and `op` columns, the run's metadata, units, and the version that ties them together.
+//!
+//! A run is one Parquet file with one wide, sparse table. Times are nanoseconds on CLOCK_MONOTONIC,
+//! intervals are half-open `[ts, ts + dur)`, and a span that was still open when recording ended has
+//! no `dur`: it is *censored*, not zero. This crate does no I/O.
+
+mod column;
+mod direction;
+mod kind;
+mod op;
+mod run;
+mod unit;
+
+pub use column::{COLUMNS, Column, ColumnType, Row, Text, arrow_schema};
+pub use direction::Direction;
+pub use kind::Kind;
+pub use op::{Class, Layer, Op};
+pub use run::{
+    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, Run,
+    Thread,
+};
+pub use unit::{Bytes, Nanos, UnitError};

@@ -1,0 +1,137 @@
+//! What the file says about itself: its version and the circumstances of the recording, as key/value
+//! metadata of the Parquet file.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the format. A reader refuses a newer one. Bump it when a column is renamed, retyped or
+/// removed or a value changes its meaning; a column added at the end does not count.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Metadata key of [`FORMAT_VERSION`], in decimal. Its presence makes a Parquet file a run.
+pub const META_VERSION: &str = "inquest.format_version";
+
+/// Metadata key of [`Run`], as JSON.
+pub const META_RUN: &str = "inquest.run";
+
+/// Circumstances of one recording. Whatever the source did not tell is absent, not guessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    /// Program and version that wrote the file, or the importer.
+    pub producer: String,
+    /// The traced command, or how its processes were chosen.
+    pub command: Vec<String>,
+    /// The machine.
+    pub host: Host,
+    /// Its GPUs.
+    pub gpus: Vec<Gpu>,
+    /// Recording time, and how its clock relates to the wall.
+    pub clock: Clock,
+    /// Libraries in which probes were placed.
+    pub libraries: Vec<Library>,
+    /// Every function probe that was tried, with the outcome.
+    pub probes: Vec<AttachedProbe>,
+    /// Threads seen, with their last names.
+    pub threads: Vec<Thread>,
+    /// Events lost, by probe and interval. Empty: none were.
+    pub lost: Vec<Lost>,
+    /// Whether the source counts what it loses. If not, an empty `lost` proves nothing.
+    pub lost_is_counted: bool,
+    /// In plain words, what this trace cannot show.
+    pub not_captured: Vec<String>,
+}
+
+/// The recording machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Operating system.
+    pub os: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Logical processors.
+    pub cpu_count: u32,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gpu {
+    /// Model.
+    pub name: String,
+    /// Driver version.
+    pub driver: String,
+}
+
+/// Recording time. All in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// CLOCK_MONOTONIC when recording began.
+    pub start_ns: i64,
+    /// CLOCK_MONOTONIC when it ended.
+    pub end_ns: i64,
+    /// What to add to a monotonic time to get Unix time, measured at the start.
+    pub wall_offset_ns: i64,
+    /// Upper bound of that measurement's error.
+    pub wall_error_ns: i64,
+}
+
+/// A file in which probes were placed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Library {
+    /// Path as the traced process sees it.
+    pub path: String,
+    /// GNU build id in hexadecimal; empty if it has none.
+    pub build_id: String,
+}
+
+/// A probe and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttachedProbe {
+    /// Symbol.
+    pub symbol: String,
+    /// Path of the library.
+    pub library: String,
+    /// Why it could not be placed; `None`: it was.
+    pub error: Option<String>,
+}
+
+/// A thread of a traced process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Thread {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Last name seen.
+    pub comm: String,
+}
+
+/// Events lost by one probe between two readings of the kernel's counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lost {
+    /// Function, or `off_cpu`, `run`, `process`.
+    pub probe: String,
+    /// Earlier reading, CLOCK_MONOTONIC ns.
+    pub from_ns: i64,
+    /// Later reading.
+    pub to_ns: i64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Run {
+    /// Events lost, all told.
+    pub fn lost_count(&self) -> u64 {
+        self.lost.iter().map(|lost| lost.count).sum()
+    }
+}

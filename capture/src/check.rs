@@ -1,0 +1,137 @@
+//! `capture check`: what this machine can record, what it cannot, and what to do about it.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::{attach::error_chain, btf, host, kernel::{self, Kernel}};
+
+/// How a requirement stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// Met.
+    Ok,
+    /// Not met; recording works, something will be missing.
+    Warning,
+    /// Not met; recording is impossible.
+    Error,
+}
+
+/// One requirement.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    status: Status,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<&'static str>,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    can_record: bool,
+    findings: Vec<Finding>,
+}
+
+fn finding(name: &'static str, result: Result<String, String>, otherwise: Status, fix: &'static str) -> Finding {
+    match result {
+        Ok(detail) => Finding { name, status: Status::Ok, detail, fix: None },
+        Err(detail) => Finding { name, status: otherwise, detail, fix: Some(fix) },
+    }
+}
+
+fn exists(path: &str, what: &str) -> Result<String, String> {
+    if Path::new(path).exists() { Ok(path.to_owned()) } else { Err(format!("{path} is missing: {what}")) }
+}
+
+fn driver_library() -> Result<String, String> {
+    let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+    let known = cache.windows(12).any(|window| window == b"libcuda.so.1");
+    let usual = ["/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"];
+    match usual.into_iter().find(|path| Path::new(path).exists()) {
+        Some(path) => Ok(path.to_owned()),
+        None if known => Ok("libcuda.so.1 is in the loader's cache".to_owned()),
+        None => Err("libcuda.so.1 is in none of the usual places; a process may still bring its own".to_owned()),
+    }
+}
+
+/// Looks at everything; loads and attaches the programs for real if it may.
+pub(crate) fn run() -> Report {
+    let permitted = kernel::may_trace();
+    let offsets = btf::task_offsets();
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => Ok("x86-64".to_owned()),
+        other => Err(format!("{other}: arguments are read by the x86-64 calling convention")),
+    };
+    let load = if !permitted {
+        Err("not tried without privileges".to_owned())
+    } else {
+        Kernel::load(64 << 10)
+            .and_then(|(mut kernel, _events)| kernel.attach_tracepoints())
+            .map(|()| "programs loaded, scheduler and process tracepoints attached".to_owned())
+            .map_err(|error| error_chain(&error))
+    };
+    let findings = vec![
+        finding("architecture", architecture, Status::Error, "record on an x86-64 machine"),
+        finding(
+            "privileges",
+            if permitted { Ok("CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON".to_owned()) } else { Err("this user may not load eBPF programs".to_owned()) },
+            Status::Error,
+            "run as root (sudo), or give the binary CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
+        ),
+        finding(
+            "kernel type information",
+            offsets.map(|offsets| format!("{offsets:?}")).map_err(|error| error.to_string()),
+            Status::Error,
+            "use a kernel with CONFIG_DEBUG_INFO_BTF=y (every large distribution since 2021)",
+        ),
+        finding(
+            "uprobes",
+            exists("/sys/bus/event_source/devices/uprobe/type", "the kernel has no user-space probes"),
+            Status::Error,
+            "use a kernel with CONFIG_UPROBE_EVENTS=y",
+        ),
+        finding("eBPF programs", load, Status::Error, "the message above names what the kernel refused; kernel 5.15 or later is needed"),
+        finding(
+            "NVIDIA driver",
+            host::nvidia_driver().ok_or_else(|| "no NVIDIA kernel driver is loaded".to_owned()),
+            Status::Warning,
+            "nothing to do if the traced process brings its own CUDA library (a stub, a container)",
+        ),
+        finding("CUDA driver library", driver_library(), Status::Warning, "install the NVIDIA driver's user-space part"),
+    ];
+    let can_record = findings.iter().all(|finding| finding.status != Status::Error);
+    Report { can_record, findings }
+}
+
+impl Report {
+    /// Whether nothing forbids recording.
+    pub(crate) fn can_record(&self) -> bool {
+        self.can_record
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).map_or_else(|error| format!("{{\"error\":{error:?}}}\n"), |json| json + "\n")
+    }
+
+    /// For people.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = String::new();
+        for finding in &self.findings {
+            let mark = match finding.status {
+                Status::Ok => "ok     ",
+                Status::Warning => "warning",
+                Status::Error => "ERROR  ",
+            };
+            text += &format!("{mark}  {}: {}\n", finding.name, finding.detail);
+            if let Some(fix) = finding.fix {
+                text += &format!("         → {fix}\n");
+            }
+        }
+        text += if self.can_record { "This machine can record.\n" } else { "This machine cannot record.\n" };
+        text
+    }
+}

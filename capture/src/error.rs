@@ -1,0 +1,66 @@
+//! What can go wrong, and the exit code that says so.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use trace_writer::WriteError;
+
+/// The run was recorded.
+pub(crate) const EXIT_OK: u8 = 0;
+/// The run was recorded; the traced command itself failed.
+pub(crate) const EXIT_COMMAND_FAILED: u8 = 1;
+/// Wrong usage or bad input. `clap` uses the same code.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// This machine or this user cannot trace.
+pub(crate) const EXIT_UNSUPPORTED: u8 = 4;
+/// Reading or writing failed.
+pub(crate) const EXIT_IO: u8 = 5;
+
+/// Everything `capture` can fail with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CaptureError {
+    #[error("cannot start {command:?}: {source}")]
+    Spawn { command: String, source: io::Error },
+    #[error("no process {0}")]
+    NoProcess(u32),
+    #[error("tracing needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; run it with sudo")]
+    NotPermitted,
+    #[error("the kernel has no type information at /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF): {0}")]
+    NoBtf(String),
+    #[error("the kernel's type information has no {0}; this kernel is not supported")]
+    NoField(&'static str),
+    #[error("the kernel refused the eBPF programs: {0}")]
+    Load(#[from] aya::EbpfError),
+    #[error("the kernel refused the eBPF program {name}: {source}")]
+    Program { name: &'static str, source: aya::programs::ProgramError },
+    #[error("the embedded eBPF object has no {0}; it does not belong to this program")]
+    MissingPart(&'static str),
+    #[error("eBPF map {name}: {source}")]
+    Map { name: &'static str, source: aya::maps::MapError },
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+    #[error("{}: not an ELF file that can be probed: {reason}", path.display())]
+    Elf { path: PathBuf, reason: String },
+    #[error("the kernel sent an event of {bytes} bytes with tag {tag}, which this program does not know")]
+    UnknownEvent { tag: u8, bytes: usize },
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl CaptureError {
+    /// The documented exit code: see `capture --help`.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Spawn { .. } | Self::NoProcess(_) => EXIT_USAGE,
+            Self::NotPermitted
+            | Self::NoBtf(_)
+            | Self::NoField(_)
+            | Self::Load(_)
+            | Self::Program { .. }
+            | Self::MissingPart(_)
+            | Self::Map { .. } => EXIT_UNSUPPORTED,
+            Self::Io { .. } | Self::Elf { .. } | Self::UnknownEvent { .. } => EXIT_IO,
+            Self::Write(WriteError::Exists(_) | WriteError::Unfinished(_)) => EXIT_USAGE,
+            Self::Write(_) => EXIT_IO,
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! The recording machine, for the file's metadata.
+
+use std::fs;
+
+use trace_schema::{Gpu, Host};
+
+fn line(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// Value of the first `key<separator>value` line, unquoted.
+fn value(text: &str, key: &str, separator: char) -> String {
+    text.lines()
+        .filter_map(|line| line.split_once(separator))
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim().trim_matches('"').to_owned())
+        .unwrap_or_default()
+}
+
+/// This machine.
+pub(crate) fn host() -> Host {
+    Host {
+        name: line("/proc/sys/kernel/hostname"),
+        kernel: line("/proc/sys/kernel/osrelease"),
+        os: value(&line("/etc/os-release"), "PRETTY_NAME", '='),
+        cpu: value(&line("/proc/cpuinfo"), "model name", ':'),
+        cpu_count: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+    }
+}
+
+/// Version of the NVIDIA kernel driver, if it is loaded.
+pub(crate) fn nvidia_driver() -> Option<String> {
+    let version = line("/proc/driver/nvidia/version");
+    // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  <date>"
+    version
+        .split_whitespace()
+        .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+        .map(str::to_owned)
+}
+
+/// The GPUs that the NVIDIA driver shows, in the order of their bus addresses.
+pub(crate) fn gpus() -> Vec<Gpu> {
+    let driver = nvidia_driver().unwrap_or_default();
+    let Ok(entries) = fs::read_dir("/proc/driver/nvidia/gpus") else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| Gpu {
+            name: value(&line(&path.join("information").to_string_lossy()), "Model", ':'),
+            driver: driver.clone(),
+        })
+        .collect()
+}

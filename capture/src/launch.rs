@@ -1,0 +1,98 @@
+//! Whom to trace: processes that run already, or a command started here.
+
+use std::{
+    ffi::OsString,
+    process::{Child, Command, ExitStatus},
+};
+
+use capture_wire::target;
+
+use crate::{error::CaptureError, kernel::Kernel};
+
+/// What the user asked to trace.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// Running processes and the children they will have.
+    Processes(Vec<u32>),
+    /// A command to start, with its children.
+    Command(Vec<OsString>),
+}
+
+impl Subject {
+    /// As it stands in the file's metadata.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        match self {
+            Self::Processes(pids) => pids.iter().map(|pid| format!("--pid {pid}")).collect(),
+            Self::Command(words) => {
+                words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+            }
+        }
+    }
+}
+
+/// The traced processes, once tracing has begun.
+pub(crate) enum Running {
+    /// They ran before and will run on.
+    Attached(Vec<u32>),
+    /// Ours.
+    Spawned(Child),
+}
+
+impl Running {
+    /// Begins to trace. The tracepoints must be attached already.
+    ///
+    /// A command's process becomes a target at its fork, in the kernel, because this process is one
+    /// whose children are followed; it is stopped at its exec until the probes are placed.
+    pub(crate) fn start(subject: &Subject, kernel: &mut Kernel) -> Result<Self, CaptureError> {
+        match subject {
+            Subject::Processes(pids) => {
+                for pid in pids {
+                    if procfs::process::Process::new(*pid as i32).is_err() {
+                        return Err(CaptureError::NoProcess(*pid));
+                    }
+                    kernel.add_target(*pid, target::RECORD | target::FOLLOW)?;
+                }
+                Ok(Self::Attached(pids.clone()))
+            }
+            Subject::Command(words) => {
+                let (program, args) = words.split_first().map_or((OsString::new(), &words[..]), |(first, rest)| (first.clone(), rest));
+                let me = std::process::id();
+                kernel.add_target(me, target::FOLLOW | target::STOP)?;
+                let child = Command::new(&program).args(args).spawn();
+                kernel.remove_target(me);
+                let child = child.map_err(|source| CaptureError::Spawn {
+                    command: program.to_string_lossy().into_owned(),
+                    source,
+                })?;
+                Ok(Self::Spawned(child))
+            }
+        }
+    }
+
+    /// Whether there is nothing left to trace, with the command's status if it was one.
+    pub(crate) fn ended(&mut self) -> Result<Option<Option<ExitStatus>>, CaptureError> {
+        match self {
+            Self::Attached(pids) => {
+                let alive = pids.iter().any(|pid| {
+                    procfs::process::Process::new(*pid as i32)
+                        .and_then(|process| process.stat())
+                        .is_ok_and(|stat| stat.state != 'Z')
+                });
+                Ok((!alive).then_some(None))
+            }
+            Self::Spawned(child) => child
+                .try_wait()
+                .map(|status| status.map(Some))
+                .map_err(|source| CaptureError::Io { what: "waiting for the command".to_owned(), source }),
+        }
+    }
+}
+
+/// Lets a process run on that was stopped for its probes.
+pub(crate) fn resume(pid: u32) {
+    #[expect(unsafe_code, reason = "signals have no safe interface in the standard library")]
+    // SAFETY: sending a signal touches no memory of ours.
+    unsafe {
+        libc::kill(pid as libc::pid_t, libc::SIGCONT);
+    }
+}

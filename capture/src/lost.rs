@@ -1,0 +1,54 @@
+//! The kernel's counters of lost events, read once a second: how many, of which probe, when.
+
+use std::collections::BTreeMap;
+
+use capture_wire::probe;
+use trace_schema::Lost;
+
+use crate::{error::CaptureError, kernel::Kernel, probes};
+
+/// Counters at the last reading, and what was lost between readings.
+pub(crate) struct LostCounters {
+    last: BTreeMap<u32, u64>,
+    read_ns: i64,
+    lost: Vec<Lost>,
+}
+
+impl LostCounters {
+    /// Counts from `now_ns` on.
+    pub(crate) fn new(now_ns: i64) -> Self {
+        Self { last: BTreeMap::new(), read_ns: now_ns, lost: Vec::new() }
+    }
+
+    /// Reads every counter; `now_ns` ends the interval.
+    pub(crate) fn read(&mut self, kernel: &Kernel, now_ns: i64) -> Result<(), CaptureError> {
+        let functions = probes::FUNCTIONS.iter().map(|list| list.len() as u32).sum::<u32>();
+        let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS]
+            .into_iter()
+            .chain((0..functions).map(|n| probe::FIRST_CALL + n));
+        for number in numbers {
+            let total = kernel.lost(number)?;
+            let before = self.last.insert(number, total).unwrap_or(0);
+            if total > before {
+                self.lost.push(Lost {
+                    probe: probes::name(number).to_owned(),
+                    from_ns: self.read_ns,
+                    to_ns: now_ns,
+                    count: total - before,
+                });
+            }
+        }
+        self.read_ns = now_ns;
+        Ok(())
+    }
+
+    /// Events lost so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.last.values().sum()
+    }
+
+    /// What was lost, by probe and interval.
+    pub(crate) fn into_lost(self) -> Vec<Lost> {
+        self.lost
+    }
+}

@@ -1,0 +1,31 @@
+//! `capture`: records what a CUDA process asked of the GPU, what PyTorch's allocator did and what the
+//! scheduler did to its threads, into one Parquet file.
+
+mod attach;
+mod btf;
+mod caller;
+mod check;
+mod cli;
+mod clock;
+mod decode;
+mod elf;
+mod error;
+mod host;
+mod kernel;
+mod launch;
+mod lost;
+mod probes;
+mod progress;
+mod session;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("capture: {error}");
+            error.exit_code()
+        }
+    }
+}

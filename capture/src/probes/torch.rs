@@ -1,0 +1,87 @@
+//! PyTorch's caching allocator: one function that it calls for every event of its own
+//! (`DeviceCachingAllocator::record_trace`, c10/cuda/CUDACachingAllocator.cpp), whether or not memory
+//! history is on, and for builds without that symbol the exported report to the profiler
+//! (`c10::reportMemoryUsageToProfiler`, c10/core/Allocator.h).
+
+use capture_wire::Call;
+use trace_schema::{Kind, Row, Text};
+
+use super::spec::{Event, Fields, FunctionProbe, Library};
+
+pub(super) const PROBES: &[FunctionProbe] = &[
+    // (this, action, address, size, stream, device | mempool id, ...)
+    FunctionProbe {
+        library: Library::C10Cuda,
+        symbol: "_ZN3c104cuda20CUDACachingAllocator6Native22DeviceCachingAllocator12record_trace",
+        prefix: true,
+        event: Event::Allocator,
+        out: None,
+        fields: Fields::NONE,
+    },
+    // (pointer, signed bytes, allocated, reserved, device)
+    FunctionProbe {
+        library: Library::C10,
+        symbol: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+        prefix: false,
+        event: Event::AllocatorUsage,
+        out: None,
+        fields: Fields::NONE,
+    },
+];
+
+/// `TraceEntry::Action`, in the order of its declaration.
+const ACTIONS: [&str; 10] = [
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "snapshot",
+    "oom",
+    "annotate",
+];
+
+/// `c10::DeviceType::CUDA`.
+const DEVICE_TYPE_CUDA: u64 = 1;
+
+fn row(call: &Call, op: Text) -> Row {
+    Row::new(call.ts as i64, Kind::Alloc, op, call.pid, call.tid)
+}
+
+fn non_zero(value: u64) -> Option<u64> {
+    (value != 0).then_some(value)
+}
+
+/// One allocator event as a row.
+pub(super) fn event_row(call: &Call) -> Row {
+    let [_, action, addr, size, stream, device] = call.args;
+    // An action of a later version is kept under its number rather than lost or misnamed.
+    let op = match ACTIONS.get(action as u32 as usize) {
+        Some(name) => Text::from(*name),
+        None => format!("action_{}", action as u32).into(),
+    };
+    Row {
+        addr: Some(addr),
+        size_bytes: Some(size as i64),
+        stream: non_zero(stream),
+        device: Some(i32::from(device as i8)),
+        pool_owner: non_zero(call.stack[0]),
+        pool_id: non_zero(call.stack[1]),
+        ..row(call, op)
+    }
+}
+
+/// One usage report as a row; `None` for memory that is not a CUDA device's.
+pub(super) fn usage_row(call: &Call) -> Option<Row> {
+    let [addr, bytes, allocated, reserved, device, _] = call.args;
+    (device & 0xff == DEVICE_TYPE_CUDA).then(|| Row {
+        addr: Some(addr),
+        size_bytes: Some(bytes as i64),
+        device: Some(i32::from((device >> 8) as i8)),
+        allocated_bytes: Some(allocated as i64),
+        reserved_bytes: Some(reserved as i64),
+        ..row(call, "usage".into())
+    })
+}

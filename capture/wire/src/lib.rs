@@ -1,0 +1,225 @@
+//! The events that cross from kernel to user space, and the few constants both sides must agree on.
+//!
+//! Every struct is `repr(C)`, a multiple of 8 bytes, without implicit padding, in native byte order.
+//! The first byte is its [`tag`]. Times are nanoseconds on CLOCK_MONOTONIC (`bpf_ktime_get_ns`).
+//! A value that does not apply is 0 unless its field says otherwise.
+#![no_std]
+
+/// The first byte of every event.
+pub mod tag {
+    /// [`super::Call`] with its return seen.
+    pub const CALL: u8 = 1;
+    /// [`super::Call`] from a probe on entry only: `dur_ns`, `ret` and `out` mean nothing.
+    pub const POINT: u8 = 2;
+    /// [`super::OffCpu`].
+    pub const OFF_CPU: u8 = 3;
+    /// [`super::Run`].
+    pub const RUN: u8 = 4;
+    /// [`super::Process`].
+    pub const PROCESS: u8 = 5;
+}
+
+/// Indices into the kernel's table of lost events, which also number the probes.
+pub mod probe {
+    /// Off-CPU intervals.
+    pub const OFF_CPU: u32 = 0;
+    /// Stints of other tasks on a CPU that a traced thread waits for.
+    pub const RUN: u32 = 1;
+    /// Process life-cycle notices.
+    pub const PROCESS: u32 = 2;
+    /// The first function probe; the n-th of them has number `FIRST_CALL + n`.
+    pub const FIRST_CALL: u32 = 8;
+    /// Size of the table: one more than the largest probe number.
+    pub const COUNT: u32 = 512;
+}
+
+/// How an attach cookie tells the one generic probe which function it sits on.
+pub mod cookie {
+    /// Bits 0..16: the probe's number.
+    pub const PROBE_MASK: u64 = 0xffff;
+    /// Bits 16..20: 1 + index of the argument that points at a result to read on return; 0 for none.
+    pub const OUT_SHIFT: u64 = 16;
+    /// Bits 32..64 of the loader's cookie: signed distance in bytes from the probed instruction to
+    /// the linker's `r_debug.r_state` word.
+    pub const R_STATE_SHIFT: u64 = 32;
+
+    /// Packs a function probe's cookie. `out_arg` is the index of the out-pointer argument.
+    pub const fn pack(probe: u32, out_arg: Option<u32>) -> u64 {
+        let out = match out_arg {
+            Some(index) => index as u64 + 1,
+            None => 0,
+        };
+        probe as u64 & PROBE_MASK | out << OUT_SHIFT
+    }
+}
+
+/// What a traced process is traced for: the values of the kernel's table of processes.
+pub mod target {
+    /// Its calls and its threads are recorded.
+    pub const RECORD: u32 = 1;
+    /// Its children become targets with the flags `RECORD | FOLLOW | STOP`.
+    pub const FOLLOW: u32 = 2;
+    /// It is stopped (SIGSTOP) at exec and whenever its loader has mapped a library, so that probes
+    /// are in place before the first instruction of that library runs.
+    pub const STOP: u32 = 4;
+}
+
+/// Length of a thread's name in the kernel, the closing NUL included.
+pub const COMM_BYTES: usize = 16;
+
+/// One call of a probed function.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Call {
+    /// [`tag::CALL`] or [`tag::POINT`].
+    pub tag: u8,
+    /// Padding, zero.
+    pub pad: u8,
+    /// The probe's number.
+    pub probe: u16,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// CPU at the end of the call.
+    pub cpu: u32,
+    /// Entry.
+    pub ts: u64,
+    /// Return minus entry.
+    pub dur_ns: u64,
+    /// The return register.
+    pub ret: u64,
+    /// The word at the out-pointer argument, read on return.
+    pub out: u64,
+    /// Return address at entry: names the calling library.
+    pub caller: u64,
+    /// The six argument registers at entry.
+    pub args: [u64; 6],
+    /// The first three words of the caller's argument area on the stack.
+    pub stack: [u64; 3],
+}
+
+/// One interval in which a traced thread was not running, `[out_ts, in_ts)`.
+///
+/// ```text
+///   on CPU │ blocked (prev_state != 0) │ runnable, waiting │ on CPU
+///        out_ts                     wake_ts              in_ts
+/// ```
+/// A thread switched out while runnable was never woken: `wake_ts` is 0 and all of it is waiting.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct OffCpu {
+    /// [`tag::OFF_CPU`].
+    pub tag: u8,
+    /// 1 if the kernel was preempted inside kernel code.
+    pub preempt: u8,
+    /// Padding, zero.
+    pub pad: u16,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// The scheduler's state bits at switch-out; 0 is runnable.
+    pub prev_state: u32,
+    /// Switched out.
+    pub out_ts: u64,
+    /// Switched in again.
+    pub in_ts: u64,
+    /// Woken; 0 if it was never asleep.
+    pub wake_ts: u64,
+    /// Number of the system call the thread was in; -1 for none.
+    pub syscall: i32,
+    /// CPU it left.
+    pub out_cpu: u32,
+    /// CPU it came back on.
+    pub in_cpu: u32,
+    /// Process that woke it. 0 if the wake-up came from an idle CPU's interrupt.
+    pub waker_pid: u32,
+    /// Thread that woke it.
+    pub waker_tid: u32,
+    /// Process that got the CPU.
+    pub next_pid: u32,
+    /// Thread that got the CPU; 0 is idle.
+    pub next_tid: u32,
+    /// CPU whose queue it waited in.
+    pub wait_cpu: u32,
+    /// Its own name.
+    pub comm: [u8; COMM_BYTES],
+    /// The waker's name.
+    pub waker_comm: [u8; COMM_BYTES],
+    /// Name of the thread that got the CPU.
+    pub next_comm: [u8; COMM_BYTES],
+}
+
+/// One stint `[start_ts, end_ts)` of any task on a CPU in whose queue a traced thread waited.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Run {
+    /// [`tag::RUN`].
+    pub tag: u8,
+    /// Padding, zero.
+    pub pad: [u8; 3],
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// Switched in.
+    pub start_ts: u64,
+    /// Switched out.
+    pub end_ts: u64,
+    /// Its name.
+    pub comm: [u8; COMM_BYTES],
+}
+
+/// What happened to a traced process.
+pub mod process {
+    /// A child was forked: `pid` is the child, `other` its parent.
+    pub const FORK: u8 = 1;
+    /// A program was executed. With [`super::target::STOP`] the process is stopped now.
+    pub const EXEC: u8 = 2;
+    /// A thread ended.
+    pub const EXIT: u8 = 3;
+    /// The loader finished mapping libraries. With [`super::target::STOP`] the process is stopped now.
+    pub const LIBRARY: u8 = 4;
+}
+
+/// A notice about a traced process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Process {
+    /// [`tag::PROCESS`].
+    pub tag: u8,
+    /// One of [`process`].
+    pub what: u8,
+    /// 1 if the process was sent SIGSTOP with this notice.
+    pub stopped: u8,
+    /// Padding, zero.
+    pub pad: u8,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// The parent at a fork, else 0.
+    pub other: u32,
+    /// When.
+    pub ts: u64,
+    /// Its name.
+    pub comm: [u8; COMM_BYTES],
+}
+
+/// Key of a call in flight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct OpenKey {
+    /// Thread id.
+    pub tid: u32,
+    /// The probe's number.
+    pub probe: u32,
+}

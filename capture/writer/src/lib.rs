@@ -1,0 +1,19 @@
+//! Rows of a run on their way into its Parquet file.
+//!
+//! While recording, rows are appended to `<run>.recording`, an Arrow IPC stream: it has no footer, so
+//! whatever was flushed before a kill or a full disk can be read back ([`recover`]). [`Recorder::finish`]
+//! turns it into the Parquet file: large row groups, each sorted by `ts`.
+//!
+//! ```text
+//! push ─► builders ─► batch ─► run.parquet.recording ─► sort by ts ─► run.parquet.tmp ─► run.parquet
+//!                     (flush)                           (per row group)          (rename)
+//! ```
+
+mod error;
+mod parquet_file;
+mod recording;
+mod rows;
+
+pub use error::WriteError;
+pub use recording::{Finished, Recorder, recover};
+pub use rows::Rows;
