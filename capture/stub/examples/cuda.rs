@@ -1,0 +1,124 @@
+//! `libcuda.so`: driver functions with their real names and signatures, without a device.
+#![expect(unsafe_code, reason = "C interface")]
+#![expect(missing_docs, non_snake_case, reason = "documented by NVIDIA")]
+#![expect(clippy::missing_safety_doc, clippy::too_many_arguments, reason = "documented by NVIDIA")]
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_uint, c_void},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use cuda_stub::{sleep_ns, spin_ns};
+
+const SUCCESS: c_int = 0;
+const OUT_OF_MEMORY: c_int = 2;
+/// Larger requests fail.
+const CAPACITY_BYTES: usize = 1 << 40;
+
+static NEXT: AtomicU64 = AtomicU64::new(0x7f10_0000_0000);
+
+thread_local! {
+    static DELAY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// The next driver call of this thread computes and then sleeps for these times.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_delay(compute_ns: u64, rest_ns: u64) {
+    DELAY.set((compute_ns, rest_ns));
+}
+
+fn work() -> c_int {
+    let (compute, rest) = DELAY.take();
+    if compute > 0 {
+        spin_ns(compute);
+    }
+    sleep_ns(rest);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(ptr: *mut u64, bytes: usize) -> c_int {
+    work();
+    if bytes > CAPACITY_BYTES {
+        return OUT_OF_MEMORY;
+    }
+    let size = (bytes as u64).next_multiple_of(2 << 20);
+    // SAFETY: the caller's out-pointer.
+    unsafe { *ptr = NEXT.fetch_add(size, Ordering::Relaxed) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFree_v2(_ptr: u64) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemCreate(handle: *mut u64, bytes: usize, _prop: *const c_void, _flags: u64) -> c_int {
+    // SAFETY: the caller's out-pointer.
+    unsafe { cuMemAlloc_v2(handle, bytes) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemRelease(_handle: u64) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAddressReserve(ptr: *mut u64, bytes: usize, _align: usize, _addr: u64, _flags: u64) -> c_int {
+    // SAFETY: the caller's out-pointer.
+    unsafe { cuMemAlloc_v2(ptr, bytes) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemAddressFree(_ptr: u64, _bytes: usize) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemMap(_ptr: u64, _bytes: usize, _offset: usize, _handle: u64, _flags: u64) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemUnmap(_ptr: u64, _bytes: usize) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyHtoDAsync_v2(_dst: u64, _src: *const c_void, _bytes: usize, _stream: *mut c_void) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD32_v2(_dst: u64, _value: c_uint, _count: usize) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLaunchKernel(
+    _func: *mut c_void,
+    _grid_x: c_uint,
+    _grid_y: c_uint,
+    _grid_z: c_uint,
+    _block_x: c_uint,
+    _block_y: c_uint,
+    _block_z: c_uint,
+    _shared_bytes: c_uint,
+    _stream: *mut c_void,
+    _params: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(_stream: *mut c_void) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> c_int {
+    work()
+}
