@@ -1,1 +1,24 @@
-fn main() {}
+//! `analyze`: turns runs into verdicts. Parse, run, exit code; everything else has a room of its own.
+
+mod analysis;
+mod catalog;
+mod cli;
+mod columns;
+mod error;
+mod functions;
+mod import;
+mod output;
+mod report;
+mod trace;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("analyze: {error}");
+            error.exit_code()
+        }
+    }
+}

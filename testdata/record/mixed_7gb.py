@@ -71,7 +71,12 @@ def main():
 
     if history_path:
         snapshot = torch.cuda.memory._snapshot()
-        events = [[e["action"], e["addr"], e["size"]] for trace in snapshot["device_traces"] for e in trace]
+        # An out-of-memory entry has the device's free bytes in the place of an address, as its event has.
+        events = [
+            [e["action"], e["device_free"] if e["action"] == "oom" else e["addr"], e["size"]]
+            for trace in snapshot["device_traces"]
+            for e in trace
+        ]
         with open(history_path, "w") as file:
             json.dump(events, file)
     if marks_path:

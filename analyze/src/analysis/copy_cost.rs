@@ -1,0 +1,78 @@
+//! What a copy of a given size costs: a straight line through the on-CPU times of one function and
+//! direction, fitted robustly (Theil 1950, Sen 1968: the median of the slopes between pairs), so that a few
+//! slow calls do not bend the yardstick they are measured with.
+
+use serde::Serialize;
+
+/// Pairs whose sizes differ by less say more about noise than about cost.
+const MIN_PAIR_BYTES: f64 = 65_536.0;
+/// Below this many usable pairs there is no line.
+const MIN_PAIRS: usize = 10;
+/// Points used for pairs; more are thinned evenly in order of size.
+const MAX_POINTS: usize = 400;
+
+/// `time = fixed_ns + ns_per_byte * bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Line {
+    pub(crate) fixed_ns: f64,
+    pub(crate) ns_per_byte: f64,
+    /// Share of the variance that the line explains.
+    pub(crate) r_squared: f64,
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    let (_, value, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    Some(*value)
+}
+
+/// Fits the line, or `None` if the sizes do not vary enough to tell. Points are (bytes, ns).
+pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
+    let mut sorted = points.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let step = sorted.len().div_ceil(MAX_POINTS).max(1);
+    // The largest is kept, whatever the step: it pins the slope.
+    let thinned: Vec<_> = sorted.iter().rev().step_by(step).collect();
+    let mut slopes = Vec::new();
+    for (i, big) in thinned.iter().enumerate() {
+        for small in &thinned[i + 1..] {
+            let bytes = big.0 - small.0;
+            if bytes >= MIN_PAIR_BYTES && big.0 >= 2.0 * small.0 {
+                slopes.push((big.1 - small.1) / bytes);
+            }
+        }
+    }
+    if slopes.len() < MIN_PAIRS {
+        return None;
+    }
+    let ns_per_byte = median(&mut slopes).filter(|slope| *slope > 0.0)?;
+    let mut rest: Vec<f64> = sorted.iter().map(|(bytes, ns)| ns - ns_per_byte * bytes).collect();
+    let fixed_ns = median(&mut rest)?.max(0.0);
+    let mean = sorted.iter().map(|point| point.1).sum::<f64>() / sorted.len() as f64;
+    let total: f64 = sorted.iter().map(|(_, ns)| (ns - mean).powi(2)).sum();
+    let residual: f64 =
+        sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();
+    let r_squared = if total > 0.0 { 1.0 - residual / total } else { 0.0 };
+    Some(Line { fixed_ns, ns_per_byte, r_squared })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_slow_calls_do_not_bend_the_line() {
+        let mut points: Vec<_> = (0..60).map(|i| (f64::from(i) * 1e5, 5_000.0 + f64::from(i) * 1e4)).collect();
+        points[10].1 += 1e7;
+        points[50].1 += 1e7;
+        let line = fit(&points).expect("a line");
+        assert!((line.ns_per_byte - 0.1).abs() < 0.001, "{line:?}");
+        assert!((line.fixed_ns - 5_000.0).abs() < 100.0, "{line:?}");
+    }
+
+    #[test]
+    fn one_size_has_no_line() {
+        assert_eq!(fit(&[(4096.0, 10.0); 100]), None);
+        assert_eq!(fit(&[]), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Flags to library calls; a verb never computes. One file a verb.
+
+mod chains;
+mod import;
+mod info;
+mod recover;
+mod report;
+mod sql;
+mod summary;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::AnalyzeError;
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 reading or writing failed; \
+70 a defect of this program.";
+
+/// Turn recorded runs into verdicts: what was slow, why, and who is innocent.
+#[derive(Parser)]
+#[command(version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Info(info::Args),
+    Summary(summary::Args),
+    Chains(chains::Args),
+    Sql(sql::Args),
+    Report(report::Args),
+    Import(import::Args),
+    Recover(recover::Args),
+}
+
+/// Parses the command line and runs the verb.
+pub(crate) fn run() -> Result<(), AnalyzeError> {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+    runtime.block_on(async {
+        match cli.verb {
+            Verb::Info(args) => args.run().await,
+            Verb::Summary(args) => args.run().await,
+            Verb::Chains(args) => args.run().await,
+            Verb::Sql(args) => args.run().await,
+            Verb::Report(args) => args.run().await,
+            Verb::Import(args) => args.run(),
+            Verb::Recover(args) => args.run(),
+        }
+    })
+}
+
+/// Prints to standard output; a reader that closed it early is no error.
+fn print(text: &str) -> Result<(), AnalyzeError> {
+    use std::io::Write;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(source) => Err(AnalyzeError::Io { path: "standard output".into(), source }),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Prints an analysis as JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), AnalyzeError> {
+    let json = serde_json::to_string_pretty(value).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+    print(&(json + "\n"))
+}

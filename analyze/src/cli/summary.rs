@@ -1,0 +1,60 @@
+//! `analyze summary`.
+
+use std::path::PathBuf;
+
+use trace_schema::Nanos;
+
+use super::{print, print_json};
+use crate::{
+    analysis::{info, summary},
+    error::AnalyzeError,
+    output,
+    trace::Trace,
+};
+
+/// How often and how long, by function and stratum (size, direction, first call)
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run
+    run: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A time for reading; a dash where there is none.
+pub(crate) fn shown(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "–".to_owned(), |ns| Nanos(ns.round() as i64).to_string())
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+        let trace = Trace::open(&[self.run]).await?;
+        let lines = summary::run(&trace).await?;
+        let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
+        if self.json {
+            return print_json(&serde_json::json!({ "strata": lines, "warnings": warnings }));
+        }
+        let rows: Vec<Vec<String>> = lines
+            .iter()
+            .map(|line| {
+                vec![
+                    line.op.clone(),
+                    line.stratum(),
+                    line.calls_count.to_string(),
+                    shown(line.p50_ns),
+                    shown(line.p90_ns),
+                    shown(line.p99_ns),
+                    shown(line.max_ns.map(|ns| ns as f64)),
+                    shown(line.total_ns.map(|ns| ns as f64)),
+                ]
+            })
+            .collect();
+        let header = ["op", "stratum", "n", "p50", "p90", "p99", "max", "total"];
+        let mut text = output::columns(&header, &rows, &[2, 3, 4, 5, 6, 7]);
+        for warning in warnings {
+            text += &format!("note: {}\n", output::harmless(&warning));
+        }
+        print(&text)
+    }
+}

@@ -1,0 +1,61 @@
+//! Typed access to the columns of query results, whatever physical form the planner chose.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    compute::cast,
+    datatypes::{DataType, Float64Type, Int64Type},
+};
+
+use crate::error::AnalyzeError;
+
+fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, AnalyzeError> {
+    let array = batch
+        .column_by_name(name)
+        .ok_or_else(|| AnalyzeError::Internal(format!("a query has no column {name}")))?;
+    cast(array, ty).map_err(|error| AnalyzeError::Damaged(format!("column {name}: {error}")))
+}
+
+/// An integer column, as 64-bit.
+pub(crate) fn integers(batch: &RecordBatch, name: &str) -> Result<Int64Array, AnalyzeError> {
+    Ok(column(batch, name, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+}
+
+/// A floating-point column.
+pub(crate) fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array, AnalyzeError> {
+    Ok(column(batch, name, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+}
+
+/// A string column.
+pub(crate) fn strings(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
+    Ok(column(batch, name, &DataType::Utf8)?.as_string::<i32>().clone())
+}
+
+/// A truth column.
+pub(crate) fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanArray, AnalyzeError> {
+    Ok(column(batch, name, &DataType::Boolean)?.as_boolean().clone())
+}
+
+/// The value of a cell, if it is not null.
+pub(crate) trait Cell {
+    /// Its type.
+    type Value<'a>
+    where
+        Self: 'a;
+
+    /// The value at `row`.
+    fn at(&self, row: usize) -> Option<Self::Value<'_>>;
+}
+
+macro_rules! cell {
+    ($($array:ty => $value:ty),*) => {$(
+        impl Cell for $array {
+            type Value<'a> = $value;
+
+            fn at(&self, row: usize) -> Option<Self::Value<'_>> {
+                (!self.is_null(row)).then(|| self.value(row))
+            }
+        }
+    )*};
+}
+
+cell!(Int64Array => i64, Float64Array => f64, StringArray => &'a str, BooleanArray => bool);

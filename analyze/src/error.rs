@@ -1,0 +1,78 @@
+//! What can go wrong, and the exit code that says so.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use datafusion::error::DataFusionError;
+use trace_writer::WriteError;
+
+/// Wrong usage or bad input. `clap` uses the same code.
+pub(crate) const EXIT_BAD_INPUT: u8 = 2;
+/// Reading or writing failed.
+pub(crate) const EXIT_IO: u8 = 5;
+/// A defect of this program.
+pub(crate) const EXIT_INTERNAL: u8 = 70;
+
+/// Everything `analyze` can fail with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnalyzeError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} is not a Parquet file, or it is cut off: {reason}", path.display())]
+    NotParquet { path: PathBuf, reason: String },
+    #[error("{} is Parquet, but not a run of Inquest: {reason}", path.display())]
+    NotARun { path: PathBuf, reason: String },
+    #[error("{} has format version {found}; this program reads versions up to {known}: use a newer one", path.display())]
+    NewerVersion { path: PathBuf, found: u32, known: u32 },
+    #[error("{} is not a database of Ingero: {reason}", path.display())]
+    NotIngero { path: PathBuf, reason: String },
+    #[error("{}: table {table}: {source}", path.display())]
+    Sqlite { path: PathBuf, table: &'static str, source: rusqlite::Error },
+    #[error("{}: table {table}, row {row}: {reason}", path.display())]
+    BadRow { path: PathBuf, table: &'static str, row: String, reason: String },
+    #[error("{0}")]
+    Query(String),
+    #[error("damaged data: {0}")]
+    Damaged(String),
+    #[error("{} exists; use --force to replace it", .0.display())]
+    Exists(PathBuf),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error("defect in analyze, please report it: {0}")]
+    Internal(String),
+}
+
+impl AnalyzeError {
+    /// The documented exit code: see `analyze --help`.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::NotParquet { .. }
+            | Self::NotARun { .. }
+            | Self::NewerVersion { .. }
+            | Self::NotIngero { .. }
+            | Self::Sqlite { .. }
+            | Self::BadRow { .. }
+            | Self::Query(_)
+            | Self::Damaged(_)
+            | Self::Exists(_)
+            | Self::Write(
+                WriteError::Exists(_) | WriteError::Unfinished(_) | WriteError::NotARecording { .. },
+            ) => EXIT_BAD_INPUT,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => EXIT_BAD_INPUT,
+            Self::Io { .. } | Self::Write(_) => EXIT_IO,
+            Self::Internal(_) => EXIT_INTERNAL,
+        })
+    }
+}
+
+impl From<DataFusionError> for AnalyzeError {
+    /// A query is the user's, or ours over the user's file. Damaged pages come out as Parquet or Arrow
+    /// errors while it runs; everything else concerns the query itself.
+    fn from(error: DataFusionError) -> Self {
+        match error.find_root() {
+            DataFusionError::ParquetError(source) => Self::Damaged(source.to_string()),
+            DataFusionError::ArrowError(source, _) => Self::Damaged(source.to_string()),
+            DataFusionError::Internal(message) => Self::Internal(message.clone()),
+            root => Self::Query(root.strip_backtrace()),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Other tools' traces to runs. One file a format: it reads, converts to rows, and says what the source
+//! cannot tell.
+
+mod ingero;
+
+use std::path::Path;
+
+use trace_writer::Finished;
+
+use crate::error::AnalyzeError;
+
+/// What can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// SQLite database of the ingero eBPF tracer
+    Ingero,
+}
+
+/// Converts a file.
+///
+/// # Errors
+/// If it is not of that format, is damaged, or the run cannot be written.
+pub(crate) fn run(format: Format, file: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+    match format {
+        Format::Ingero => ingero::import(file, out, force),
+    }
+}

@@ -1,0 +1,140 @@
+//! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
+//! terminals here, and only here.
+
+use std::{fs::File, io::Write, path::Path};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef, util::pretty::pretty_format_batches};
+use parquet::arrow::ArrowWriter;
+
+use crate::error::AnalyzeError;
+
+/// How a query's result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns, for reading
+    Table,
+    /// Comma-separated values with a header line
+    Csv,
+    /// One JSON array of objects
+    Json,
+    /// One JSON object a line
+    Ndjson,
+    /// A Parquet file (needs --out)
+    Parquet,
+}
+
+fn internal(error: impl std::fmt::Display) -> AnalyzeError {
+    AnalyzeError::Internal(error.to_string())
+}
+
+/// Replaces control and bidirectional characters, which could forge what a terminal shows.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if c.is_control() => '\u{fffd}',
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// Writes batches in a text format.
+///
+/// # Errors
+/// If the output cannot be written.
+pub(crate) fn write_text(
+    format: Format,
+    batches: &[RecordBatch],
+    mut out: impl Write,
+) -> Result<(), AnalyzeError> {
+    match format {
+        Format::Table => {
+            let table = pretty_format_batches(batches).map_err(internal)?;
+            writeln!(out, "{}", harmless(&table.to_string())).map_err(internal)
+        }
+        Format::Csv => {
+            let mut writer = arrow::csv::Writer::new(out);
+            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)
+        }
+        Format::Json => {
+            let mut writer = arrow::json::ArrayWriter::new(&mut out);
+            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
+            writer.finish().map_err(internal)?;
+            writeln!(out).map_err(internal)
+        }
+        Format::Ndjson => {
+            let mut writer = arrow::json::LineDelimitedWriter::new(out);
+            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
+            writer.finish().map_err(internal)
+        }
+        Format::Parquet => Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned())),
+    }
+}
+
+/// Opens a file that must not exist unless `force`.
+///
+/// # Errors
+/// If it exists, or cannot be created.
+pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
+    if !force && path.exists() {
+        return Err(AnalyzeError::Exists(path.to_owned()));
+    }
+    File::create(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+}
+
+/// Writes batches as a Parquet file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write_parquet(
+    schema: SchemaRef,
+    batches: &[RecordBatch],
+    file: File,
+) -> Result<(), AnalyzeError> {
+    let mut writer = ArrowWriter::try_new(file, schema, None).map_err(internal)?;
+    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
+    writer.close().map(drop).map_err(internal)
+}
+
+/// Rows of text in aligned columns; columns named in `right` are right-aligned.
+pub(crate) fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| harmless(cell)).collect()).collect();
+    let width = |index: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
+        cells.chain([header[index].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let joined: Vec<String> = cells
+            .enumerate()
+            .map(|(index, cell)| {
+                let padding = " ".repeat(widths[index].saturating_sub(cell.chars().count()));
+                if right.contains(&index) { padding + cell } else { cell.to_owned() + &padding }
+            })
+            .collect();
+        joined.join("  ").trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&mut header.iter().copied());
+    for row in &rows {
+        text += &line(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_fooled() {
+        assert_eq!(harmless("a\u{1b}[31mb\u{202e}c\td"), "a\u{fffd}[31mb\u{fffd}c\td");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "7".to_owned()]];
+        assert_eq!(columns(&["name", "n"], &rows, &[1]), "name   n\na     10\nlong   7\n");
+    }
+}

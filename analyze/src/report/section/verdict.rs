@@ -1,0 +1,214 @@
+//! What was slow, why, and who is innocent.
+
+use trace_schema::{Bytes, Nanos};
+
+use super::{percent, time};
+use crate::analysis::{
+    causes::Cause,
+    chains::{Chains, Scheduler, Share},
+};
+
+/// Functions with slow calls shown in full.
+const SLOWEST: usize = 12;
+
+/// The first lines of the page.
+pub(crate) struct Headline {
+    pub(crate) sentence: String,
+    pub(crate) scheduler: String,
+    /// CSS class: guilty, cleared, or open.
+    pub(crate) tone: &'static str,
+}
+
+/// One part of a whole.
+pub(crate) struct Bar {
+    pub(crate) name: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) percent: String,
+    /// Width in percent, for style.
+    pub(crate) width: String,
+    pub(crate) total: String,
+}
+
+/// A function's line.
+pub(crate) struct Function {
+    pub(crate) op: String,
+    pub(crate) calls: usize,
+    pub(crate) p50: String,
+    pub(crate) p99: String,
+    pub(crate) p99_without: String,
+    pub(crate) slow: usize,
+    pub(crate) overlapping: usize,
+    pub(crate) excess: String,
+    pub(crate) scheduler: &'static str,
+    pub(crate) tone: &'static str,
+    pub(crate) sentence: String,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// A task that held the CPU.
+pub(crate) struct Culprit {
+    pub(crate) comm: String,
+    pub(crate) pid: i64,
+    pub(crate) held: String,
+    pub(crate) percent: String,
+}
+
+/// One slow call.
+pub(crate) struct SlowCall {
+    pub(crate) id: usize,
+    pub(crate) op: String,
+    pub(crate) ts: i64,
+    pub(crate) thread: String,
+    pub(crate) dur: String,
+    pub(crate) facts: String,
+    pub(crate) bars: Vec<Bar>,
+}
+
+fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Scheduler => "runnable, while another task had the CPU",
+        Cause::Blocked => "asleep inside a call whose purpose is not to wait",
+        Cause::GpuWait => "waiting for the GPU, as a synchronising call should",
+        Cause::Size => "more bytes than the usual call",
+        Cause::FirstCall => "first launch of its kernel: the driver loads code",
+        Cause::Nested => "a nested call of another kind",
+        Cause::Recorder => "stopped by the recorder while it placed probes",
+        Cause::Inconclusive => "the trace does not record what is needed to tell",
+        Cause::Unexplained => "none of these",
+    }
+}
+
+pub(crate) fn bars(shares: &[Share]) -> Vec<Bar> {
+    shares
+        .iter()
+        .map(|share| Bar {
+            name: share.cause.name(),
+            meaning: meaning(share.cause),
+            percent: percent(share.share_ratio),
+            width: format!("{:.3}", 100.0 * share.share_ratio),
+            total: time(share.total_ns),
+        })
+        .collect()
+}
+
+fn ratio(shares: &[Share], cause: Cause) -> f64 {
+    shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
+}
+
+pub(crate) fn headline(chains: &Chains) -> Headline {
+    if chains.overall_slow_count == 0 {
+        return Headline {
+            sentence: "No slow call could be judged in this run.".to_owned(),
+            scheduler: "The scheduler is neither accused nor cleared.".to_owned(),
+            tone: "open",
+        };
+    }
+    let main = chains.overall.iter().max_by(|a, b| a.share_ratio.total_cmp(&b.share_ratio));
+    let cause = main.map_or("unexplained", |share| share.cause.name());
+    let share = main.map_or(0.0, |share| share.share_ratio);
+    let scheduler = ratio(&chains.overall, Cause::Scheduler);
+    let tone = if scheduler <= crate::analysis::chains::CLEARED_RATIO {
+        "cleared"
+    } else if scheduler >= crate::analysis::chains::GUILTY_RATIO {
+        "guilty"
+    } else {
+        "open"
+    };
+    let by = chains.culprits.first().map_or_else(String::new, |culprit| {
+        format!("; most of the waiting was for {} (pid {})", culprit.comm, culprit.pid)
+    });
+    let scheduler = match tone {
+        "cleared" => format!("The scheduler has an alibi: it took {} of the lost time.", percent(scheduler)),
+        "guilty" => format!("The scheduler is guilty of {} of the lost time{by}.", percent(scheduler)),
+        _ => format!("The scheduler had a minor part: {} of the lost time{by}.", percent(scheduler)),
+    };
+    Headline {
+        sentence: format!(
+            "{} slow calls lost {} above their functions' medians; {} of it is {cause}.",
+            chains.overall_slow_count,
+            time(chains.overall_excess_ns),
+            percent(share)
+        ),
+        scheduler,
+        tone,
+    }
+}
+
+pub(crate) fn functions(chains: &Chains) -> Vec<Function> {
+    chains
+        .verdicts
+        .iter()
+        .map(|verdict| {
+            let (scheduler, tone) = match verdict.scheduler {
+                Scheduler::Cleared => ("cleared", "cleared"),
+                Scheduler::Minor => ("minor part", "open"),
+                Scheduler::Guilty => ("guilty", "guilty"),
+                Scheduler::Inconclusive => ("–", "open"),
+            };
+            let sentence = match &verdict.size_line {
+                Some(line) => format!(
+                    "{}; bytes cost {:.4} ns each above {} (R² {:.4})",
+                    verdict.sentence,
+                    line.ns_per_byte,
+                    time(line.fixed_ns),
+                    line.r_squared
+                ),
+                None => verdict.sentence.clone(),
+            };
+            Function {
+                op: verdict.op.clone(),
+                calls: verdict.calls_count,
+                p50: time(verdict.p50_ns),
+                p99: time(verdict.p99_ns),
+                p99_without: time(verdict.p99_without_scheduler_ns),
+                slow: verdict.slow_count,
+                overlapping: verdict.overlapping_count,
+                excess: time(verdict.excess_ns),
+                scheduler,
+                tone,
+                sentence,
+                bars: bars(&verdict.shares),
+            }
+        })
+        .collect()
+}
+
+pub(crate) fn culprits(chains: &Chains) -> Vec<Culprit> {
+    chains
+        .culprits
+        .iter()
+        .map(|culprit| Culprit {
+            comm: culprit.comm.clone(),
+            pid: culprit.pid,
+            held: Nanos(culprit.held_ns).to_string(),
+            percent: percent(culprit.share_ratio),
+        })
+        .collect()
+}
+
+pub(crate) fn slowest(chains: &Chains) -> Vec<SlowCall> {
+    let mut all: Vec<_> = chains
+        .verdicts
+        .iter()
+        .flat_map(|verdict| verdict.examples.iter().map(move |example| (verdict, example)))
+        .collect();
+    all.sort_by_key(|(_, example)| std::cmp::Reverse(example.dur_ns));
+    all.into_iter()
+        .take(SLOWEST)
+        .enumerate()
+        .map(|(id, (verdict, example))| {
+            let size = example.size_bytes.map(|bytes| Bytes(bytes).to_string());
+            let first = example.first_call.then(|| "first launch of its kernel".to_owned());
+            let child = example.child_op.as_ref().map(|child| format!("contains {child}"));
+            SlowCall {
+                id: id + 1,
+                op: verdict.op.clone(),
+                ts: example.ts_ns,
+                thread: format!("{}/{}", example.pid, example.tid),
+                dur: Nanos(example.dur_ns).to_string(),
+                facts: [size, first, child].into_iter().flatten().collect::<Vec<_>>().join(", "),
+                bars: bars(&example.parts),
+            }
+        })
+        .collect()
+}

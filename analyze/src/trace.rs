@@ -1,0 +1,231 @@
+//! One or several runs, opened, checked and registered for SQL.
+//!
+//! `events` holds the rows of all of them, with the name of the run as first column. A query sees views
+//! (`queries/`) and tables derived by Rust ([`crate::functions`]); nothing is computed before it is asked.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringArray, UInt32Array},
+};
+use datafusion::{
+    execution::context::SQLOptions,
+    prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
+};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use trace_schema::{COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Op, Run, arrow_schema};
+
+use crate::{catalog, error::AnalyzeError, functions};
+
+/// One opened file.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFile {
+    /// Name in the `run` column: the file's name without its ending.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What it says about itself.
+    pub(crate) run: Run,
+    /// Its size.
+    pub(crate) size_bytes: u64,
+    /// Its rows.
+    pub(crate) rows_count: u64,
+}
+
+/// Opened runs.
+pub(crate) struct Trace {
+    context: SessionContext,
+    files: Vec<RunFile>,
+}
+
+/// Reads the footer and checks that the file is a run this program understands.
+fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
+    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    let not_a_run = |reason: String| AnalyzeError::NotARun { path: path.to_owned(), reason };
+    let file = File::open(path).map_err(io)?;
+    let size_bytes = file.metadata().map_err(io)?.len();
+    if file.metadata().map_err(io)?.is_dir() {
+        return Err(AnalyzeError::NotParquet { path: path.to_owned(), reason: "it is a directory".to_owned() });
+    }
+    let reader = SerializedFileReader::new(file).map_err(|error| AnalyzeError::NotParquet {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let metadata = reader.metadata();
+    let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
+    let value = |key: &str| {
+        pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref())
+    };
+    let version = value(META_VERSION)
+        .ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
+    let version: u32 = version
+        .parse()
+        .map_err(|_| not_a_run(format!("its {META_VERSION} is {version:?}, not a number")))?;
+    if version > FORMAT_VERSION {
+        return Err(AnalyzeError::NewerVersion { path: path.to_owned(), found: version, known: FORMAT_VERSION });
+    }
+    let run: Run = serde_json::from_str(value(META_RUN).unwrap_or("{}"))
+        .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
+    let found: HashSet<&str> =
+        metadata.file_metadata().schema_descr().columns().iter().map(|column| column.name()).collect();
+    if let Some(missing) = COLUMNS.iter().find(|column| !found.contains(column.name)) {
+        return Err(not_a_run(format!("it has no column {}", missing.name)));
+    }
+    Ok(RunFile {
+        name: path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+        path: path.to_owned(),
+        run,
+        size_bytes,
+        rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
+    })
+}
+
+/// SQL text of a string value.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+impl Trace {
+    /// Opens runs. Two files of one name are told apart by a number.
+    ///
+    /// # Errors
+    /// If a file is missing, no run, or of a newer format.
+    pub(crate) async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
+        let mut files = paths.iter().map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut names = HashSet::new();
+        for file in &mut files {
+            let base = file.name.clone();
+            let mut number = 1;
+            while !names.insert(file.name.clone()) {
+                number += 1;
+                file.name = format!("{base}-{number}");
+            }
+        }
+        let context = session();
+        let schema = arrow_schema();
+        let mut parts = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            let table = format!("_run_{number}");
+            let options = ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
+            context.register_parquet(table.as_str(), file.path.to_string_lossy(), options).await?;
+            parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
+        }
+        let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
+        context.register_table("events", events)?;
+        Self::finish(context, files, true).await
+    }
+
+    async fn finish(
+        context: SessionContext,
+        files: Vec<RunFile>,
+        immutable: bool,
+    ) -> Result<Self, AnalyzeError> {
+        register_facts(&context, &files)?;
+        functions::register(&context, immutable)?;
+        catalog::register(&context).await?;
+        Ok(Self { context, files })
+    }
+
+    /// An empty `events` table that rows can be inserted into: for tests of the queries.
+    #[cfg(test)]
+    pub(crate) async fn literal() -> Result<Self, AnalyzeError> {
+        let context = session();
+        use arrow::datatypes::{DataType, Field, Schema};
+        let mut fields = vec![Arc::new(Field::new("run", DataType::Utf8, true))];
+        fields.extend(arrow_schema().fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields));
+        let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![]])?;
+        context.register_table("events", Arc::new(table))?;
+        Self::finish(context, Vec::new(), false).await
+    }
+
+    /// The opened files.
+    pub(crate) fn files(&self) -> &[RunFile] {
+        &self.files
+    }
+
+    /// Plans a query; nothing that writes is allowed.
+    ///
+    /// # Errors
+    /// If the query is wrong, or no query.
+    pub(crate) async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
+        let options = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
+        Ok(self.context.sql_with_options(query, options).await?)
+    }
+
+    /// Runs a query to its end.
+    ///
+    /// # Errors
+    /// If the query is wrong or the data is damaged.
+    pub(crate) async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
+        Ok(self.sql(query).await?.collect().await?)
+    }
+
+    /// The session, for tests that insert rows.
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.context
+    }
+}
+
+fn session() -> SessionContext {
+    let mut config = SessionConfig::new().with_information_schema(true);
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.schema_force_view_types = false;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    SessionContext::new_with_config(config)
+}
+
+/// What the files' metadata and the schema crate know, as tables.
+fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
+    let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
+    let batch = |columns: Vec<(&str, ArrayRef)>| {
+        RecordBatch::try_from_iter(columns).map_err(|error| AnalyzeError::Internal(error.to_string()))
+    };
+    let ops = Op::ALL;
+    let of_ops = |f: fn(&Op) -> &'static str| text(ops.iter().map(|op| f(op).to_owned()).collect());
+    context.register_batch(
+        "_ops",
+        batch(vec![
+            ("op", of_ops(|op| op.name())),
+            ("layer", of_ops(|op| op.layer().name())),
+            ("class", of_ops(|op| op.class().name())),
+        ])?,
+    )?;
+    let threads: Vec<_> =
+        files.iter().flat_map(|file| file.run.threads.iter().map(move |thread| (&file.name, thread))).collect();
+    context.register_batch(
+        "_threads",
+        batch(vec![
+            ("run", text(threads.iter().map(|(run, _)| (*run).clone()).collect())),
+            ("pid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.pid)))),
+            ("tid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.tid)))),
+            ("comm", text(threads.iter().map(|(_, t)| t.comm.clone()).collect())),
+        ])?,
+    )?;
+    let lost: Vec<_> =
+        files.iter().flat_map(|file| file.run.lost.iter().map(move |lost| (&file.name, lost))).collect();
+    let of_lost = |f: fn(&trace_schema::Lost) -> i64| {
+        Arc::new(arrow::array::Int64Array::from_iter_values(lost.iter().map(|(_, l)| f(l)))) as ArrayRef
+    };
+    context.register_batch(
+        "_lost",
+        batch(vec![
+            ("run", text(lost.iter().map(|(run, _)| (*run).clone()).collect())),
+            ("probe", text(lost.iter().map(|(_, l)| l.probe.clone()).collect())),
+            ("from_ns", of_lost(|l| l.from_ns)),
+            ("to_ns", of_lost(|l| l.to_ns)),
+            ("lost_count", of_lost(|l| l.count as i64)),
+        ])?,
+    )?;
+    Ok(())
+}

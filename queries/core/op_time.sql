@@ -1,0 +1,27 @@
+-- op_time: one row per finished CUDA call: where its time went. The parts sum to dur.
+-- needs: _calls, _ops
+-- columns:
+--   run              string  -   Run the row comes from.
+--   op               string  -   Function, without version suffix.
+--   class            string  -   What it is for; null for a function Inquest does not know.
+--   ts               int64   ns  Entry, CLOCK_MONOTONIC.
+--   dur              int64   ns  Entry to return.
+--   pid              uint32  -   Process.
+--   tid              uint32  -   Thread.
+--   on_cpu_ns        int64   ns  The thread was running.
+--   preempted_ns     int64   ns  It could have run on, and another task had the CPU.
+--   runnable_ns      int64   ns  It had been woken and waited for a CPU.
+--   blocked_ns       int64   ns  It waited for something else: asleep or uninterruptible.
+--   stopped_ns       int64   ns  It was stopped by a signal, as the recorder does while it places probes.
+--   unknown_ns       int64   ns  It was off CPU and the source does not say why.
+--   blocked_syscall  int64   -   System call (x86-64) in which it was blocked longest.
+--   child_op         string  -   The direct nested call that took longest.
+--   child_ns         int64   ns  Time in direct nested calls; part of the above, not beside it.
+--   depth            int64   -   How many calls are around it.
+SELECT
+    c.run, c.op, o.class, c.ts, c.dur, c.pid, c.tid,
+    c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, c.blocked_syscall,
+    c.child_op, c.child_ns, c.depth
+FROM _calls c
+LEFT JOIN _ops o ON o.op = c.op
+WHERE c.dur IS NOT NULL
