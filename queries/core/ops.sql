@@ -26,8 +26,6 @@ SELECT
     c.size_bytes,
     CASE WHEN c.size_bytes > 0 THEN CAST(floor(log2(CAST(c.size_bytes AS DOUBLE))) AS BIGINT) END AS size_class,
     c.direction,
-    c.func IS NOT NULL
-        AND row_number() OVER (PARTITION BY c.run, c.pid, c.op, c.func ORDER BY c.ts) = 1 AS first_call,
-    c.nested_in, c.depth, c.stream, c.func, c.addr, c.src_addr, c.ret, c.caller
+    c.first_call, c.nested_in, c.depth, c.stream, c.func, c.addr, c.src_addr, c.ret, c.caller
 FROM _calls c
 LEFT JOIN _ops o ON o.op = c.op

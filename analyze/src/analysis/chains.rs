@@ -160,8 +160,7 @@ impl Call {
 }
 
 const QUERY: &str = "SELECT c.op, o.class, c.ts, c.dur, c.pid, c.tid, c.size_bytes, c.direction, c.depth, c.child_op, c.child_ns, \
-     c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, \
-     c.func IS NOT NULL AND row_number() OVER (PARTITION BY c.pid, c.op, c.func ORDER BY c.ts) = 1 AS first_call \
+     c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, c.first_call \
      FROM _calls c LEFT JOIN _ops o ON o.op = c.op";
 
 /// Calls by function, with its class.

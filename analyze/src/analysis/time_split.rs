@@ -13,7 +13,7 @@
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, Int64Array, RecordBatch, StringArray},
+    array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray},
     compute::{cast, concat_batches},
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
@@ -196,6 +196,7 @@ pub(crate) fn schema() -> SchemaRef {
     let mut fields: Vec<Field> =
         HANDED.iter().map(|(name, ty)| Field::new(*name, ty(), true)).collect();
     fields.extend(["nested_in", "child_op"].map(|name| Field::new(name, dictionary(), true)));
+    fields.push(Field::new("first_call", DataType::Boolean, true));
     fields.extend(DERIVED.map(|name| Field::new(name, DataType::Int64, true)));
     Arc::new(Schema::new(fields))
 }
@@ -285,6 +286,25 @@ pub(crate) fn split(
     assemble(&calls, &all_places, &all_parts)
 }
 
+/// Whether a row is the first in its run and process of its function with its kernel.
+fn first_calls(calls: &RecordBatch) -> Result<BooleanArray, AnalyzeError> {
+    let (runs, ops) = (strings(calls, "run")?, strings(calls, "op")?);
+    let (pids, funcs, ts) = (integers(calls, "pid")?, integers(calls, "func")?, integers(calls, "ts")?);
+    let key = |row: usize| (runs.value(row), pids.value(row), ops.value(row), funcs.value(row));
+    let with_kernel = |row: &usize| funcs.at(*row).is_some();
+    // Rows are in order of threads, so the earliest need not come first.
+    let mut earliest = HashMap::new();
+    for row in (0..calls.num_rows()).filter(with_kernel) {
+        let first: &mut usize = earliest.entry(key(row)).or_insert(row);
+        if ts.value(row) < ts.value(*first) {
+            *first = row;
+        }
+    }
+    let mut first = vec![false; calls.num_rows()];
+    earliest.into_values().for_each(|row| first[row] = true);
+    Ok(first.into())
+}
+
 fn assemble(
     calls: &RecordBatch,
     places: &[Place],
@@ -306,6 +326,7 @@ fn assemble(
     };
     columns.push(names(|place| place.parent)?);
     columns.push(names(|place| place.child)?);
+    columns.push(Arc::new(first_calls(calls)?));
     let of_places = |get: fn(&Place) -> i64| -> ArrayRef {
         Arc::new(places.iter().map(get).map(Some).collect::<Int64Array>())
     };

@@ -59,8 +59,14 @@ pub(crate) fn memory(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErr
             .y_label_formatter(&|y| Bytes(*y as i64).to_string())
             .draw()
             .map_err(failed)?;
+        // A total holds until the next event: steps, not slopes.
         let points = |get: fn(&crate::analysis::memory::Point) -> i64| {
-            curve.points.iter().map(move |point| (seconds(point.ts_ns), get(point) as f64))
+            let mut level = 0.0;
+            curve.points.iter().flat_map(move |point| {
+                let (x, before) = (seconds(point.ts_ns), level);
+                level = get(point) as f64;
+                [(x, before), (x, level)]
+            })
         };
         chart
             .draw_series(AreaSeries::new(points(|p| p.reserved_bytes), 0.0, RESERVED.mix(0.45)).border_style(RESERVED))

@@ -68,7 +68,7 @@ fn meaning(cause: Cause) -> &'static str {
     match cause {
         Cause::Scheduler => "runnable, while another task had the CPU",
         Cause::Blocked => "asleep inside a call whose purpose is not to wait",
-        Cause::GpuWait => "waiting for the GPU, as a synchronising call should",
+        Cause::GpuWait => "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace",
         Cause::Size => "more bytes than the usual call",
         Cause::FirstCall => "first launch of its kernel: the driver loads code",
         Cause::Nested => "a nested call of another kind",
@@ -95,6 +95,19 @@ fn ratio(shares: &[Share], cause: Cause) -> f64 {
     shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
+/// The name under which most of the waiting stands, with the number of its processes, and its share.
+fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
+    let names = chains.culprits.iter().map(|culprit| culprit.comm.as_str());
+    let of = |name: &str| chains.culprits.iter().filter(|culprit| culprit.comm == name).collect::<Vec<_>>();
+    let ratio = |name: &str| of(name).iter().map(|culprit| culprit.share_ratio).sum::<f64>();
+    let name = names.max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+    let label = match of(name).as_slice() {
+        [one] => format!("{name} (pid {})", one.pid),
+        several => format!("{name} ({} processes)", several.len()),
+    };
+    Some((label, ratio(name)))
+}
+
 pub(crate) fn headline(chains: &Chains) -> Headline {
     if chains.overall_slow_count == 0 {
         return Headline {
@@ -114,9 +127,8 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
     } else {
         "open"
     };
-    let by = chains.culprits.first().map_or_else(String::new, |culprit| {
-        format!("; most of the waiting was for {} (pid {})", culprit.comm, culprit.pid)
-    });
+    let by = main_culprit(chains)
+        .map_or_else(String::new, |(name, ratio)| format!("; {name} held the CPU for {} of the waiting", percent(ratio)));
     let scheduler = match tone {
         "cleared" => format!("The scheduler has an alibi: it took {} of the lost time.", percent(scheduler)),
         "guilty" => format!("The scheduler is guilty of {} of the lost time{by}.", percent(scheduler)),
