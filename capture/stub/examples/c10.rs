@@ -1,6 +1,5 @@
 //! `libc10.so`: the exported report of the allocator's totals.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(missing_docs, non_snake_case, reason = "documented in PyTorch's sources")]
 
 use std::ffi::c_void;
 

@@ -1,6 +1,6 @@
 //! `libcuda.so`: driver functions with their real names and signatures, without a device.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(missing_docs, non_snake_case, reason = "documented by NVIDIA")]
+#![expect(non_snake_case, reason = "documented by NVIDIA")]
 #![expect(clippy::missing_safety_doc, clippy::too_many_arguments, reason = "documented by NVIDIA")]
 
 use std::{

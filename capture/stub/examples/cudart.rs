@@ -1,7 +1,7 @@
 //! `libcudart.so`: runtime functions with their real names and signatures; like the real ones, they
 //! call the driver, whose functions they look up at run time.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(missing_docs, non_snake_case, reason = "documented by NVIDIA")]
+#![expect(non_snake_case, reason = "documented by NVIDIA")]
 #![expect(clippy::missing_safety_doc, reason = "documented by NVIDIA")]
 
 use std::{

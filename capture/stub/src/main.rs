@@ -1,7 +1,7 @@
 //! A scripted CUDA workload over the stub libraries. It writes down every call it made, with its own
 //! clock readings around it, for a test to compare with the trace.
 //!
-//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt` or `open`.
+//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt`, `open` or `steady`.
 #![expect(unsafe_code, reason = "C interfaces of the real libraries")]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test program: it fails loudly")]
 
@@ -218,6 +218,13 @@ fn preempt(log: &mut Log) {
     log.hog_tid = tid;
 }
 
+/// Launches for a while, and keeps no log of them.
+fn steady(count: usize) {
+    for _ in 0..count {
+        launch(0x4001, 20_000);
+    }
+}
+
 /// The process ends while one of its threads is inside a call.
 fn open(log: &mut Log) {
     log.calls.push(launch(0x4001, 10_000));
@@ -231,7 +238,7 @@ fn open(log: &mut Log) {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [directory, log_path, scenario, rest @ ..] = args.as_slice() else {
-        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open [LAUNCHES]");
+        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady [LAUNCHES]");
     };
     for name in ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so"] {
         load(Path::new(directory), name);
@@ -242,6 +249,7 @@ fn main() {
         "mixed" => mixed(&mut log, count),
         "preempt" => preempt(&mut log),
         "open" => open(&mut log),
+        "steady" => steady(count),
         other => panic!("no scenario {other}"),
     }
     let json = serde_json::to_vec(&log).expect("JSON");

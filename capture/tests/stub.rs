@@ -1,0 +1,390 @@
+//! The whole way, for real: eBPF probes on the stub CUDA libraries, a workload that knows what it did, the file.
+//!
+//! Needs root and a kernel with BTF. Where `capture check` says that this machine cannot record, every test
+//! here says so loudly and passes; with INQUEST_EBPF=required it fails instead.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    compute::{cast, concat_batches},
+    datatypes::{DataType, Int64Type},
+};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::Value;
+
+const CAPTURE: &str = env!("CARGO_BIN_EXE_capture");
+
+/// Where this build's programs are; the stub and `analyze` lie beside `capture`.
+fn built(name: &str) -> PathBuf {
+    let path = Path::new(CAPTURE).parent().unwrap().join(name);
+    assert!(path.exists(), "{} is not built: run the tests of the whole workspace", path.display());
+    path
+}
+
+/// Whether to go on; says loudly why not.
+fn can_record() -> bool {
+    let check = Command::new(CAPTURE).arg("check").output().unwrap();
+    if check.status.success() {
+        return true;
+    }
+    let why = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(std::env::var("INQUEST_EBPF").as_deref() != Ok("required"), "eBPF is required here:\n{why}");
+    eprintln!("\n*** SKIPPED: this machine cannot record, so nothing was tested here ***\n{why}");
+    false
+}
+
+struct Run {
+    directory: tempfile::TempDir,
+    output: Output,
+}
+
+impl Run {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("run.parquet")
+    }
+
+    fn log(&self) -> Value {
+        let text = std::fs::read(self.directory.path().join("log.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+/// The stub's command line, with its log in `directory`.
+fn workload(directory: &Path, scenario: &[&str]) -> Command {
+    let mut command = Command::new(built("cuda-stub"));
+    command.arg(built("examples")).arg(directory.join("log.json")).args(scenario);
+    command
+}
+
+fn record(flags: &[&str], scenario: &[&str]) -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let stub = workload(directory.path(), scenario);
+    let output = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(directory.path().join("run.parquet"))
+        .args(flags)
+        .arg("--")
+        .arg(stub.get_program())
+        .args(stub.get_args())
+        .output()
+        .unwrap();
+    Run { directory, output }
+}
+
+/// All rows of a run, and its metadata.
+struct Rows {
+    batch: RecordBatch,
+    meta: Value,
+}
+
+impl Rows {
+    fn open(path: &Path) -> Self {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+        let pairs = builder.metadata().file_metadata().key_value_metadata().unwrap().clone();
+        let json = pairs.iter().find(|pair| pair.key == "inquest.run").unwrap().value.clone().unwrap();
+        let schema = builder.schema().clone();
+        let batches: Vec<_> = builder.build().unwrap().map(Result::unwrap).collect();
+        Self { batch: concat_batches(&schema, &batches).unwrap(), meta: serde_json::from_str(&json).unwrap() }
+    }
+
+    fn text(&self, row: usize, column: &str) -> Option<String> {
+        let array = cast(self.batch.column_by_name(column).unwrap(), &DataType::Utf8).unwrap();
+        let array = array.as_string::<i32>();
+        (!array.is_null(row)).then(|| array.value(row).to_owned())
+    }
+
+    fn number(&self, row: usize, column: &str) -> Option<i64> {
+        let array = cast(self.batch.column_by_name(column).unwrap(), &DataType::Int64).unwrap();
+        let array = array.as_primitive::<Int64Type>();
+        (!array.is_null(row)).then(|| array.value(row))
+    }
+
+    /// Rows with this kind (and op), in file order: by `ts`.
+    fn select(&self, kind: &str, op: Option<&str>) -> Vec<usize> {
+        let text = |column| cast(self.batch.column_by_name(column).unwrap(), &DataType::Utf8).unwrap();
+        let (kinds, ops) = (text("kind"), text("op"));
+        let (kinds, ops) = (kinds.as_string::<i32>(), ops.as_string::<i32>());
+        (0..self.batch.num_rows())
+            .filter(|row| kinds.value(*row) == kind && op.is_none_or(|op| ops.value(*row) == op))
+            .collect()
+    }
+
+    fn column(&self, name: &str) -> Vec<Option<i64>> {
+        let array = cast(self.batch.column_by_name(name).unwrap(), &DataType::Int64).unwrap();
+        array.as_primitive::<Int64Type>().iter().collect()
+    }
+
+    /// Events lost by a probe.
+    fn lost(&self, probe: &str) -> u64 {
+        let lost = self.meta["lost"].as_array().unwrap();
+        lost.iter().filter(|lost| lost["probe"] == probe).map(|lost| lost["count"].as_u64().unwrap()).sum()
+    }
+}
+
+#[test]
+fn calls_made_are_rows_recorded() {
+    if !can_record() {
+        return;
+    }
+    let run = record(&[], &["mixed", "2000"]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let rows = Rows::open(&run.path());
+    let log = run.log();
+    assert_eq!(rows.meta["lost"].as_array().unwrap().len(), 0, "events were lost: {}", rows.meta["lost"]);
+
+    // Each thread's runtime calls, in order, against the workload's own log.
+    let made = log["calls"].as_array().unwrap();
+    let mut by_thread: HashMap<i64, Vec<usize>> = HashMap::new();
+    for op in ["cudaMalloc", "cudaFree", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemset", "cudaLaunchKernel", "cudaStreamSynchronize"] {
+        for row in rows.select("call", Some(op)) {
+            by_thread.entry(rows.number(row, "tid").unwrap()).or_default().push(row);
+        }
+    }
+    let (ts, dur, ret) = (rows.column("ts"), rows.column("dur"), rows.column("ret"));
+    let (addr, size, func, stream) = (rows.column("addr"), rows.column("size_bytes"), rows.column("func"), rows.column("stream"));
+    let mut seen = 0;
+    for (tid, mut own) in by_thread {
+        own.sort_by_key(|row| ts[*row]);
+        let expected: Vec<&Value> = made.iter().filter(|call| call["tid"] == tid).collect();
+        assert_eq!(own.len(), expected.len(), "thread {tid}");
+        for (row, call) in own.into_iter().zip(expected) {
+            let wanted = |name: &str| call[name].as_i64().unwrap();
+            let some = |value: i64| (value != 0).then_some(value);
+            assert_eq!(rows.text(row, "op").as_deref(), call["op"].as_str());
+            assert_eq!(ret[row], Some(wanted("ret")));
+            assert_eq!(addr[row].unwrap_or(0), wanted("addr"), "{call}");
+            assert_eq!(size[row].unwrap_or(0), wanted("size_bytes"), "{call}");
+            assert_eq!(func[row].unwrap_or(0), wanted("func"), "{call}");
+            assert_eq!(stream[row], some(wanted("stream")), "{call}");
+            assert_eq!(rows.text(row, "direction").unwrap_or_default(), call["direction"].as_str().unwrap());
+            let (start, length) = (ts[row].unwrap(), dur[row].unwrap());
+            assert!(start >= wanted("before_ns") && start + length <= wanted("after_ns"), "{call}: {start} {length}");
+            assert!(length >= wanted("delay_ns"), "{call}: {length}");
+            assert_eq!(rows.text(row, "caller").as_deref(), Some("cuda-stub"));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, made.len());
+}
+
+#[test]
+fn driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole() {
+    if !can_record() {
+        return;
+    }
+    let run = record(&[], &["mixed", "10"]);
+    let rows = Rows::open(&run.path());
+    let (ts, dur, tid) = (rows.column("ts"), rows.column("dur"), rows.column("tid"));
+    let (addr, size) = (rows.column("addr"), rows.column("size_bytes"));
+    let outer = rows.select("call", Some("cudaMalloc"));
+    let inner = rows.select("call", Some("cuMemAlloc"));
+    assert_eq!((outer.len(), inner.len()), (21, 21));
+    for (outer, inner) in outer.into_iter().zip(inner) {
+        assert_eq!((tid[outer], addr[outer], size[outer]), (tid[inner], addr[inner], size[inner]));
+        assert!(ts[inner] > ts[outer]);
+        assert!(ts[inner].unwrap() + dur[inner].unwrap() <= ts[outer].unwrap() + dur[outer].unwrap());
+        assert_eq!(rows.text(inner, "caller").as_deref(), Some("libcudart.so"));
+    }
+    // memset by 32-bit elements is bytes again.
+    let set = rows.select("call", Some("cuMemsetD32"));
+    assert_eq!(size[set[0]], Some(4096));
+
+    let log = run.log();
+    let actions = ["alloc", "free_requested", "free_completed", "segment_alloc"];
+    let expected: Vec<(String, i64, i64)> = log["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (actions[event[0].as_u64().unwrap() as usize].to_owned(), event[1].as_i64().unwrap(), event[2].as_i64().unwrap()))
+        .collect();
+    let found = rows.select("alloc", None);
+    let recorded: Vec<(String, i64, i64)> =
+        found.iter().map(|row| (rows.text(*row, "op").unwrap(), addr[*row].unwrap(), size[*row].unwrap())).collect();
+    assert_eq!(recorded, expected);
+    assert_eq!(rows.number(found[0], "device"), Some(1));
+    assert_eq!((rows.number(found[0], "pool_owner"), rows.number(found[0], "pool_id")), (None, Some(9)));
+    assert_eq!(rows.number(found[0], "stream"), Some(0x53));
+}
+
+#[test]
+fn what_does_not_fit_is_counted() {
+    if !can_record() {
+        return;
+    }
+    let run = record(&["--buffer", "64KiB"], &["mixed", "30000"]);
+    let rows = Rows::open(&run.path());
+    let mut lost_in_all = 0;
+    for (op, symbol, made) in [("cudaLaunchKernel", "cudaLaunchKernel", 90_000), ("cuLaunchKernel", "cuLaunchKernel", 90_000), ("cudaMalloc", "cudaMalloc", 21)] {
+        let (recorded, lost) = (rows.select("call", Some(op)).len() as u64, rows.lost(symbol));
+        assert_eq!(recorded + lost, made, "{op}: {recorded} rows, {lost} lost");
+        lost_in_all += lost;
+    }
+    assert!(lost_in_all > 0, "so small a buffer must overflow, or this test shows nothing");
+    assert!(!run.stderr().contains(" 0 lost"), "{}", run.stderr());
+}
+
+#[test]
+fn a_stolen_cpu_is_on_record_and_the_thief_is_named() {
+    if !can_record() {
+        return;
+    }
+    let run = record(&[], &["preempt"]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let rows = Rows::open(&run.path());
+    let log = run.log();
+    let (start, end) = (log["hog"][0].as_i64().unwrap(), log["hog"][1].as_i64().unwrap());
+    let victim = log["tid"].as_i64();
+    let (ts, dur, tid) = (rows.column("ts"), rows.column("dur"), rows.column("tid"));
+    let stolen = rows
+        .select("off_cpu", Some("preempted"))
+        .into_iter()
+        .filter(|row| tid[*row] == victim)
+        .max_by_key(|row| dur[*row])
+        .expect("an interval");
+    let (off, back) = (ts[stolen].unwrap(), ts[stolen].unwrap() + dur[stolen].unwrap());
+    // While the hog read its clock it had the CPU, so the victim had not.
+    assert!(off <= start && back >= end, "off {off}..{back}, hog {start}..{end}");
+    let error = (back - off) - (end - start);
+    eprintln!("stolen {} ns, hog ran {} ns: error {error} ns", back - off, end - start);
+    assert!(error < 20_000_000, "the interval is {error} ns longer than the theft");
+    assert_eq!(rows.number(stolen, "runnable_ns"), dur[stolen]);
+
+    let hog_tid = log["hog_tid"].as_i64();
+    let held: i64 = rows
+        .select("run", None)
+        .into_iter()
+        .filter(|row| tid[*row] == hog_tid)
+        .map(|row| dur[row].unwrap())
+        .sum();
+    assert!(held >= end - start, "the hog's stints: {held} ns");
+
+    let verdict = Command::new(built("analyze")).args(["chains", "--json"]).arg(run.path()).output().unwrap();
+    assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stderr));
+    let verdict: Value = serde_json::from_slice(&verdict.stdout).unwrap();
+    assert_eq!(verdict["culprits"][0]["comm"], "hog");
+    let launches = verdict["verdicts"].as_array().unwrap().iter().find(|v| v["op"] == "cudaLaunchKernel").unwrap();
+    assert!(launches["slow_count"].as_u64().unwrap() >= 1);
+    let scheduler = launches["shares"].as_array().unwrap().iter().find(|share| share["cause"] == "scheduler").unwrap();
+    assert!(scheduler["total_ns"].as_f64().unwrap() >= (end - start) as f64);
+}
+
+#[test]
+fn calls_that_never_return_are_censored() {
+    if !can_record() {
+        return;
+    }
+    let run = record(&[], &["open"]);
+    let rows = Rows::open(&run.path());
+    let dur = rows.column("dur");
+    for op in ["cudaDeviceSynchronize", "cuCtxSynchronize"] {
+        let found = rows.select("call", Some(op));
+        assert_eq!(found.len(), 1, "{op}");
+        assert_eq!((dur[found[0]], rows.number(found[0], "ret")), (None, None), "{op}");
+    }
+    assert_eq!(rows.select("call", Some("cudaLaunchKernel")).len(), 1);
+}
+
+#[test]
+fn a_running_process_is_joined_and_left_alone() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = workload(directory.path(), &["steady", "150000"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let out = directory.path().join("run.parquet");
+    let output = Command::new(CAPTURE)
+        .args(["--pid", &child.id().to_string(), "--duration", "700ms", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(child.wait().unwrap().success());
+    let rows = Rows::open(&out);
+    assert!(rows.select("call", Some("cudaLaunchKernel")).len() > 1000);
+    assert!(rows.select("off_cpu", Some("stopped")).is_empty(), "a process that is not ours is never stopped");
+}
+
+#[test]
+fn a_killed_recording_can_be_recovered() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let stub = workload(directory.path(), &["steady", "500000"]);
+    let out = directory.path().join("run.parquet");
+    let mut capture = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .arg("--")
+        .arg(stub.get_program())
+        .args(stub.get_args())
+        .process_group(0)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(3500));
+    // The whole group: the workload, too.
+    Command::new("kill").args(["-9", "--", &format!("-{}", capture.id())]).status().unwrap();
+    assert_eq!(capture.wait().unwrap().signal(), Some(9));
+    assert!(!out.exists());
+    let recording = directory.path().join("run.parquet.recording");
+    let recover = Command::new(built("analyze")).arg("recover").arg(&recording).output().unwrap();
+    assert!(recover.status.success(), "{}", String::from_utf8_lossy(&recover.stderr));
+    let rows = Rows::open(&out);
+    assert!(rows.select("call", Some("cudaLaunchKernel")).len() > 1000);
+    let notes = rows.meta["not_captured"].to_string();
+    assert!(notes.contains("interrupted"), "{notes}");
+}
+
+#[test]
+fn bad_requests_are_refused_and_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let capture = |args: &[&str]| {
+        let output = Command::new(CAPTURE).arg("--out").arg(&out).args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(capture(&[]).0, Some(2), "neither a command nor a process");
+    assert_eq!(capture(&["--duration", "soon", "--", "true"]).0, Some(2));
+    assert_eq!(capture(&["--buffer", "100KiB", "--", "true"]).0, Some(2));
+    if !can_record() {
+        return;
+    }
+    let (code, message) = capture(&["--", "/no/such/program"]);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("/no/such/program"), "{message}");
+    let (code, message) = capture(&["--pid", "4194304"]);
+    assert_eq!((code, message.contains("4194304")), (Some(2), true), "{message}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a failed start leaves no file");
+
+    std::fs::write(&out, "precious").unwrap();
+    let (code, message) = capture(&["--", "true"]);
+    assert_eq!((code, message.contains("--force")), (Some(2), true), "{message}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "precious");
+    let (code, message) = capture(&["--force", "--", "false"]);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("no CUDA library"), "{message}");
+
+    // Without privileges.
+    let copy = std::env::temp_dir().join(format!("capture-{}", std::process::id()));
+    std::fs::copy(CAPTURE, &copy).unwrap();
+    let output = Command::new(&copy).args(["--out", "/tmp/never.parquet", "--", "true"]).uid(65534).gid(65534).output();
+    std::fs::remove_file(&copy).unwrap();
+    let output = output.unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), message.contains("CAP_BPF")), (Some(4), true), "{message}");
+}
