@@ -65,8 +65,7 @@ fn column(line: &'static str) -> Option<Column> {
 
 fn parse(path: &'static str, text: &'static str) -> Result<Query, AnalyzeError> {
     let bad = |what: &str| AnalyzeError::Internal(format!("queries/{path}: {what}"));
-    let mut query =
-        Query { path, name: "", purpose: "", needs: Vec::new(), columns: Vec::new(), sql: text };
+    let mut query = Query { path, name: "", purpose: "", needs: Vec::new(), columns: Vec::new(), sql: text };
     let mut in_columns = false;
     for line in text.lines().map_while(|line| line.strip_prefix("--")) {
         if let Some(needs) = line.strip_prefix(" needs:") {
@@ -91,8 +90,7 @@ fn parse(path: &'static str, text: &'static str) -> Result<Query, AnalyzeError> 
 /// # Errors
 /// If a header is malformed or needs something that does not exist: a defect of this program.
 pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
-    let mut waiting =
-        FILES.iter().map(|(path, text)| parse(path, text)).collect::<Result<Vec<_>, _>>()?;
+    let mut waiting = FILES.iter().map(|(path, text)| parse(path, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ordered: Vec<Query> = Vec::new();
     while !waiting.is_empty() {
         let known = |name: &str| TABLES.contains(&name) || ordered.iter().any(|query| query.name == name);
@@ -174,7 +172,9 @@ mod tests {
                 match column.unit {
                     "-" => {}
                     "ns" if matches!(column.name, "ts" | "dur") => {}
-                    unit => assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name),
+                    unit => {
+                        assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)
+                    }
                 }
             }
         }

@@ -9,6 +9,8 @@ mod functions;
 mod import;
 mod output;
 mod report;
+#[cfg(test)]
+mod slt;
 mod trace;
 
 use std::process::ExitCode;

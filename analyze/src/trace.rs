@@ -10,9 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, StringArray, UInt32Array},
-};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use datafusion::{
     execution::context::SQLOptions,
     prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
@@ -50,24 +48,26 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
     let file = File::open(path).map_err(io)?;
     let size_bytes = file.metadata().map_err(io)?.len();
     if file.metadata().map_err(io)?.is_dir() {
-        return Err(AnalyzeError::NotParquet { path: path.to_owned(), reason: "it is a directory".to_owned() });
+        return Err(AnalyzeError::NotParquet {
+            path: path.to_owned(),
+            reason: "it is a directory".to_owned(),
+        });
     }
-    let reader = SerializedFileReader::new(file).map_err(|error| AnalyzeError::NotParquet {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+    let reader = SerializedFileReader::new(file)
+        .map_err(|error| AnalyzeError::NotParquet { path: path.to_owned(), reason: error.to_string() })?;
     let metadata = reader.metadata();
     let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
-    let value = |key: &str| {
-        pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref())
-    };
-    let version = value(META_VERSION)
-        .ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
-    let version: u32 = version
-        .parse()
-        .map_err(|_| not_a_run(format!("its {META_VERSION} is {version:?}, not a number")))?;
+    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
+    let version =
+        value(META_VERSION).ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
+    let version: u32 =
+        version.parse().map_err(|_| not_a_run(format!("its {META_VERSION} is {version:?}, not a number")))?;
     if version > FORMAT_VERSION {
-        return Err(AnalyzeError::NewerVersion { path: path.to_owned(), found: version, known: FORMAT_VERSION });
+        return Err(AnalyzeError::NewerVersion {
+            path: path.to_owned(),
+            found: version,
+            known: FORMAT_VERSION,
+        });
     }
     let run: Run = serde_json::from_str(value(META_RUN).unwrap_or("{}"))
         .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
@@ -111,7 +111,8 @@ impl Trace {
         let mut parts = Vec::new();
         for (number, file) in files.iter().enumerate() {
             let table = format!("_run_{number}");
-            let options = ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
+            let options =
+                ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
             context.register_parquet(table.as_str(), file.path.to_string_lossy(), options).await?;
             parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
         }
@@ -154,10 +155,8 @@ impl Trace {
     /// # Errors
     /// If the query is wrong, or no query.
     pub(crate) async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
-        let options = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
+        let options =
+            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         Ok(self.context.sql_with_options(query, options).await?)
     }
 
@@ -201,8 +200,10 @@ fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), Ana
             ("class", of_ops(|op| op.class().name())),
         ])?,
     )?;
-    let threads: Vec<_> =
-        files.iter().flat_map(|file| file.run.threads.iter().map(move |thread| (&file.name, thread))).collect();
+    let threads: Vec<_> = files
+        .iter()
+        .flat_map(|file| file.run.threads.iter().map(move |thread| (&file.name, thread)))
+        .collect();
     context.register_batch(
         "_threads",
         batch(vec![

@@ -122,10 +122,7 @@ impl Attacher {
                 return Ok(());
             }
         };
-        self.libraries.push(LibraryInfo {
-            path: path.display().to_string(),
-            build_id: elf.build_id.clone(),
-        });
+        self.libraries.push(LibraryInfo { path: path.display().to_string(), build_id: elf.build_id.clone() });
         for (number, probe) in wanted {
             let Some(function) = elf.functions.iter().find(|function| probe.matches(&function.name)) else {
                 if library == Library::C10Cuda {
@@ -143,9 +140,7 @@ impl Attacher {
     /// Makes the dynamic loader tell when it has mapped libraries.
     fn attach_loader(&mut self, kernel: &mut Kernel, pid: u32, path: &Path) -> Result<(), CaptureError> {
         let target = through_root(pid, path);
-        let symbol = |elf: &Elf, name| {
-            elf.functions.iter().find(|function| function.name == name).cloned()
-        };
+        let symbol = |elf: &Elf, name| elf.functions.iter().find(|function| function.name == name).cloned();
         let names = |name: &str| name == LOADER_NOTIFIES || name == LOADER_STATE;
         let error = match elf::read(&target, names) {
             Err(error) => Some(error.to_string()),
@@ -153,9 +148,8 @@ impl Attacher {
                 None => Some("this loader has no such symbol".to_owned()),
                 Some(notifies) => {
                     // Without the state word every notification counts, which only costs time.
-                    let distance = symbol(&elf, LOADER_STATE).map_or(0, |state| {
-                        state.address as i64 - notifies.address as i64 + R_STATE_OFFSET
-                    });
+                    let distance = symbol(&elf, LOADER_STATE)
+                        .map_or(0, |state| state.address as i64 - notifies.address as i64 + R_STATE_OFFSET);
                     let cookie = (distance as i32 as u32 as u64) << cookie::R_STATE_SHIFT;
                     hook(kernel, LIBRARY_LOADED, notifies.offset, cookie, &target)?
                 }
@@ -180,10 +174,8 @@ fn hook(
     cookie: u64,
     target: &Path,
 ) -> Result<Option<String>, CaptureError> {
-    let point = UProbeAttachPoint {
-        location: UProbeAttachLocation::AbsoluteOffset(offset),
-        cookie: Some(cookie),
-    };
+    let point =
+        UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
     let result = kernel.uprobe(program)?.attach(point, target, UProbeScope::AllProcesses);
     Ok(result.err().map(|error| error_chain(&error)))
 }

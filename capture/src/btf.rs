@@ -24,9 +24,8 @@ pub(crate) struct TaskOffsets {
 pub(crate) fn task_offsets() -> Result<TaskOffsets, CaptureError> {
     let data = std::fs::read(PATH).map_err(|error| CaptureError::NoBtf(error.to_string()))?;
     let btf = Btf::parse(&data).ok_or_else(|| CaptureError::NoBtf("it is malformed".to_owned()))?;
-    let field = |struct_name, field, label| {
-        btf.offset(struct_name, field).ok_or(CaptureError::NoField(label))
-    };
+    let field =
+        |struct_name, field, label| btf.offset(struct_name, field).ok_or(CaptureError::NoField(label));
     // Older kernels keep the CPU in the task itself, newer ones in its embedded thread_info.
     let cpu = match btf.offset("task_struct", "cpu") {
         Some(offset) => offset,

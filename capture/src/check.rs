@@ -4,7 +4,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{attach::error_chain, btf, host, kernel::{self, Kernel}};
+use crate::{
+    attach::error_chain,
+    btf, host,
+    kernel::{self, Kernel},
+};
 
 /// How a requirement stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +39,12 @@ pub(crate) struct Report {
     findings: Vec<Finding>,
 }
 
-fn finding(name: &'static str, result: Result<String, String>, otherwise: Status, fix: &'static str) -> Finding {
+fn finding(
+    name: &'static str,
+    result: Result<String, String>,
+    otherwise: Status,
+    fix: &'static str,
+) -> Finding {
     match result {
         Ok(detail) => Finding { name, status: Status::Ok, detail, fix: None },
         Err(detail) => Finding { name, status: otherwise, detail, fix: Some(fix) },
@@ -49,11 +58,17 @@ fn exists(path: &str, what: &str) -> Result<String, String> {
 fn driver_library() -> Result<String, String> {
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
     let known = cache.windows(12).any(|window| window == b"libcuda.so.1");
-    let usual = ["/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"];
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "/usr/lib64/libcuda.so.1",
+        "/usr/local/nvidia/lib64/libcuda.so.1",
+    ];
     match usual.into_iter().find(|path| Path::new(path).exists()) {
         Some(path) => Ok(path.to_owned()),
         None if known => Ok("libcuda.so.1 is in the loader's cache".to_owned()),
-        None => Err("libcuda.so.1 is in none of the usual places; a process may still bring its own".to_owned()),
+        None => {
+            Err("libcuda.so.1 is in none of the usual places; a process may still bring its own".to_owned())
+        }
     }
 }
 
@@ -77,7 +92,11 @@ pub(crate) fn run() -> Report {
         finding("architecture", architecture, Status::Error, "record on an x86-64 machine"),
         finding(
             "privileges",
-            if permitted { Ok("CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON".to_owned()) } else { Err("this user may not load eBPF programs".to_owned()) },
+            if permitted {
+                Ok("CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON".to_owned())
+            } else {
+                Err("this user may not load eBPF programs".to_owned())
+            },
             Status::Error,
             "run as root (sudo), or give the binary CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
         ),
@@ -93,14 +112,24 @@ pub(crate) fn run() -> Report {
             Status::Error,
             "use a kernel with CONFIG_UPROBE_EVENTS=y",
         ),
-        finding("eBPF programs", load, Status::Error, "the message above names what the kernel refused; kernel 5.15 or later is needed"),
+        finding(
+            "eBPF programs",
+            load,
+            Status::Error,
+            "the message above names what the kernel refused; kernel 5.15 or later is needed",
+        ),
         finding(
             "NVIDIA driver",
             host::nvidia_driver().ok_or_else(|| "no NVIDIA kernel driver is loaded".to_owned()),
             Status::Warning,
             "nothing to do if the traced process brings its own CUDA library (a stub, a container)",
         ),
-        finding("CUDA driver library", driver_library(), Status::Warning, "install the NVIDIA driver's user-space part"),
+        finding(
+            "CUDA driver library",
+            driver_library(),
+            Status::Warning,
+            "install the NVIDIA driver's user-space part",
+        ),
     ];
     let can_record = findings.iter().all(|finding| finding.status != Status::Error);
     Report { can_record, findings }
@@ -114,7 +143,8 @@ impl Report {
 
     /// For programs.
     pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).map_or_else(|error| format!("{{\"error\":{error:?}}}\n"), |json| json + "\n")
+        serde_json::to_string_pretty(self)
+            .map_or_else(|error| format!("{{\"error\":{error:?}}}\n"), |json| json + "\n")
     }
 
     /// For people.

@@ -29,10 +29,5 @@ pub(crate) fn start() -> Clock {
         })
         .min();
     let (width, offset) = tightest.unwrap_or_default();
-    Clock {
-        start_ns: monotonic_ns(),
-        end_ns: 0,
-        wall_offset_ns: offset,
-        wall_error_ns: width / 2 + 1,
-    }
+    Clock { start_ns: monotonic_ns(), end_ns: 0, wall_offset_ns: offset, wall_error_ns: width / 2 + 1 }
 }

@@ -33,8 +33,8 @@ pub(crate) struct Elf {
 /// count as well as exported ones.
 pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Elf, CaptureError> {
     let bad = |reason: String| CaptureError::Elf { path: path.to_owned(), reason };
-    let file = File::open(path)
-        .map_err(|source| CaptureError::Io { what: path.display().to_string(), source })?;
+    let file =
+        File::open(path).map_err(|source| CaptureError::Io { what: path.display().to_string(), source })?;
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).map_err(|error| bad(error.to_string()))?;
     let segments: Vec<(u64, u64, u64)> = object

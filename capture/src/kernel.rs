@@ -55,15 +55,12 @@ impl Kernel {
             .map_max_entries("EVENTS", buffer_bytes)
             .load(OBJECT)?;
         for name in [CALL_ENTRY, CALL_RETURN, CALL_POINT, LIBRARY_LOADED] {
-            uprobe_of(&mut ebpf, name)?
-                .load()
-                .map_err(|source| CaptureError::Program { name, source })?;
+            uprobe_of(&mut ebpf, name)?.load().map_err(|source| CaptureError::Program { name, source })?;
         }
         let mut take = |name| ebpf.take_map(name).ok_or(CaptureError::MissingPart(name));
         macro_rules! map {
             ($name:literal, $kind:ident) => {
-                $kind::try_from(take($name)?)
-                    .map_err(|source| CaptureError::Map { name: $name, source })?
+                $kind::try_from(take($name)?).map_err(|source| CaptureError::Map { name: $name, source })?
             };
         }
         let events = map!("EVENTS", RingBuf);
@@ -94,9 +91,7 @@ impl Kernel {
 
     /// Traces a process from now on. `flags`: [`capture_wire::target`].
     pub(crate) fn add_target(&mut self, pid: u32, flags: u32) -> Result<(), CaptureError> {
-        self.targets
-            .insert(pid, flags, 0)
-            .map_err(|source| CaptureError::Map { name: "TARGETS", source })
+        self.targets.insert(pid, flags, 0).map_err(|source| CaptureError::Map { name: "TARGETS", source })
     }
 
     /// Traces it no more.

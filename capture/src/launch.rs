@@ -23,9 +23,7 @@ impl Subject {
     pub(crate) fn describe(&self) -> Vec<String> {
         match self {
             Self::Processes(pids) => pids.iter().map(|pid| format!("--pid {pid}")).collect(),
-            Self::Command(words) => {
-                words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-            }
+            Self::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
     }
 }
@@ -55,7 +53,9 @@ impl Running {
                 Ok(Self::Attached(pids.clone()))
             }
             Subject::Command(words) => {
-                let (program, args) = words.split_first().map_or((OsString::new(), &words[..]), |(first, rest)| (first.clone(), rest));
+                let (program, args) = words
+                    .split_first()
+                    .map_or((OsString::new(), &words[..]), |(first, rest)| (first.clone(), rest));
                 let me = std::process::id();
                 kernel.add_target(me, target::FOLLOW | target::STOP)?;
                 let child = Command::new(&program).args(args).spawn();

@@ -11,7 +11,10 @@ use std::{
     os::fd::{AsRawFd, RawFd},
     path::PathBuf,
     process::ExitStatus,
-    sync::{Arc, atomic::{AtomicBool, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -308,11 +311,7 @@ impl Session {
         run.libraries = self.attacher.libraries;
         run.probes = self.attacher.probes;
         run.lost = self.lost.into_lost();
-        run.threads = self
-            .threads
-            .into_iter()
-            .map(|((pid, tid), comm)| Thread { pid, tid, comm })
-            .collect();
+        run.threads = self.threads.into_iter().map(|((pid, tid), comm)| Thread { pid, tid, comm }).collect();
         let finished = self.recorder.finish(&run)?;
         Ok(Outcome { out, finished, lost, libraries, status })
     }

@@ -2,7 +2,7 @@
 //!
 //! Needs root and a kernel with BTF. Where `capture check` says that this machine cannot record, every test
 //! here says so loudly and passes; with INQUEST_EBPF=required it fails instead.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::HashMap,
@@ -148,13 +148,22 @@ fn calls_made_are_rows_recorded() {
     // Each thread's runtime calls, in order, against the workload's own log.
     let made = log["calls"].as_array().unwrap();
     let mut by_thread: HashMap<i64, Vec<usize>> = HashMap::new();
-    for op in ["cudaMalloc", "cudaFree", "cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaMemset", "cudaLaunchKernel", "cudaStreamSynchronize"] {
+    for op in [
+        "cudaMalloc",
+        "cudaFree",
+        "cudaMemcpyAsync",
+        "cudaMemcpy2DAsync",
+        "cudaMemset",
+        "cudaLaunchKernel",
+        "cudaStreamSynchronize",
+    ] {
         for row in rows.select("call", Some(op)) {
             by_thread.entry(rows.number(row, "tid").unwrap()).or_default().push(row);
         }
     }
     let (ts, dur, ret) = (rows.column("ts"), rows.column("dur"), rows.column("ret"));
-    let (addr, size, func, stream) = (rows.column("addr"), rows.column("size_bytes"), rows.column("func"), rows.column("stream"));
+    let (addr, size, func, stream) =
+        (rows.column("addr"), rows.column("size_bytes"), rows.column("func"), rows.column("stream"));
     let mut seen = 0;
     for (tid, mut own) in by_thread {
         own.sort_by_key(|row| ts[*row]);
@@ -171,7 +180,10 @@ fn calls_made_are_rows_recorded() {
             assert_eq!(stream[row], some(wanted("stream")), "{call}");
             assert_eq!(rows.text(row, "direction").unwrap_or_default(), call["direction"].as_str().unwrap());
             let (start, length) = (ts[row].unwrap(), dur[row].unwrap());
-            assert!(start >= wanted("before_ns") && start + length <= wanted("after_ns"), "{call}: {start} {length}");
+            assert!(
+                start >= wanted("before_ns") && start + length <= wanted("after_ns"),
+                "{call}: {start} {length}"
+            );
             assert!(length >= wanted("delay_ns"), "{call}: {length}");
             assert_eq!(rows.text(row, "caller").as_deref(), Some("cuda-stub"));
             seen += 1;
@@ -208,11 +220,19 @@ fn driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|event| (actions[event[0].as_u64().unwrap() as usize].to_owned(), event[1].as_i64().unwrap(), event[2].as_i64().unwrap()))
+        .map(|event| {
+            (
+                actions[event[0].as_u64().unwrap() as usize].to_owned(),
+                event[1].as_i64().unwrap(),
+                event[2].as_i64().unwrap(),
+            )
+        })
         .collect();
     let found = rows.select("alloc", None);
-    let recorded: Vec<(String, i64, i64)> =
-        found.iter().map(|row| (rows.text(*row, "op").unwrap(), addr[*row].unwrap(), size[*row].unwrap())).collect();
+    let recorded: Vec<(String, i64, i64)> = found
+        .iter()
+        .map(|row| (rows.text(*row, "op").unwrap(), addr[*row].unwrap(), size[*row].unwrap()))
+        .collect();
     assert_eq!(recorded, expected);
     assert_eq!(rows.number(found[0], "device"), Some(1));
     assert_eq!((rows.number(found[0], "pool_owner"), rows.number(found[0], "pool_id")), (None, Some(9)));
@@ -227,7 +247,11 @@ fn what_does_not_fit_is_counted() {
     let run = record(&["--buffer", "64KiB"], &["mixed", "30000"]);
     let rows = Rows::open(&run.path());
     let mut lost_in_all = 0;
-    for (op, symbol, made) in [("cudaLaunchKernel", "cudaLaunchKernel", 90_000), ("cuLaunchKernel", "cuLaunchKernel", 90_000), ("cudaMalloc", "cudaMalloc", 21)] {
+    for (op, symbol, made) in [
+        ("cudaLaunchKernel", "cudaLaunchKernel", 90_000),
+        ("cuLaunchKernel", "cuLaunchKernel", 90_000),
+        ("cudaMalloc", "cudaMalloc", 21),
+    ] {
         let (recorded, lost) = (rows.select("call", Some(op)).len() as u64, rows.lost(symbol));
         assert_eq!(recorded + lost, made, "{op}: {recorded} rows, {lost} lost");
         lost_in_all += lost;
@@ -275,9 +299,11 @@ fn a_stolen_cpu_is_on_record_and_the_thief_is_named() {
     assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stderr));
     let verdict: Value = serde_json::from_slice(&verdict.stdout).unwrap();
     assert_eq!(verdict["culprits"][0]["comm"], "hog");
-    let launches = verdict["verdicts"].as_array().unwrap().iter().find(|v| v["op"] == "cudaLaunchKernel").unwrap();
+    let launches =
+        verdict["verdicts"].as_array().unwrap().iter().find(|v| v["op"] == "cudaLaunchKernel").unwrap();
     assert!(launches["slow_count"].as_u64().unwrap() >= 1);
-    let scheduler = launches["shares"].as_array().unwrap().iter().find(|share| share["cause"] == "scheduler").unwrap();
+    let scheduler =
+        launches["shares"].as_array().unwrap().iter().find(|share| share["cause"] == "scheduler").unwrap();
     assert!(scheduler["total_ns"].as_f64().unwrap() >= (end - start) as f64);
 }
 
@@ -315,7 +341,10 @@ fn a_running_process_is_joined_and_left_alone() {
     assert!(child.wait().unwrap().success());
     let rows = Rows::open(&out);
     assert!(rows.select("call", Some("cudaLaunchKernel")).len() > 1000);
-    assert!(rows.select("off_cpu", Some("stopped")).is_empty(), "a process that is not ours is never stopped");
+    assert!(
+        rows.select("off_cpu", Some("stopped")).is_empty(),
+        "a process that is not ours is never stopped"
+    );
 }
 
 #[test]
@@ -382,7 +411,11 @@ fn bad_requests_are_refused_and_leave_nothing() {
     // Without privileges.
     let copy = std::env::temp_dir().join(format!("capture-{}", std::process::id()));
     std::fs::copy(CAPTURE, &copy).unwrap();
-    let output = Command::new(&copy).args(["--out", "/tmp/never.parquet", "--", "true"]).uid(65534).gid(65534).output();
+    let output = Command::new(&copy)
+        .args(["--out", "/tmp/never.parquet", "--", "true"])
+        .uid(65534)
+        .gid(65534)
+        .output();
     std::fs::remove_file(&copy).unwrap();
     let output = output.unwrap();
     let message = String::from_utf8_lossy(&output.stderr);

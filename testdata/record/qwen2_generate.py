@@ -1,7 +1,7 @@
 """Text generation with a randomly initialised model of Qwen2-0.5B's shape: a launch-bound loop.
 
 Usage: qwen2_generate.py ROUNDS TOKENS [MARKS.json] [--profile KINETO.json]
-CORE=n in the environment pins the process to that core. MARKS.json receives the CLOCK_MONOTONIC times of
+CORE=n in the environment pins the main thread to that core once the model is loaded. MARKS.json receives the CLOCK_MONOTONIC times of
 each round, so that a trace can be compared with what the program itself knows.
 """
 
@@ -50,9 +50,6 @@ def main():
     rounds, tokens = int(sys.argv[1]), int(sys.argv[2])
     marks_path = sys.argv[3] if len(sys.argv) > 3 else None
     profile_path = sys.argv[5] if len(sys.argv) > 5 and sys.argv[4] == "--profile" else None
-    core = os.environ.get("CORE")
-    if core is not None:
-        os.sched_setaffinity(0, {int(core)})
     marks = []
 
     def mark(name, start_ns):
@@ -70,6 +67,10 @@ def main():
     model = build_model()
     torch.cuda.synchronize()
     mark("load", start)
+    # Now, and this thread alone: the driver's own threads, which exist by now, would otherwise inherit the core.
+    core = os.environ.get("CORE")
+    if core is not None:
+        os.sched_setaffinity(0, {int(core)})
     with torch.no_grad():
         for number in range(rounds):
             start = now_ns()

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Records the real traces of testdata/ on a machine with an NVIDIA GPU, PyTorch and transformers, as root.
 # Usage: testdata/record/record.sh CAPTURE_BINARY OUT_DIR
-# Beside each run it leaves what the program itself knew (marks, memory history, the profiler's trace),
-# for testdata/record/verify.py.
+# Beside each run it leaves what the program itself knew: marks, memory history, the profiler's counts.
 set -euo pipefail
 capture=$(realpath "$1")
 out=$(realpath "$2")
@@ -28,6 +27,7 @@ kill "${hogs[@]}"
 wait "${hogs[@]}" 2>/dev/null || true
 
 "$capture" --out "$out/qwen2-profiled.parquet" -- "$python" qwen2_generate.py 1 8 "$out/qwen2-profiled.marks.json" --profile "$out/qwen2-profiled.kineto.json"
+"$python" profiler_counts.py "$out/qwen2-profiled.kineto.json" "$out/qwen2-profiled.marks.json" "$out/qwen2-profiled.counts.json"
 
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False "$capture" --out "$out/mixed-7gb.parquet" -- \
   "$python" mixed_7gb.py "$out/mixed-7gb.marks.json" "$out/mixed-7gb.history.json"

@@ -149,7 +149,13 @@ mod tests {
 
     #[test]
     fn a_synchronising_call_that_sleeps_did_its_job() {
-        let call = Evidence { excess: 100.0, synchronises: true, blocked: 90.0, preempted: 5.0, ..Evidence::default() };
+        let call = Evidence {
+            excess: 100.0,
+            synchronises: true,
+            blocked: 90.0,
+            preempted: 5.0,
+            ..Evidence::default()
+        };
         let parts = divide(&call);
         assert_eq!(parts[0], (Cause::Scheduler, 5.0));
         assert_eq!(parts[2], (Cause::GpuWait, 95.0));

@@ -171,7 +171,8 @@ async fn calls(trace: &Trace) -> Result<Functions, AnalyzeError> {
     for batch in &trace.batches(QUERY).await? {
         let whole = |name| integers(batch, name);
         let text = |name| strings(batch, name);
-        let (op, class, direction, child) = (text("op")?, text("class")?, text("direction")?, text("child_op")?);
+        let (op, class, direction, child) =
+            (text("op")?, text("class")?, text("direction")?, text("child_op")?);
         let (ts, dur, pid, tid) = (whole("ts")?, whole("dur")?, whole("pid")?, whole("tid")?);
         let (size, depth, child_ns) = (whole("size_bytes")?, whole("depth")?, whole("child_ns")?);
         let (preempted, runnable) = (whole("preempted_ns")?, whole("runnable_ns")?);
@@ -259,7 +260,10 @@ fn judge<'a>(
         let mut points: HashMap<Option<&str>, Vec<(f64, f64)>> = HashMap::new();
         for (call, dur) in &finished {
             if let Some(size) = call.size {
-                points.entry(call.direction.as_deref()).or_default().push((size as f64, dur - call.off_cpu()));
+                points
+                    .entry(call.direction.as_deref())
+                    .or_default()
+                    .push((size as f64, dur - call.off_cpu()));
             }
         }
         lines = points.into_iter().map(|(direction, points)| (direction, copy_cost::fit(&points))).collect();
@@ -347,12 +351,16 @@ fn example(slow: &Slow) -> Example {
 
 fn sentence(verdict: &Verdict, scheduler_ratio: f64) -> String {
     if verdict.calls_count < MIN_CALLS {
-        return format!("inconclusive: {} finished calls are too few (at least {MIN_CALLS})", verdict.calls_count);
+        return format!(
+            "inconclusive: {} finished calls are too few (at least {MIN_CALLS})",
+            verdict.calls_count
+        );
     }
     if verdict.slow_count == 0 {
         return "no slow call".to_owned();
     }
-    let mut explained: Vec<&Share> = verdict.shares.iter().filter(|share| share.share_ratio >= 0.01).collect();
+    let mut explained: Vec<&Share> =
+        verdict.shares.iter().filter(|share| share.share_ratio >= 0.01).collect();
     explained.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let causes: Vec<String> = explained
         .iter()
@@ -393,14 +401,18 @@ async fn culprits(trace: &Trace, slow: &[Slow<'_>]) -> Result<(Vec<Culprit>, i64
             let Some(calls) = calls.get(&(pid.value(row), tid.value(row))) else { continue };
             let first = calls.partition_point(|call| call.end <= start.value(row));
             for call in calls[first..].iter().take_while(|call| call.start < end.value(row)) {
-                let wait = Interval { start: start.value(row).max(call.start), end: end.value(row).min(call.end) };
+                let wait =
+                    Interval { start: start.value(row).max(call.start), end: end.value(row).min(call.end) };
                 waiting += wait.end - wait.start;
                 waits.entry(cpu.at(row).unwrap_or(-1)).or_default().push(wait);
             }
         }
     }
     let mut stints: HashMap<i64, Vec<Stint>> = HashMap::new();
-    for batch in trace.batches("SELECT cpu, ts, dur, pid, comm FROM events WHERE kind = 'run' ORDER BY cpu, ts").await? {
+    for batch in trace
+        .batches("SELECT cpu, ts, dur, pid, comm FROM events WHERE kind = 'run' ORDER BY cpu, ts")
+        .await?
+    {
         let (cpu, ts, dur) = (integers(&batch, "cpu")?, integers(&batch, "ts")?, integers(&batch, "dur")?);
         let (pid, comm) = (integers(&batch, "pid")?, strings(&batch, "comm")?);
         for row in 0..batch.num_rows() {
@@ -413,7 +425,12 @@ async fn culprits(trace: &Trace, slow: &[Slow<'_>]) -> Result<(Vec<Culprit>, i64
     }
     let mut culprits: Vec<Culprit> = holders::held(&waits, &stints)
         .into_iter()
-        .map(|((pid, comm), held_ns)| Culprit { pid, comm, held_ns, share_ratio: held_ns as f64 / (waiting as f64).max(1.0) })
+        .map(|((pid, comm), held_ns)| Culprit {
+            pid,
+            comm,
+            held_ns,
+            share_ratio: held_ns as f64 / (waiting as f64).max(1.0),
+        })
         .collect();
     culprits.sort_by(|a, b| b.held_ns.cmp(&a.held_ns).then(a.pid.cmp(&b.pid)));
     culprits.truncate(CULPRITS);

@@ -34,10 +34,13 @@ fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let mut reached = 0.0;
-    values.iter().find(|(_, weight)| {
-        reached += weight;
-        reached >= half
-    }).map(|(value, _)| *value)
+    values
+        .iter()
+        .find(|(_, weight)| {
+            reached += weight;
+            reached >= half
+        })
+        .map(|(value, _)| *value)
 }
 
 /// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
@@ -65,8 +68,7 @@ pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
     let fixed_ns = median(&mut rest)?.max(0.0);
     let mean = sorted.iter().map(|point| point.1).sum::<f64>() / sorted.len() as f64;
     let total: f64 = sorted.iter().map(|(_, ns)| (ns - mean).powi(2)).sum();
-    let residual: f64 =
-        sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();
+    let residual: f64 = sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();
     let r_squared = if total > 0.0 { 1.0 - residual / total } else { 0.0 };
     (r_squared >= MIN_R_SQUARED).then_some(Line { fixed_ns, ns_per_byte, r_squared })
 }
@@ -77,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_few_slow_calls_do_not_bend_the_line() {
-        let mut points: Vec<_> = (0..60).map(|i| (f64::from(i) * 1e5, 5_000.0 + f64::from(i) * 1e4)).collect();
+        let mut points: Vec<_> =
+            (0..60).map(|i| (f64::from(i) * 1e5, 5_000.0 + f64::from(i) * 1e4)).collect();
         points[10].1 += 2e5;
         points[50].1 += 2e5;
         let line = fit(&points).expect("a line");

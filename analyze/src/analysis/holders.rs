@@ -52,8 +52,12 @@ mod tests {
     #[test]
     fn time_goes_to_who_had_the_cpu() {
         let stint = |start, end, pid| Stint { when: Interval { start, end }, pid, comm: format!("hog{pid}") };
-        let stints = HashMap::from([(3, vec![stint(0, 50, 1), stint(50, 80, 2), stint(80, 200, 1)]), (4, vec![stint(0, 500, 9)])]);
-        let waits = HashMap::from([(3, vec![Interval { start: 40, end: 100 }, Interval { start: 300, end: 400 }])]);
+        let stints = HashMap::from([
+            (3, vec![stint(0, 50, 1), stint(50, 80, 2), stint(80, 200, 1)]),
+            (4, vec![stint(0, 500, 9)]),
+        ]);
+        let waits =
+            HashMap::from([(3, vec![Interval { start: 40, end: 100 }, Interval { start: 300, end: 400 }])]);
         let held = held(&waits, &stints);
         assert_eq!(held[&(1, "hog1".to_owned())], 30);
         assert_eq!(held[&(2, "hog2".to_owned())], 30);

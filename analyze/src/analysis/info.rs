@@ -34,12 +34,16 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     match (run.lost_count(), run.lost_is_counted) {
         (0, true) => {}
-        (0, false) => warnings.push("this source does not count the events it loses: absence of an event proves nothing".to_owned()),
+        (0, false) => warnings.push(
+            "this source does not count the events it loses: absence of an event proves nothing".to_owned(),
+        ),
         (lost, _) => warnings.push(format!("{lost} events were lost: see the table `lost`")),
     }
     let failed = run.probes.iter().filter(|probe| probe.error.is_some()).count();
     if failed > 0 {
-        warnings.push(format!("{failed} probes could not be placed: calls of those functions are not in the run"));
+        warnings.push(format!(
+            "{failed} probes could not be placed: calls of those functions are not in the run"
+        ));
     }
     warnings.extend(run.not_captured.iter().map(|what| format!("not captured: {what}")));
     warnings

@@ -56,7 +56,9 @@ pub(crate) async fn run(trace: &Trace) -> Result<Curve, AnalyzeError> {
     }
     let peak = |get: fn(&Point) -> i64| curve.points.iter().map(get).max().unwrap_or_default();
     (curve.peak_live_bytes, curve.peak_reserved_bytes) = (peak(|p| p.live_bytes), peak(|p| p.reserved_bytes));
-    for batch in trace.batches("SELECT ts FROM events WHERE kind = 'alloc' AND op = 'oom' ORDER BY ts").await? {
+    for batch in
+        trace.batches("SELECT ts FROM events WHERE kind = 'alloc' AND op = 'oom' ORDER BY ts").await?
+    {
         curve.oom_ts_ns.extend(integers(&batch, "ts")?.iter().flatten());
     }
     Ok(curve)

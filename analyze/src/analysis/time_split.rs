@@ -149,8 +149,7 @@ pub(crate) fn parts(calls: &[Span], off: &[Off]) -> Vec<Option<Parts>> {
                     }
                 }
             }
-            let off_cpu =
-                parts.preempted + parts.runnable + parts.blocked + parts.stopped + parts.unknown;
+            let off_cpu = parts.preempted + parts.runnable + parts.blocked + parts.stopped + parts.unknown;
             parts.on_cpu = dur - off_cpu;
             Some(parts)
         })
@@ -161,8 +160,11 @@ fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
+/// A type made on demand, because a dictionary's is not a constant.
+type Type = fn() -> DataType;
+
 /// The columns handed through, then the derived ones.
-const HANDED: [(&str, fn() -> DataType); 14] = [
+const HANDED: [(&str, Type); 14] = [
     ("run", || DataType::Utf8),
     ("pid", || DataType::UInt32),
     ("tid", || DataType::UInt32),
@@ -193,8 +195,7 @@ const DERIVED: [&str; 9] = [
 
 /// Schema of the result of [`split`].
 pub(crate) fn schema() -> SchemaRef {
-    let mut fields: Vec<Field> =
-        HANDED.iter().map(|(name, ty)| Field::new(*name, ty(), true)).collect();
+    let mut fields: Vec<Field> = HANDED.iter().map(|(name, ty)| Field::new(*name, ty(), true)).collect();
     fields.extend(["nested_in", "child_op"].map(|name| Field::new(name, dictionary(), true)));
     fields.push(Field::new("first_call", DataType::Boolean, true));
     fields.extend(DERIVED.map(|name| Field::new(name, DataType::Int64, true)));
@@ -254,10 +255,7 @@ fn one_batch(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, ArrowError>
 ///
 /// # Errors
 /// If a column is missing or cannot be read.
-pub(crate) fn split(
-    calls: &[RecordBatch],
-    off_cpu: &[RecordBatch],
-) -> Result<RecordBatch, AnalyzeError> {
+pub(crate) fn split(calls: &[RecordBatch], off_cpu: &[RecordBatch]) -> Result<RecordBatch, AnalyzeError> {
     let damaged = |error: ArrowError| AnalyzeError::Damaged(error.to_string());
     let Some(calls) = one_batch(calls).map_err(damaged)? else {
         return Ok(RecordBatch::new_empty(schema()));
@@ -272,8 +270,7 @@ pub(crate) fn split(
     let mut all_places = Vec::with_capacity(calls.num_rows());
     let mut all_parts = Vec::with_capacity(calls.num_rows());
     for (thread, rows) in threads(&calls)? {
-        let spans: Vec<Span> =
-            rows.clone().map(|row| Span { ts: ts.value(row), dur: dur.at(row) }).collect();
+        let spans: Vec<Span> = rows.clone().map(|row| Span { ts: ts.value(row), dur: dur.at(row) }).collect();
         let own_off = off_by_thread.get(&thread).map_or(&[][..], |range| &off[range.clone()]);
         let first = rows.start;
         all_places.extend(places(&spans).into_iter().map(|place| Place {
@@ -314,9 +311,8 @@ fn assemble(
     let ops = strings(calls, "op")?;
     let mut columns: Vec<ArrayRef> = Vec::new();
     for (name, ty) in HANDED {
-        let column = calls
-            .column_by_name(name)
-            .ok_or_else(|| AnalyzeError::Internal(format!("no column {name}")))?;
+        let column =
+            calls.column_by_name(name).ok_or_else(|| AnalyzeError::Internal(format!("no column {name}")))?;
         columns.push(cast(column, &ty()).map_err(damaged)?);
     }
     let op_at = |index: Option<usize>| index.map(|index| ops.value(index));
@@ -418,7 +414,8 @@ mod tests {
             let mut at = random(20);
             while at < 400 {
                 let dur = 1 + random(30);
-                let state = [State::Preempted, State::Blocked, State::Stopped, State::Unknown][random(4) as usize];
+                let state =
+                    [State::Preempted, State::Blocked, State::Stopped, State::Unknown][random(4) as usize];
                 intervals.push(off(at, dur, state, Some(random(dur as u64 + 1))));
                 at += dur + random(40);
             }

@@ -72,7 +72,12 @@ pub(crate) async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
                     waiting_ratio: vec![0.0; STEPS],
                 });
                 let (start, end) = (ts.value(row), ts.value(row) + dur.value(row));
-                let target = if waiting { &mut lane.waiting_ratio } else { lane.calls_ns += dur.value(row); &mut lane.in_calls_ratio };
+                let target = if waiting {
+                    &mut lane.waiting_ratio
+                } else {
+                    lane.calls_ns += dur.value(row);
+                    &mut lane.in_calls_ratio
+                };
                 let first = ((start - timeline.start_ns).max(0) as f64 / step) as usize;
                 for (index, share) in target.iter_mut().enumerate().skip(first.min(STEPS)) {
                     let from = timeline.start_ns + (index as f64 * step) as i64;

@@ -78,14 +78,25 @@ fn text(answer: &Chains) -> String {
         Nanos(answer.overall_excess_ns as i64)
     );
     for share in &answer.overall {
-        text += &format!("  {:>6.2} %  {:<13} {}\n", 100.0 * share.share_ratio, share.cause.name(), Nanos(share.total_ns as i64));
+        text += &format!(
+            "  {:>6.2} %  {:<13} {}\n",
+            100.0 * share.share_ratio,
+            share.cause.name(),
+            Nanos(share.total_ns as i64)
+        );
     }
     if !answer.culprits.is_empty() {
-        text += &format!("\nWho had the CPU while slow calls waited for it ({}):\n", Nanos(answer.waiting_in_slow_ns));
+        text += &format!(
+            "\nWho had the CPU while slow calls waited for it ({}):\n",
+            Nanos(answer.waiting_in_slow_ns)
+        );
         for culprit in &answer.culprits {
             text += &format!(
                 "  {:>6.2} %  {} (pid {})  {}\n",
-                100.0 * culprit.share_ratio, culprit.comm, culprit.pid, Nanos(culprit.held_ns)
+                100.0 * culprit.share_ratio,
+                culprit.comm,
+                culprit.pid,
+                Nanos(culprit.held_ns)
             );
         }
     }

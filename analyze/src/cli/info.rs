@@ -32,13 +32,25 @@ impl Args {
 
 fn text(info: &info::Info) -> String {
     let run = &info.provenance;
-    let fact = |name: &str, value: String| if value.is_empty() { String::new() } else { format!("{name:<10} {value}\n") };
+    let fact = |name: &str, value: String| {
+        if value.is_empty() { String::new() } else { format!("{name:<10} {value}\n") }
+    };
     let mut text = fact("run", info.run.clone());
     text += &fact("size", format!("{} events, {}", info.rows_count, Bytes(info.size_bytes as i64)));
     text += &fact("producer", run.producer.clone());
     text += &fact("command", run.command.join(" "));
-    text += &fact("host", [&run.host.name, &run.host.os, &run.host.kernel].map(String::as_str).join(" ").trim().to_owned());
-    text += &fact("cpu", if run.host.cpu.is_empty() { String::new() } else { format!("{} × {}", run.host.cpu_count, run.host.cpu) });
+    text += &fact(
+        "host",
+        [&run.host.name, &run.host.os, &run.host.kernel].map(String::as_str).join(" ").trim().to_owned(),
+    );
+    text += &fact(
+        "cpu",
+        if run.host.cpu.is_empty() {
+            String::new()
+        } else {
+            format!("{} × {}", run.host.cpu_count, run.host.cpu)
+        },
+    );
     for gpu in &run.gpus {
         text += &fact("gpu", format!("{}, driver {}", gpu.name, gpu.driver));
     }
@@ -55,7 +67,11 @@ fn text(info: &info::Info) -> String {
             text += &format!("           {} in {}: {error}\n", probe.symbol, probe.library);
         }
     }
-    let lost = if run.lost_is_counted { run.lost_count().to_string() } else { "not counted by the source".to_owned() };
+    let lost = if run.lost_is_counted {
+        run.lost_count().to_string()
+    } else {
+        "not counted by the source".to_owned()
+    };
     text += &fact("lost", lost);
     for warning in &info.warnings {
         text += &fact("note", warning.clone());

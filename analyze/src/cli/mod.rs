@@ -66,6 +66,7 @@ fn print(text: &str) -> Result<(), AnalyzeError> {
 
 /// Prints an analysis as JSON.
 fn print_json(value: &impl serde::Serialize) -> Result<(), AnalyzeError> {
-    let json = serde_json::to_string_pretty(value).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+    let json =
+        serde_json::to_string_pretty(value).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
     print(&(json + "\n"))
 }

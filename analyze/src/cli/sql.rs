@@ -33,7 +33,8 @@ pub(crate) struct Args {
 
 impl Args {
     fn format(&self) -> Format {
-        let to_parquet = self.out.as_ref().is_some_and(|path| path.extension().is_some_and(|e| e == "parquet"));
+        let to_parquet =
+            self.out.as_ref().is_some_and(|path| path.extension().is_some_and(|e| e == "parquet"));
         self.format.unwrap_or(match (to_parquet, &self.out) {
             (true, _) => Format::Parquet,
             (false, None) if std::io::stdout().is_terminal() => Format::Table,

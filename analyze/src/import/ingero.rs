@@ -31,7 +31,10 @@ const EVENTS: &str = "SELECT id, timestamp, pid, tid, source, op, duration, gpu_
 
 /// Tables and columns that make a database one of Ingero's.
 const SHAPE: [(&str, &[&str]); 2] = [
-    ("events", &["id", "timestamp", "pid", "tid", "source", "op", "duration", "gpu_id", "arg0", "arg1", "ret_code"]),
+    (
+        "events",
+        &["id", "timestamp", "pid", "tid", "source", "op", "duration", "gpu_id", "arg0", "arg1", "ret_code"],
+    ),
     ("ops", &["source_id", "op_id", "name"]),
 ];
 
@@ -45,7 +48,8 @@ impl<'a> Database<'a> {
         let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
         let absolute = path.canonicalize().map_err(io)?;
         let escaped = absolute.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(format!("file:{escaped}?mode=ro&immutable=1"), flags)
             .map_err(|error| AnalyzeError::NotIngero { path: path.to_owned(), reason: error.to_string() })?;
         let database = Self { path, connection };
@@ -80,7 +84,8 @@ impl<'a> Database<'a> {
 
     fn op_names(&self) -> Result<HashMap<(i64, i64), Text>, AnalyzeError> {
         let error = self.sqlite("ops");
-        let mut statement = self.connection.prepare("SELECT source_id, op_id, name FROM ops").map_err(&error)?;
+        let mut statement =
+            self.connection.prepare("SELECT source_id, op_id, name FROM ops").map_err(&error)?;
         let rows = statement
             .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get::<_, String>(2)?)))
             .map_err(&error)?;
@@ -141,8 +146,10 @@ impl<'a> Database<'a> {
         };
         if !self.columns("process_names")?.is_empty() {
             let error = self.sqlite("process_names");
-            let mut statement = self.connection.prepare("SELECT pid, name FROM process_names").map_err(&error)?;
-            let rows = statement.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get(1)?))).map_err(&error)?;
+            let mut statement =
+                self.connection.prepare("SELECT pid, name FROM process_names").map_err(&error)?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get(1)?))).map_err(&error)?;
             run.threads = rows
                 .map(|row| row.map(|(pid, comm)| Thread { pid, tid: pid, comm }).map_err(&error))
                 .collect::<Result<_, _>>()?;
@@ -190,7 +197,11 @@ impl Event {
                 ..Row::new(start, Kind::OffCpu, "unknown".into(), pid, self.tid)
             },
             (SOURCE_HOST, HOST_EXEC | HOST_EXIT | HOST_FORK) => {
-                let op = match self.op { HOST_EXEC => "exec", HOST_EXIT => "exit", _ => "fork" };
+                let op = match self.op {
+                    HOST_EXEC => "exec",
+                    HOST_EXIT => "exit",
+                    _ => "fork",
+                };
                 Row::new(self.timestamp, Kind::Process, op.into(), pid, self.tid)
             }
             _ => Row {
@@ -215,7 +226,8 @@ impl Event {
             row.addr = Some(first as u64);
         } else if row.op.contains("emcpy") {
             row.size_bytes = Some(first);
-            row.direction = Direction::from_cuda(self.args[1] as u64).map(|direction| direction.name().into());
+            row.direction =
+                Direction::from_cuda(self.args[1] as u64).map(|direction| direction.name().into());
         } else if row.op.contains("lloc") {
             row.size_bytes = Some(first);
             row.addr = (self.args[1] != 0).then_some(self.args[1] as u64);
@@ -274,13 +286,23 @@ fn write_events(
             Ok(Value::Text(id)) => id,
             _ => "?".to_owned(),
         };
-        let bad = |reason: String| AnalyzeError::BadRow { path: database.path.to_owned(), table: "events", row: id(), reason };
+        let bad = |reason: String| AnalyzeError::BadRow {
+            path: database.path.to_owned(),
+            table: "events",
+            row: id(),
+            reason,
+        };
         let event = Event::read(row).map_err(|error| bad(error.to_string()))?;
         if event.duration < 0 {
             return Err(bad(format!("duration is {} ns", event.duration)));
         }
-        if event.timestamp.checked_sub(event.duration).is_none_or(|start| start < 0) || event.timestamp.checked_add(event.duration).is_none() {
-            return Err(bad(format!("timestamp {} with duration {} is out of range", event.timestamp, event.duration)));
+        if event.timestamp.checked_sub(event.duration).is_none_or(|start| start < 0)
+            || event.timestamp.checked_add(event.duration).is_none()
+        {
+            return Err(bad(format!(
+                "timestamp {} with duration {} is out of range",
+                event.timestamp, event.duration
+            )));
         }
         let name = names
             .get(&(event.source, event.op))

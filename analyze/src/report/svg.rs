@@ -69,7 +69,9 @@ pub(crate) fn memory(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErr
             })
         };
         chart
-            .draw_series(AreaSeries::new(points(|p| p.reserved_bytes), 0.0, RESERVED.mix(0.45)).border_style(RESERVED))
+            .draw_series(
+                AreaSeries::new(points(|p| p.reserved_bytes), 0.0, RESERVED.mix(0.45)).border_style(RESERVED),
+            )
             .map_err(failed)?;
         chart
             .draw_series(AreaSeries::new(points(|p| p.live_bytes), 0.0, LIVE.mix(0.6)).border_style(LIVE))
@@ -90,7 +92,8 @@ pub(crate) fn timeline(timeline: &Timeline) -> Result<String, AnalyzeError> {
     let lanes = timeline.lanes.len() as u32;
     let seconds = (timeline.end_ns - timeline.start_ns) as f64 / 1e9;
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, lanes * LANE_HEIGHT + AXIS_HEIGHT)).into_drawing_area();
+        let root =
+            SVGBackend::with_string(&mut svg, (WIDTH, lanes * LANE_HEIGHT + AXIS_HEIGHT)).into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
             .margin(8)
             .x_label_area_size(28)
@@ -98,7 +101,10 @@ pub(crate) fn timeline(timeline: &Timeline) -> Result<String, AnalyzeError> {
             .build_cartesian_2d(0.0..seconds, f64::from(lanes)..0.0)
             .map_err(failed)?;
         let name = |y: &f64| {
-            timeline.lanes.get(*y as usize).map_or_else(String::new, |lane| format!("{} {}", lane.comm, lane.tid))
+            timeline
+                .lanes
+                .get(*y as usize)
+                .map_or_else(String::new, |lane| format!("{} {}", lane.comm, lane.tid))
         };
         chart
             .configure_mesh()
@@ -112,16 +118,27 @@ pub(crate) fn timeline(timeline: &Timeline) -> Result<String, AnalyzeError> {
         for (index, lane) in timeline.lanes.iter().enumerate() {
             let base = index as f64 + 0.6;
             let step = seconds / lane.in_calls_ratio.len() as f64;
-            for (ratios, colour, direction) in [(&lane.in_calls_ratio, IN_CALLS, -0.55), (&lane.waiting_ratio, WAITING, 0.35)] {
-                let bars = ratios.iter().enumerate().filter(|(_, ratio)| **ratio > 0.002).map(|(i, ratio)| {
-                    let left = i as f64 * step;
-                    Rectangle::new([(left, base), (left + step, base + direction * ratio.min(1.0))], colour.filled())
-                });
+            for (ratios, colour, direction) in
+                [(&lane.in_calls_ratio, IN_CALLS, -0.55), (&lane.waiting_ratio, WAITING, 0.35)]
+            {
+                let bars =
+                    ratios.iter().enumerate().filter(|(_, ratio)| **ratio > 0.002).map(|(i, ratio)| {
+                        let left = i as f64 * step;
+                        Rectangle::new(
+                            [(left, base), (left + step, base + direction * ratio.min(1.0))],
+                            colour.filled(),
+                        )
+                    });
                 chart.draw_series(bars).map_err(failed)?;
             }
             let label = name(&(index as f64));
             let y = 8 + (index as i32) * LANE_HEIGHT as i32 + 14;
-            root.draw(&Text::new(crate::output::harmless(&label), (8, y), ("sans-serif", 13).into_font().color(&INK))).map_err(failed)?;
+            root.draw(&Text::new(
+                crate::output::harmless(&label),
+                (8, y),
+                ("sans-serif", 13).into_font().color(&INK),
+            ))
+            .map_err(failed)?;
         }
         root.present().map_err(failed)?;
     }

@@ -74,9 +74,7 @@ impl ColumnType {
             Self::Int32 => DataType::Int32,
             Self::UInt64 => DataType::UInt64,
             Self::UInt32 => DataType::UInt32,
-            Self::Text => {
-                DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
-            }
+            Self::Text => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
         }
     }
 

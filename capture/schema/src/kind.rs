@@ -19,14 +19,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
-        Self::Call,
-        Self::Alloc,
-        Self::OffCpu,
-        Self::Run,
-        Self::Process,
-        Self::Host,
-    ];
+    pub const ALL: [Self; 6] = [Self::Call, Self::Alloc, Self::OffCpu, Self::Run, Self::Process, Self::Host];
 
     /// The value in the `kind` column.
     pub const fn name(self) -> &'static str {
@@ -58,9 +51,7 @@ impl Kind {
             Self::Process => {
                 "Life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded)."
             }
-            Self::Host => {
-                "Any other host event, from imported traces. `op` is the source's own name for it."
-            }
+            Self::Host => "Any other host event, from imported traces. `op` is the source's own name for it.",
         }
     }
 }

@@ -17,7 +17,6 @@ pub use direction::Direction;
 pub use kind::Kind;
 pub use op::{Class, Layer, Op};
 pub use run::{
-    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, Run,
-    Thread,
+    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, Run, Thread,
 };
 pub use unit::{Bytes, Nanos, UnitError};

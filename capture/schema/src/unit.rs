@@ -25,15 +25,8 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-const TIMES: &[(&str, f64)] = &[
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("min", 60e9),
-    ("h", 3600e9),
-];
+const TIMES: &[(&str, f64)] =
+    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
 
 const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),
@@ -59,10 +52,9 @@ impl FromStr for Nanos {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, TIMES).map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            expected: "a time such as 90s, 1.5ms or 2min",
-        })
+        parse(text, TIMES)
+            .map(Self)
+            .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a time such as 90s, 1.5ms or 2min" })
     }
 }
 
@@ -70,10 +62,9 @@ impl FromStr for Bytes {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, SIZES).map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            expected: "a size such as 512KiB or 64MiB",
-        })
+        parse(text, SIZES)
+            .map(Self)
+            .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a size such as 512KiB or 64MiB" })
     }
 }
 

@@ -3,11 +3,7 @@
 use capture_wire::{Call, tag};
 use trace_schema::{Direction, Kind, Op, Row};
 
-use super::{
-    Event, FunctionProbe, Source, by_number,
-    spec::DirectionSource,
-    torch,
-};
+use super::{Event, FunctionProbe, Source, by_number, spec::DirectionSource, torch};
 use crate::caller::Callers;
 
 /// The row of a call or allocator event; `None` if it concerns no CUDA memory.
@@ -23,13 +19,7 @@ pub(crate) fn row(call: &Call, censored: bool, callers: &mut Callers) -> Option<
     }
 }
 
-fn call_row(
-    call: &Call,
-    probe: &FunctionProbe,
-    op: Op,
-    censored: bool,
-    callers: &mut Callers,
-) -> Row {
+fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers: &mut Callers) -> Row {
     debug_assert_eq!(call.tag, tag::CALL);
     let value = |source: Source| match source {
         Source::None => None,
@@ -44,9 +34,9 @@ fn call_row(
     let direction = match fields.direction {
         DirectionSource::None => None,
         DirectionSource::Fixed(direction) => Some(direction),
-        DirectionSource::Kind(source) => value(source)
-            .map(|kind| u64::from(kind as u32))
-            .and_then(Direction::from_cuda),
+        DirectionSource::Kind(source) => {
+            value(source).map(|kind| u64::from(kind as u32)).and_then(Direction::from_cuda)
+        }
     };
     Row {
         dur: (!censored).then_some(call.dur_ns as i64),

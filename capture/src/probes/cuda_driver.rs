@@ -10,14 +10,7 @@ use super::spec::{
 };
 
 const fn call(symbol: &'static str, op: Op, out: Option<u32>, fields: Fields) -> FunctionProbe {
-    FunctionProbe {
-        library: Library::Cuda,
-        symbol,
-        prefix: false,
-        event: Event::Call(op),
-        out,
-        fields,
-    }
+    FunctionProbe { library: Library::Cuda, symbol, prefix: false, event: Event::Call(op), out, fields }
 }
 
 const NONE: Fields = Fields::NONE;

@@ -6,25 +6,17 @@ use trace_schema::{Direction, Op};
 use super::spec::{
     DirectionSource::{Fixed, Kind},
     Event, Fields, FunctionProbe, Library,
-    Source::{Arg, Area, Out, Stack},
+    Source::{Area, Arg, Out, Stack},
 };
 
 const fn call(symbol: &'static str, op: Op, out: Option<u32>, fields: Fields) -> FunctionProbe {
-    FunctionProbe {
-        library: Library::Cudart,
-        symbol,
-        prefix: false,
-        event: Event::Call(op),
-        out,
-        fields,
-    }
+    FunctionProbe { library: Library::Cudart, symbol, prefix: false, event: Event::Call(op), out, fields }
 }
 
 const NONE: Fields = Fields::NONE;
 const ALLOC: Fields = Fields { addr: Out, size: Arg(1), ..NONE };
 const FREE: Fields = Fields { addr: Arg(0), ..NONE };
-const COPY: Fields =
-    Fields { addr: Arg(0), src: Arg(1), size: Arg(2), direction: Kind(Arg(3)), ..NONE };
+const COPY: Fields = Fields { addr: Arg(0), src: Arg(1), size: Arg(2), direction: Kind(Arg(3)), ..NONE };
 const COPY_2D: Fields =
     Fields { addr: Arg(0), src: Arg(2), size: Area(4, 5), direction: Kind(Stack(0)), ..NONE };
 const PEER: Fields =
@@ -36,12 +28,7 @@ const LAUNCH: Fields = Fields { func: Arg(0), stream: Stack(1), ..NONE };
 pub(super) const PROBES: &[FunctionProbe] = &[
     call("cudaMalloc", Op::CudaMalloc, Some(0), ALLOC),
     call("cudaMallocAsync", Op::CudaMallocAsync, Some(0), Fields { stream: Arg(2), ..ALLOC }),
-    call(
-        "cudaMallocFromPoolAsync",
-        Op::CudaMallocFromPoolAsync,
-        Some(0),
-        Fields { stream: Arg(3), ..ALLOC },
-    ),
+    call("cudaMallocFromPoolAsync", Op::CudaMallocFromPoolAsync, Some(0), Fields { stream: Arg(3), ..ALLOC }),
     call("cudaMallocManaged", Op::CudaMallocManaged, Some(0), ALLOC),
     call("cudaMallocHost", Op::CudaMallocHost, Some(0), ALLOC),
     call("cudaHostAlloc", Op::CudaHostAlloc, Some(0), ALLOC),

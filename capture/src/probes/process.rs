@@ -6,8 +6,7 @@ use trace_schema::{Kind, Row};
 use crate::decode::comm;
 
 /// The tracepoints, by the names of their programs.
-pub(crate) const TRACEPOINTS: &[&str] =
-    &["sched_process_fork", "sched_process_exec", "sched_process_exit"];
+pub(crate) const TRACEPOINTS: &[&str] = &["sched_process_fork", "sched_process_exec", "sched_process_exit"];
 
 /// The row of a notice. `detail`: the command line of an exec. `None` for a library notice, whose
 /// rows come from what was found mapped.
@@ -27,8 +26,5 @@ pub(crate) fn row(event: &Process, detail: Option<String>) -> Option<Row> {
 
 /// The row of a library in which probes were placed.
 pub(crate) fn library_row(ts_ns: i64, pid: u32, path: &str) -> Row {
-    Row {
-        detail: Some(path.into()),
-        ..Row::new(ts_ns, Kind::Process, "library".into(), pid, pid)
-    }
+    Row { detail: Some(path.into()), ..Row::new(ts_ns, Kind::Process, "library".into(), pid, pid) }
 }

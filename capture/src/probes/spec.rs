@@ -25,9 +25,9 @@ impl Library {
             Self::C10Cuda => "libc10_cuda",
             Self::C10 => "libc10",
         };
-        file_name.strip_prefix(stem).is_some_and(|rest| {
-            rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so")
-        })
+        file_name
+            .strip_prefix(stem)
+            .is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so"))
     }
 }
 

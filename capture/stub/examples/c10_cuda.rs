@@ -1,6 +1,5 @@
 //! `libc10_cuda.so`: the function that PyTorch's caching allocator calls for each of its events.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(clippy::too_many_arguments, reason = "PyTorch's signature")]
 
 use std::ffi::c_void;
 

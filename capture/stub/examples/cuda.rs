@@ -1,7 +1,7 @@
 //! `libcuda.so`: driver functions with their real names and signatures, without a device.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(non_snake_case, reason = "documented by NVIDIA")]
-#![expect(clippy::missing_safety_doc, clippy::too_many_arguments, reason = "documented by NVIDIA")]
+#![expect(missing_docs, reason = "documented by NVIDIA")]
+#![expect(clippy::missing_safety_doc, reason = "documented by NVIDIA")]
 
 use std::{
     cell::Cell,
@@ -55,7 +55,12 @@ pub extern "C" fn cuMemFree_v2(_ptr: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemCreate(handle: *mut u64, bytes: usize, _prop: *const c_void, _flags: u64) -> c_int {
+pub unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    bytes: usize,
+    _prop: *const c_void,
+    _flags: u64,
+) -> c_int {
     // SAFETY: the caller's out-pointer.
     unsafe { cuMemAlloc_v2(handle, bytes) }
 }
@@ -66,7 +71,13 @@ pub extern "C" fn cuMemRelease(_handle: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAddressReserve(ptr: *mut u64, bytes: usize, _align: usize, _addr: u64, _flags: u64) -> c_int {
+pub unsafe extern "C" fn cuMemAddressReserve(
+    ptr: *mut u64,
+    bytes: usize,
+    _align: usize,
+    _addr: u64,
+    _flags: u64,
+) -> c_int {
     // SAFETY: the caller's out-pointer.
     unsafe { cuMemAlloc_v2(ptr, bytes) }
 }
@@ -87,7 +98,12 @@ pub extern "C" fn cuMemUnmap(_ptr: u64, _bytes: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemcpyHtoDAsync_v2(_dst: u64, _src: *const c_void, _bytes: usize, _stream: *mut c_void) -> c_int {
+pub extern "C" fn cuMemcpyHtoDAsync_v2(
+    _dst: u64,
+    _src: *const c_void,
+    _bytes: usize,
+    _stream: *mut c_void,
+) -> c_int {
     work()
 }
 

@@ -1,8 +1,7 @@
 //! `libcudart.so`: runtime functions with their real names and signatures; like the real ones, they
 //! call the driver, whose functions they look up at run time.
 #![expect(unsafe_code, reason = "C interface")]
-#![expect(non_snake_case, reason = "documented by NVIDIA")]
-#![expect(clippy::missing_safety_doc, reason = "documented by NVIDIA")]
+#![expect(missing_docs, reason = "documented by NVIDIA")]
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -42,7 +41,13 @@ pub extern "C" fn cudaFree(ptr: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMemcpyAsync(dst: u64, src: *const c_void, bytes: usize, _kind: c_int, stream: *mut c_void) -> c_int {
+pub extern "C" fn cudaMemcpyAsync(
+    dst: u64,
+    src: *const c_void,
+    bytes: usize,
+    _kind: c_int,
+    stream: *mut c_void,
+) -> c_int {
     driver!("cuMemcpyHtoDAsync_v2" as fn(u64, *const c_void, usize, *mut c_void) => dst, src, bytes, stream)
 }
 

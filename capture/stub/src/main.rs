@@ -103,9 +103,12 @@ fn free(addr: u64) -> Call {
 }
 
 fn copy(addr: u64, bytes: usize) -> Call {
-    let copy: extern "C" fn(u64, *const c_void, usize, c_int, *mut c_void) -> c_int = function("cudaMemcpyAsync");
+    let copy: extern "C" fn(u64, *const c_void, usize, c_int, *mut c_void) -> c_int =
+        function("cudaMemcpyAsync");
     let compute = 2_000 + bytes as u64 / 10;
-    let call = timed("cudaMemcpyAsync", (compute, 0), || copy(addr, std::ptr::null(), bytes, 1, 0x51 as *mut c_void));
+    let call = timed("cudaMemcpyAsync", (compute, 0), || {
+        copy(addr, std::ptr::null(), bytes, 1, 0x51 as *mut c_void)
+    });
     Call { addr, size_bytes: bytes as u64, direction: "h2d", stream: 0x51, ..call }
 }
 

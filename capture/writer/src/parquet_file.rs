@@ -37,7 +37,11 @@ fn properties() -> Result<WriterProperties, parquet::errors::ParquetError> {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(8192)
-        .set_sorting_columns(Some(vec![SortingColumn { column_idx: 0, descending: false, nulls_first: false }]));
+        .set_sorting_columns(Some(vec![SortingColumn {
+            column_idx: 0,
+            descending: false,
+            nulls_first: false,
+        }]));
     for column in COLUMNS {
         let path = ColumnPath::from(column.name);
         if matches!(column.name, "ts" | "dur") {

@@ -70,9 +70,7 @@ impl Recorder {
         ]));
         let stream = IpcWriteOptions::default()
             .try_with_compression(Some(CompressionType::ZSTD))
-            .and_then(|options| {
-                StreamWriter::try_new_with_options(BufWriter::new(file), &schema, options)
-            })
+            .and_then(|options| StreamWriter::try_new_with_options(BufWriter::new(file), &schema, options))
             .map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
         let schema = Arc::new(schema);
         Ok(Self { out: out.to_owned(), path, rows: Rows::default(), schema, stream })
@@ -130,8 +128,7 @@ impl Recorder {
             .and_then(|()| self.stream.get_mut().flush().map_err(Into::into))
             .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })?;
         let finished = convert(&self.path, &self.out, false, |_| Ok(run.clone()))?;
-        fs::remove_file(&self.path)
-            .map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
+        fs::remove_file(&self.path).map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
         Ok(finished)
     }
 }
@@ -168,8 +165,8 @@ fn convert(
     run: impl FnOnce(&str) -> Result<Run, WriteError>,
 ) -> Result<Finished, WriteError> {
     let no = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
-    let file = File::open(recording)
-        .map_err(|source| WriteError::Io { path: recording.to_owned(), source })?;
+    let file =
+        File::open(recording).map_err(|source| WriteError::Io { path: recording.to_owned(), source })?;
     let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| no(e.to_string()))?;
     let schema = reader.schema();
     let metadata = schema.metadata();

@@ -55,12 +55,24 @@ impl Put<&Kind> for TextBuilder {
 }
 
 macro_rules! builder {
-    (Int64) => { Int64Builder };
-    (Int32) => { Int32Builder };
-    (UInt64) => { UInt64Builder };
-    (UInt32) => { UInt32Builder };
-    (Text) => { TextBuilder };
-    (Kind) => { TextBuilder };
+    (Int64) => {
+        Int64Builder
+    };
+    (Int32) => {
+        Int32Builder
+    };
+    (UInt64) => {
+        UInt64Builder
+    };
+    (UInt32) => {
+        UInt32Builder
+    };
+    (Text) => {
+        TextBuilder
+    };
+    (Kind) => {
+        TextBuilder
+    };
 }
 
 macro_rules! define {

@@ -17,13 +17,23 @@ pub(crate) fn build(info: &Info) -> Provenance {
         ("Recorded by", run.producer.clone()),
         ("Command", run.command.join(" ")),
         ("Events", format!("{} in {}", info.rows_count, Bytes(info.size_bytes as i64))),
-        ("Lost", if run.lost_is_counted { run.lost_count().to_string() } else { "not counted by the source".to_owned() }),
+        (
+            "Lost",
+            if run.lost_is_counted {
+                run.lost_count().to_string()
+            } else {
+                "not counted by the source".to_owned()
+            },
+        ),
     ];
     if run.clock.end_ns > run.clock.start_ns {
         facts.push(("Length", Nanos(run.clock.end_ns - run.clock.start_ns).to_string()));
     }
     if !run.probes.is_empty() {
-        facts.push(("Probes", format!("{placed} of {} placed in {} libraries", run.probes.len(), run.libraries.len())));
+        facts.push((
+            "Probes",
+            format!("{placed} of {} placed in {} libraries", run.probes.len(), run.libraries.len()),
+        ));
     }
     for gpu in &run.gpus {
         facts.push(("GPU", format!("{}, driver {}", gpu.name, gpu.driver)));

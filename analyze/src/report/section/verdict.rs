@@ -68,7 +68,9 @@ fn meaning(cause: Cause) -> &'static str {
     match cause {
         Cause::Scheduler => "runnable, while another task had the CPU",
         Cause::Blocked => "asleep inside a call whose purpose is not to wait",
-        Cause::GpuWait => "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace",
+        Cause::GpuWait => {
+            "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace"
+        }
         Cause::Size => "more bytes than the usual call",
         Cause::FirstCall => "first launch of its kernel: the driver loads code",
         Cause::Nested => "a nested call of another kind",
@@ -127,8 +129,9 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
     } else {
         "open"
     };
-    let by = main_culprit(chains)
-        .map_or_else(String::new, |(name, ratio)| format!("; {name} held the CPU for {} of the waiting", percent(ratio)));
+    let by = main_culprit(chains).map_or_else(String::new, |(name, ratio)| {
+        format!("; {name} held the CPU for {} of the waiting", percent(ratio))
+    });
     let scheduler = match tone {
         "cleared" => format!("The scheduler has an alibi: it took {} of the lost time.", percent(scheduler)),
         "guilty" => format!("The scheduler is guilty of {} of the lost time{by}.", percent(scheduler)),

@@ -1,0 +1,301 @@
+//! The real program on real traces (goldens, re-blessed with BLESS=1) and on bad input.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name)
+}
+
+fn analyze(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = analyze(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run(name: &str) -> String {
+    testdata(&format!("h200/{name}.parquet")).to_str().unwrap().to_owned()
+}
+
+fn golden(name: &str, found: &str) {
+    let path = testdata("golden").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "{} differs; BLESS=1 accepts:\n{found}", path.display());
+}
+
+fn chains(name: &str) -> Value {
+    serde_json::from_str(&stdout(&["chains", "--json", &run(name)])).unwrap()
+}
+
+fn share(shares: &Value, cause: &str) -> f64 {
+    let found = shares.as_array().unwrap().iter().find(|share| share["cause"] == cause);
+    found.map_or(0.0, |share| share["share_ratio"].as_f64().unwrap())
+}
+
+#[test]
+fn goldens() {
+    for name in ["qwen2-quiet", "qwen2-hogs", "mixed-7gb", "mixed-7gb-expandable"] {
+        golden(&format!("{name}.info.txt"), &stdout(&["info", &run(name)]));
+        golden(&format!("{name}.summary.txt"), &stdout(&["summary", &run(name)]));
+        golden(&format!("{name}.chains.txt"), &stdout(&["chains", &run(name)]));
+    }
+}
+
+#[test]
+fn the_scheduler_is_acquitted_when_quiet_and_convicted_among_hogs() {
+    let quiet = chains("qwen2-quiet");
+    assert!(share(&quiet["overall"], "scheduler") <= 0.005, "{}", quiet["overall"]);
+    let hogs = chains("qwen2-hogs");
+    assert!(share(&hogs["overall"], "scheduler") >= 0.95, "{}", hogs["overall"]);
+    for culprit in &hogs["culprits"].as_array().unwrap()[..3] {
+        assert_eq!(culprit["comm"], "cpu-hog");
+    }
+}
+
+#[test]
+fn shares_sum_to_one_and_parts_to_the_call() {
+    for name in ["qwen2-quiet", "qwen2-hogs", "mixed-7gb"] {
+        for verdict in chains(name)["verdicts"].as_array().unwrap() {
+            let shares = verdict["shares"].as_array().unwrap();
+            let sum: f64 = shares.iter().map(|share| share["share_ratio"].as_f64().unwrap()).sum();
+            assert!(shares.is_empty() || (sum - 1.0).abs() < 1e-9, "{name} {}: {sum}", verdict["op"]);
+        }
+        let wrong = "SELECT count(*) AS n FROM op_time WHERE on_cpu_ns + preempted_ns + runnable_ns + blocked_ns \
+            + stopped_ns + unknown_ns <> dur OR on_cpu_ns < 0";
+        assert_eq!(stdout(&["sql", &run(name), wrong]), "n\n0\n", "{name}");
+    }
+}
+
+/// What PyTorch itself recorded, event for event: testdata/record/mixed_7gb.py wrote it in the same process.
+#[test]
+fn allocator_events_equal_pytorchs_own_history() {
+    for name in ["mixed-7gb", "mixed-7gb-expandable"] {
+        let history = fs::read_to_string(testdata(&format!("h200/{name}.history.json"))).unwrap();
+        let history: Vec<(String, u64, u64)> = serde_json::from_str(&history).unwrap();
+        let rows = stdout(&[
+            "sql",
+            "--format",
+            "ndjson",
+            &run(name),
+            "SELECT op, addr, size_bytes FROM events WHERE kind = 'alloc' ORDER BY ts",
+        ]);
+        let rows: Vec<(String, u64, u64)> = rows
+            .lines()
+            .map(|line| {
+                let row: Value = serde_json::from_str(line).unwrap();
+                (
+                    row["op"].as_str().unwrap().to_owned(),
+                    row["addr"].as_u64().unwrap(),
+                    row["size_bytes"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        // Taking the snapshot is the event after the last in the history.
+        assert_eq!(rows[..history.len()], history, "{name}");
+        assert_eq!(rows[history.len()].0, "snapshot");
+    }
+}
+
+/// Counts of PyTorch's profiler inside the same span of the same process (testdata/record/profiler_counts.py).
+/// The profiler also sees calls to private copies of the runtime linked into cuBLASLt and cuDNN; here they are driver
+/// calls of those libraries, so every count agrees in one layer or the other.
+#[test]
+fn calls_equal_pytorchs_profiler() {
+    let text = fs::read_to_string(testdata("h200/qwen2-profiled.counts.json")).unwrap();
+    let profiler: Value = serde_json::from_str(&text).unwrap();
+    let (start, end) = (&profiler["start_ns"], &profiler["end_ns"]);
+    let count = |op: &str, caller: &str| -> u64 {
+        let query = format!(
+            "SELECT count(*) AS n FROM ops WHERE op = '{op}' AND ts BETWEEN {start} AND {end} AND ({caller})"
+        );
+        stdout(&["sql", &run("qwen2-profiled"), &query]).lines().nth(1).unwrap().parse().unwrap()
+    };
+    let theirs = |op: &str| profiler["counts"][op].as_u64().unwrap_or(0);
+    let private = "caller NOT LIKE 'libcudart%'";
+    for op in ["cudaMalloc", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaDeviceSynchronize"] {
+        assert_eq!(count(op, "true"), theirs(op), "{op}");
+    }
+    assert_eq!(
+        count("cudaLaunchKernel", "true") + count("cuLaunchKernel", private),
+        theirs("cudaLaunchKernel")
+    );
+    assert_eq!(
+        count("cudaMemsetAsync", "true") + count("cuMemsetD8Async", private),
+        theirs("cudaMemsetAsync")
+    );
+    assert_eq!(count("cuLaunchKernel", "true"), theirs("cudaLaunchKernel") + theirs("cuLaunchKernel"));
+    assert_eq!(count("cuLaunchKernelEx", "true"), theirs("cudaLaunchKernelExC") + theirs("cuLaunchKernelEx"));
+}
+
+#[test]
+fn a_launch_heavy_run_takes_few_bytes_an_event() {
+    let info: Value = serde_json::from_str(&stdout(&["info", "--json", &run("qwen2-quiet")])).unwrap();
+    let bytes = info[0]["size_bytes"].as_f64().unwrap() / info[0]["rows_count"].as_f64().unwrap();
+    assert!(bytes <= 4.5, "{bytes} bytes an event");
+    assert_eq!(info[0]["provenance"]["lost"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn reports_are_whole_and_inert() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["qwen2-hogs", "mixed-7gb"] {
+        let page = directory.path().join(format!("{name}.html"));
+        stdout(&["report", &run(name), "--html", page.to_str().unwrap()]);
+        let html = fs::read_to_string(&page).unwrap();
+        for section in ["causes", "functions", "calls", "memory", "timeline", "strata", "provenance"] {
+            assert!(html.contains(&format!("<section id=\"{section}\">")), "{name}: {section}");
+        }
+        assert!(
+            !html.contains("http://")
+                || html.matches("http://").count() == html.matches("http://www.w3.org/2000/svg").count()
+        );
+        assert!(!html.contains("https://") && !html.contains("<script") && !html.contains("@import"));
+        assert!(html.len() < 5 << 20);
+        let again = analyze(&["report", &run(name), "--html", page.to_str().unwrap()]);
+        assert_eq!(again.status.code(), Some(2), "nothing is overwritten without --force");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = fs::read(testdata("h200/mixed-7gb.parquet")).unwrap();
+    let mut newer = whole.clone();
+    let key = b"inquest.format_version";
+    let at = newer.windows(key.len()).rposition(|window| window == key).unwrap();
+    let digit =
+        (at + key.len()..at + key.len() + 8).find(|i| newer[*i] == b'1' && newer[*i - 1] == 1).unwrap();
+    newer[digit] = b'9';
+    let foreign = directory.path().join("foreign.parquet");
+    stdout(&["sql", &run("mixed-7gb"), "SELECT 1 AS one", "--out", foreign.to_str().unwrap()]);
+    let cases = [
+        ("/no/such/file.parquet".to_owned(), 2, "/no/such/file.parquet"),
+        (directory.path().to_str().unwrap().to_owned(), 2, "directory"),
+        (file("empty.parquet", b""), 2, "not a Parquet file"),
+        (file("text.parquet", b"hello, I am no Parquet file at all"), 2, "not a Parquet file"),
+        (file("cut.parquet", &whole[..whole.len() / 2]), 2, "cut off"),
+        (file("newer.parquet", &newer), 2, "format version 9"),
+        (foreign.to_str().unwrap().to_owned(), 2, "not a run of Inquest"),
+    ];
+    for (path, code, words) in &cases {
+        for verb in
+            [vec!["info", path], vec!["summary", path], vec!["chains", path], vec!["sql", path, "SELECT 1"]]
+        {
+            let output = analyze(&verb);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(*code), "{verb:?}: {message}");
+            assert!(message.contains(words), "{verb:?}: {message}");
+            assert!(!message.contains("panicked") && output.stdout.is_empty(), "{verb:?}: {message}");
+        }
+    }
+    // Damage inside: an error or an answer, never a panic.
+    for at in (0..whole.len()).step_by(whole.len() / 40) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0xff;
+        let path = file("damaged.parquet", &damaged);
+        let output = analyze(&["summary", &path]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 2)), "byte {at}: {:?} {message}", output.status);
+        assert!(!message.contains("panicked"), "byte {at}: {message}");
+    }
+}
+
+#[test]
+fn queries_only_read() {
+    let run = run("mixed-7gb");
+    for query in [
+        "DROP TABLE events",
+        "CREATE TABLE x AS SELECT 1",
+        "COPY events TO '/tmp/stolen.parquet'",
+        "SET datafusion.execution.batch_size = 1",
+        "INSERT INTO _ops VALUES ('a','b','c')",
+        "SELEC 1",
+        "SELECT nothing FROM events",
+        "CREATE EXTERNAL TABLE p STORED AS CSV LOCATION '/etc/passwd'",
+    ] {
+        let output = analyze(&["sql", &run, query]);
+        assert_eq!(output.status.code(), Some(2), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let twice =
+        stdout(&["sql", &run, &run, "SELECT run, count(*) AS n FROM events GROUP BY run ORDER BY run"]);
+    assert_eq!(twice, "run,n\nmixed-7gb,10269\nmixed-7gb-2,10269\n");
+    assert_eq!(stdout(&["sql", &run, "SELECT 1 AS a WHERE false"]), "a\n");
+    assert_eq!(stdout(&["sql", "--format", "json", &run, "SELECT 1 AS a"]), "[{\"a\":1}]\n");
+}
+
+/// A database of Ingero's shape, made here: its own are not ours to ship.
+#[test]
+fn ingero_databases_are_read_and_others_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let sqlite = |name: &str, sql: &str| {
+        rusqlite::Connection::open(path(name)).unwrap().execute_batch(sql).unwrap();
+        path(name)
+    };
+    let shape = "CREATE TABLE events (id INTEGER PRIMARY KEY, timestamp INTEGER, pid INTEGER, tid INTEGER, source INTEGER, op INTEGER, \
+        duration INTEGER, gpu_id INTEGER, arg0 INTEGER, arg1 INTEGER, ret_code INTEGER); CREATE TABLE ops (source_id INTEGER, op_id INTEGER, name TEXT); \
+        INSERT INTO ops VALUES (1, 3, 'cudaLaunchKernel'), (1, 5, 'cudaStreamSync'), (3, 1, 'sched_switch');";
+    let good = sqlite(
+        "good.db",
+        &format!(
+            "{shape} INSERT INTO events VALUES (1, 1000, 7, 8, 1, 3, 100, 0, 77, 0, 0), \
+        (2, 1060, 8, 8, 3, 1, 30, 0, 0, 9, 0), (3, 2000, 7, 8, 1, 5, 10, 0, 0, 0, 0);"
+        ),
+    );
+    let before = fs::read(&good).unwrap();
+    let out = path("good.parquet");
+    assert!(stdout(&["import", "ingero", &good, "--out", &out]).starts_with("3 events"));
+    assert_eq!(fs::read(&good).unwrap(), before, "the source is not touched");
+    let rows = stdout(&["sql", &out, "SELECT op, ts, dur, unknown_ns FROM op_time ORDER BY ts"]);
+    // The switch row's time is its end: [1030, 1060) lies in [1000, 1100).
+    assert_eq!(rows, "op,ts,dur,unknown_ns\ncudaLaunchKernel,1000,100,30\ncudaStreamSynchronize,2000,10,0\n");
+
+    let negative = sqlite(
+        "negative.db",
+        &format!("{shape} INSERT INTO events VALUES (42, 1000, 7, 8, 1, 3, -5, 0, 0, 0, 0);"),
+    );
+    let odd = sqlite(
+        "odd.db",
+        &format!("{shape} INSERT INTO events VALUES (43, 'noon', 7, 8, 1, 3, 5, 0, 0, 0, 0);"),
+    );
+    let other = sqlite("other.db", "CREATE TABLE t (x);");
+    let text = path("text.db");
+    fs::write(&text, "no database").unwrap();
+    for (file, words) in [
+        (negative, "row 42"),
+        (odd, "row 43"),
+        (other, "no table events"),
+        (text, "not a database"),
+        (path("absent.db"), "absent.db"),
+    ] {
+        let out = path("refused.parquet");
+        let output = analyze(&["import", "ingero", &file, "--out", &out]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{file}: {message}");
+        assert!(message.contains(words), "{file}: {message}");
+        assert!(
+            !Path::new(&out).exists() && !Path::new(&format!("{out}.recording")).exists(),
+            "{file} left something behind"
+        );
+    }
+    assert_eq!(analyze(&["import", "ingero", &good, "--out", &out]).status.code(), Some(2), "no overwriting");
+}

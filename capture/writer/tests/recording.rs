@@ -1,0 +1,98 @@
+//! Rows in, file out; a cut recording is recovered up to the cut.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{fs, path::Path};
+
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    datatypes::Int64Type,
+};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use trace_schema::{Kind, Row, Run};
+use trace_writer::{Recorder, WriteError, recover};
+
+fn row(ts: i64) -> Row {
+    Row {
+        dur: (ts % 3 != 0).then_some(ts * 2),
+        comm: (ts % 2 == 0).then(|| "python3".into()),
+        addr: Some(u64::MAX - ts as u64),
+        size_bytes: Some(-ts),
+        ret: Some(-1),
+        ..Row::new(ts, Kind::Call, "cudaMalloc".into(), 7, u32::MAX)
+    }
+}
+
+fn read(path: &Path) -> RecordBatch {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(path).unwrap()).unwrap();
+    let schema = builder.schema().clone();
+    let batches: Vec<_> = builder.build().unwrap().map(Result::unwrap).collect();
+    arrow::compute::concat_batches(&schema, &batches).unwrap()
+}
+
+#[test]
+fn rows_come_back_sorted_and_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let mut recorder = Recorder::create(&out, false, &Run::default()).unwrap();
+    for ts in (0..200_000).rev() {
+        recorder.push(&row(ts)).unwrap();
+    }
+    let finished = recorder.finish(&Run { producer: "test".to_owned(), ..Run::default() }).unwrap();
+    assert_eq!(finished.rows_count, 200_000);
+    assert_eq!(finished.size_bytes, fs::metadata(&out).unwrap().len());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+    let batch = read(&out);
+    let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
+    let (ts, dur) = (column("ts"), column("dur"));
+    for i in 0..200_000 {
+        assert_eq!(ts.value(i), i as i64);
+        assert_eq!(dur.is_null(i), i % 3 == 0);
+    }
+    assert_eq!(
+        batch.column_by_name("addr").unwrap().as_primitive::<arrow::datatypes::UInt64Type>().value(5),
+        u64::MAX - 5
+    );
+}
+
+#[test]
+fn a_cut_recording_keeps_what_was_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    let mut recorder =
+        Recorder::create(&out, false, &Run { producer: "test".to_owned(), ..Run::default() }).unwrap();
+    for ts in 0..1000 {
+        recorder.push(&row(ts)).unwrap();
+    }
+    recorder.flush().unwrap();
+    let flushed = fs::metadata(&recording).unwrap().len();
+    for ts in 1000..5000 {
+        recorder.push(&row(ts)).unwrap();
+    }
+    recorder.flush().unwrap();
+    let bytes = fs::read(&recording).unwrap();
+    std::mem::forget(recorder);
+    // Cut at every kind of place: after a flush, inside a batch, inside the header.
+    for (cut, rows) in [(flushed, 1000), (flushed + 100, 1000), (bytes.len() as u64, 5000)] {
+        fs::write(&recording, &bytes[..cut as usize]).unwrap();
+        assert_eq!(recover(&recording, &out, true).unwrap().rows_count, rows, "cut at {cut}");
+    }
+    fs::write(&recording, &bytes[..20]).unwrap();
+    assert!(matches!(recover(&recording, &out, true), Err(WriteError::NotARecording { .. })));
+    fs::write(&recording, b"something else entirely").unwrap();
+    assert!(matches!(recover(&recording, &out, true), Err(WriteError::NotARecording { .. })));
+}
+
+#[test]
+fn nothing_is_overwritten_unasked() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    fs::write(&out, "precious").unwrap();
+    assert!(matches!(Recorder::create(&out, false, &Run::default()), Err(WriteError::Exists(_))));
+    fs::remove_file(&out).unwrap();
+    let recorder = Recorder::create(&out, false, &Run::default()).unwrap();
+    std::mem::forget(recorder);
+    assert!(matches!(Recorder::create(&out, false, &Run::default()), Err(WriteError::Unfinished(_))));
+    Recorder::create(&out, true, &Run::default()).unwrap().discard();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
