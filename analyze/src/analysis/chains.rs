@@ -71,6 +71,8 @@ pub(crate) struct Example {
     pub(crate) tid: i64,
     pub(crate) size_bytes: Option<i64>,
     pub(crate) first_call: bool,
+    /// Calls around it.
+    pub(crate) depth: i64,
     /// Nested call of longest duration.
     pub(crate) child_op: Option<String>,
     pub(crate) parts: Vec<Share>,
@@ -344,6 +346,7 @@ fn example(slow: &Slow) -> Example {
         tid: slow.call.tid,
         size_bytes: slow.call.size,
         first_call: slow.call.first,
+        depth: slow.call.depth,
         child_op: slow.call.child.clone(),
         parts: sum_up(std::iter::once(slow.parts), slow.excess),
     }

@@ -206,6 +206,8 @@ pub(crate) fn slowest(chains: &Chains) -> Vec<SlowCall> {
         .verdicts
         .iter()
         .flat_map(|verdict| verdict.examples.iter().map(move |example| (verdict, example)))
+        // A nested call's time stands in the call around it already.
+        .filter(|(_, example)| example.depth == 0)
         .collect();
     all.sort_by_key(|(_, example)| std::cmp::Reverse(example.dur_ns));
     all.into_iter()
