@@ -20,6 +20,7 @@ use crate::error::AnalyzeError;
 const FILES: &[(&str, &str)] = &[
     ("core/lost.sql", include_str!("../../queries/core/lost.sql")),
     ("core/off_cpu.sql", include_str!("../../queries/core/off_cpu.sql")),
+    ("core/op_baseline.sql", include_str!("../../queries/core/op_baseline.sql")),
     ("core/op_summary.sql", include_str!("../../queries/core/op_summary.sql")),
     ("core/op_time.sql", include_str!("../../queries/core/op_time.sql")),
     ("core/ops.sql", include_str!("../../queries/core/ops.sql")),

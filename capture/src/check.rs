@@ -116,7 +116,7 @@ pub(crate) fn run() -> Report {
             "eBPF programs",
             load,
             Status::Error,
-            "the message above names what the kernel refused; kernel 5.15 or later is needed",
+            "the message above names what the kernel refused; kernel 5.18 or later is needed",
         ),
         finding(
             "NVIDIA driver",

@@ -1,7 +1,7 @@
 //! Why slow calls were slow, function by function, and who is innocent.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times its function's median. Its excess
-//! over the median is divided among [`causes`]; the shares of a function are those of its slow calls' whole
+//! over the median is divided among [`super::causes`]; the shares of a function are those of its slow calls' whole
 //! excess, so they sum to 1. The scheduler is *cleared* when it accounts for at most [`CLEARED_RATIO`] of
 //! that, with the figures that clear it: how many slow calls overlap any off-CPU time of their own thread,
 //! and the percentile that would remain without that time.
@@ -17,7 +17,7 @@ use super::{
     info,
 };
 use crate::{
-    columns::{Cell, booleans, integers, strings},
+    columns::{Cell, booleans, floats, integers, strings},
     error::AnalyzeError,
     trace::Trace,
 };
@@ -154,16 +154,39 @@ impl Call {
     fn off_cpu(&self) -> f64 {
         self.preempted + self.runnable + self.blocked + self.stopped + self.unknown
     }
-
-    /// Off-CPU time that is not the call's purpose to spend.
-    fn involuntary(&self, synchronises: bool) -> f64 {
-        self.preempted + self.runnable + if synchronises { 0.0 } else { self.unknown }
-    }
 }
 
 const QUERY: &str = "SELECT c.op, o.class, c.ts, c.dur, c.pid, c.tid, c.size_bytes, c.direction, c.depth, c.child_op, c.child_ns, \
      c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, c.first_call \
      FROM _calls c LEFT JOIN _ops o ON o.op = c.op";
+
+/// The yardstick of one function: a row of the view `op_baseline`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Baseline {
+    p50: f64,
+    p99: f64,
+    p99_without: f64,
+    usual_nested: f64,
+}
+
+async fn baselines(trace: &Trace) -> Result<HashMap<String, Baseline>, AnalyzeError> {
+    let mut baselines = HashMap::new();
+    for batch in &trace.batches("SELECT * FROM op_baseline").await? {
+        let (op, p50, p99) = (strings(batch, "op")?, floats(batch, "p50_ns")?, floats(batch, "p99_ns")?);
+        let without = floats(batch, "p99_without_scheduler_ns")?;
+        let nested = floats(batch, "usual_nested_ns")?;
+        for row in 0..batch.num_rows() {
+            let baseline = Baseline {
+                p50: p50.value(row),
+                p99: p99.value(row),
+                p99_without: without.value(row),
+                usual_nested: nested.value(row),
+            };
+            baselines.insert(op.value(row).to_owned(), baseline);
+        }
+    }
+    Ok(baselines)
+}
 
 /// Calls by function, with its class.
 type Functions = HashMap<String, (Option<String>, Vec<Call>)>;
@@ -207,15 +230,6 @@ async fn calls(trace: &Trace) -> Result<Functions, AnalyzeError> {
     Ok(functions)
 }
 
-/// Percentile by linear interpolation, as SQL's `percentile_cont`; 0 for no values. Sorts.
-fn percentile(values: &mut [f64], ratio: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let Some(last) = values.len().checked_sub(1) else { return 0.0 };
-    let position = ratio * last as f64;
-    let (low, high) = (values[position.floor() as usize], values[position.ceil() as usize]);
-    low + (high - low) * position.fract()
-}
-
 fn sum_up(parts: impl Iterator<Item = [(Cause, f64); 9]>, excess: f64) -> Vec<Share> {
     let mut totals = Cause::ALL.map(|cause| (cause, 0.0));
     for call in parts {
@@ -244,17 +258,12 @@ fn judge<'a>(
     class: Option<&str>,
     calls: &'a [Call],
     class_of: &HashMap<String, Option<String>>,
+    baseline: Baseline,
     params: Params,
 ) -> (Verdict, Vec<Slow<'a>>) {
     let synchronises = class == Some("sync");
     let finished: Vec<(&Call, f64)> =
         calls.iter().filter_map(|call| call.dur.map(|dur| (call, dur as f64))).collect();
-    let mut durations: Vec<f64> = finished.iter().map(|(_, dur)| *dur).collect();
-    let p50 = percentile(&mut durations, 0.5);
-    let p99 = percentile(&mut durations, 0.99);
-    let mut without: Vec<f64> =
-        finished.iter().map(|(call, dur)| dur - call.involuntary(synchronises)).collect();
-    let p99_without = percentile(&mut without, 0.99);
 
     let sized = matches!(class, Some("copy" | "set"));
     let mut lines: HashMap<Option<&str>, Option<copy_cost::Line>> = HashMap::new();
@@ -273,14 +282,11 @@ fn judge<'a>(
     let other_kind = |child: &Option<String>| {
         child.as_ref().is_some_and(|child| class_of.get(child).cloned().flatten().as_deref() != class)
     };
-    let mut children: Vec<f64> =
-        finished.iter().map(|(call, _)| if other_kind(&call.child) { call.child_ns } else { 0.0 }).collect();
-    let usual_child = percentile(&mut children, 0.5);
 
     let enough = finished.len() >= MIN_CALLS;
     let slow: Vec<Slow> = finished
         .iter()
-        .filter(|(_, dur)| enough && *dur > params.slow_factor * p50)
+        .filter(|(_, dur)| enough && *dur > params.slow_factor * baseline.p50)
         .map(|(call, dur)| {
             let expected = lines
                 .get(&call.direction.as_deref())
@@ -289,16 +295,16 @@ fn judge<'a>(
                 .zip(call.size)
                 .map_or(0.0, |(line, size)| line.fixed_ns + line.ns_per_byte * size as f64);
             let evidence = Evidence {
-                excess: dur - p50,
+                excess: dur - baseline.p50,
                 synchronises,
                 preempted: call.preempted,
                 runnable: call.runnable,
                 blocked: call.blocked,
                 stopped: call.stopped,
                 unknown: call.unknown,
-                size: expected - p50,
+                size: expected - baseline.p50,
                 first_call: call.first,
-                nested: if other_kind(&call.child) { call.child_ns - usual_child } else { 0.0 },
+                nested: if other_kind(&call.child) { call.child_ns - baseline.usual_nested } else { 0.0 },
             };
             Slow { call, excess: evidence.excess, parts: divide(&evidence) }
         })
@@ -324,9 +330,9 @@ fn judge<'a>(
         slow_count: slow.len(),
         overlapping_count: slow.iter().filter(|slow| slow.call.off_cpu() > 0.0).count(),
         mostly_off_cpu_count: slow.iter().filter(|slow| slow.call.off_cpu() > slow.excess / 2.0).count(),
-        p50_ns: p50,
-        p99_ns: p99,
-        p99_without_scheduler_ns: p99_without,
+        p50_ns: baseline.p50,
+        p99_ns: baseline.p99,
+        p99_without_scheduler_ns: baseline.p99_without,
         excess_ns: excess,
         shares,
         scheduler,
@@ -446,12 +452,20 @@ async fn culprits(trace: &Trace, slow: &[Slow<'_>]) -> Result<(Vec<Culprit>, i64
 /// If the run's data cannot be read.
 pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, AnalyzeError> {
     let functions = calls(trace).await?;
+    let baselines = baselines(trace).await?;
     let class_of: HashMap<String, Option<String>> =
         functions.iter().map(|(op, (class, _))| (op.clone(), class.clone())).collect();
     let mut verdicts = Vec::new();
     let mut outermost = Vec::new();
     for (op, (class, calls)) in &functions {
-        let (verdict, slow) = judge(op, class.as_deref(), calls, &class_of, params);
+        let (verdict, slow) = judge(
+            op,
+            class.as_deref(),
+            calls,
+            &class_of,
+            baselines.get(op).copied().unwrap_or_default(),
+            params,
+        );
         verdicts.push(verdict);
         outermost.extend(slow.into_iter().filter(|slow| slow.call.depth == 0));
     }
@@ -480,16 +494,4 @@ pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, Analyze
         waiting_in_slow_ns,
         warnings,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_interpolate() {
-        assert_eq!(percentile(&mut [], 0.5), 0.0);
-        assert_eq!(percentile(&mut [3.0, 1.0, 2.0, 4.0], 0.5), 2.5);
-        assert_eq!(percentile(&mut [1.0, 2.0, 3.0], 1.0), 3.0);
-    }
 }

@@ -23,12 +23,6 @@ pub(crate) struct Line {
     pub(crate) r_squared: f64,
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len().checked_sub(1)? / 2;
-    let (_, value, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-    Some(*value)
-}
-
 /// The value at which half of the weight is reached. Pairs are (value, weight).
 fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -64,8 +58,9 @@ pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
         return None;
     }
     let ns_per_byte = weighted_median(&mut slopes).filter(|slope| *slope > 0.0)?;
-    let mut rest: Vec<f64> = sorted.iter().map(|(bytes, ns)| ns - ns_per_byte * bytes).collect();
-    let fixed_ns = median(&mut rest)?.max(0.0);
+    let mut rest: Vec<(f64, f64)> =
+        sorted.iter().map(|(bytes, ns)| (ns - ns_per_byte * bytes, 1.0)).collect();
+    let fixed_ns = weighted_median(&mut rest)?.max(0.0);
     let mean = sorted.iter().map(|point| point.1).sum::<f64>() / sorted.len() as f64;
     let total: f64 = sorted.iter().map(|(_, ns)| (ns - mean).powi(2)).sum();
     let residual: f64 = sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();
