@@ -157,12 +157,16 @@ fn describe(subject: &Subject) -> Run {
     Run {
         producer: concat!("inquest capture ", env!("CARGO_PKG_VERSION")).to_owned(),
         command: subject.describe(),
+        joined_running: matches!(subject, Subject::Processes(_)),
         host: host::host(),
         gpus: host::gpus(),
         clock: clock::start(),
         lost_is_counted: true,
         not_captured: vec![
             "GPU-side execution: kernels and copies on the device have no rows".to_owned(),
+            "runtime calls through a private copy of the CUDA runtime, as cuBLASLt and cuDNN have: only their \
+             driver calls have rows, with that library as caller"
+                .to_owned(),
             "GPU counters (NVML): memory in use, utilisation, clocks".to_owned(),
             "call stacks".to_owned(),
         ],

@@ -12,7 +12,7 @@
 --   size_bytes  int64   bytes  Bytes allocated, copied or set.
 --   size_class  int64   -      Binary logarithm of size_bytes, rounded down: the stratum of a size.
 --   direction   string  -      Copies: h2h, h2d, d2h, d2d, p2p, default.
---   first_call  boolean -      Launches: the first call with this kernel in this process and run; false for all else.
+--   first_call  boolean -      Launches: the first call with this kernel in this process that the run has seen; false for all else.
 --   nested_in   string  -      The innermost call around it on the same thread.
 --   depth       int64   -      How many calls are around it.
 --   stream      uint64  -      Stream handle; null: the default stream.

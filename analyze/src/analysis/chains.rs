@@ -38,6 +38,15 @@ const CULPRITS: usize = 10;
 pub(crate) struct Params {
     /// Multiple of the function's median.
     pub(crate) slow_factor: f64,
+    /// The run begins in the middle of its processes' lives: the first launch seen of a kernel need not be its first.
+    pub(crate) joined_running: bool,
+}
+
+impl Params {
+    /// For one run, with this factor.
+    pub(crate) fn of(trace: &Trace, slow_factor: f64) -> Self {
+        Self { slow_factor, joined_running: trace.files().iter().any(|file| file.run.joined_running) }
+    }
 }
 
 /// A share of something.
@@ -451,7 +460,10 @@ async fn culprits(trace: &Trace, slow: &[Slow<'_>]) -> Result<(Vec<Culprit>, i64
 /// # Errors
 /// If the run's data cannot be read.
 pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, AnalyzeError> {
-    let functions = calls(trace).await?;
+    let mut functions = calls(trace).await?;
+    if params.joined_running {
+        functions.values_mut().flat_map(|(_, calls)| calls).for_each(|call| call.first = false);
+    }
     let baselines = baselines(trace).await?;
     let class_of: HashMap<String, Option<String>> =
         functions.iter().map(|(op, (class, _))| (op.clone(), class.clone())).collect();
@@ -476,6 +488,12 @@ pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, Analyze
     let (culprits, waiting_in_slow_ns) = culprits(trace, &outermost).await?;
     let file = trace.files().first();
     let mut warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
+    if params.joined_running {
+        warnings.push(
+            "recording joined processes that ran already: first launches cannot be told from later ones"
+                .to_owned(),
+        );
+    }
     if functions.values().flat_map(|(_, calls)| calls).any(|call| call.unknown > 0.0) {
         warnings.push(
             "this source does not record why a thread was off CPU: preemption and sleep look the same, and \

@@ -35,7 +35,7 @@ fn factor(text: &str) -> Result<f64, String> {
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let answer = chains::run(&trace, Params { slow_factor: self.slow }).await?;
+        let answer = chains::run(&trace, Params::of(&trace, self.slow)).await?;
         if self.json { print_json(&answer) } else { print(&text(&answer)) }
     }
 }

@@ -134,6 +134,7 @@ impl<'a> Database<'a> {
         if !gpu.is_empty() {
             run.gpus.push(Gpu { name: gpu, driver: text("gpu_driver") });
         }
+        run.joined_running = !text("pid_filter").is_empty();
         let version = text("ingero_ver");
         if !version.is_empty() {
             run.producer = format!("imported from ingero {version}");

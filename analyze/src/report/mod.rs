@@ -40,7 +40,7 @@ struct Page {
 pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
     let info = info::run(trace).await?;
     let info = info.first().ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
-    let chains = chains::run(trace, Params { slow_factor: SLOW_FACTOR }).await?;
+    let chains = chains::run(trace, Params::of(trace, SLOW_FACTOR)).await?;
     let lines = summary::run(trace).await?;
     let curve = memory::run(trace).await?;
     let lanes = timeline::run(trace).await?;

@@ -21,6 +21,8 @@ pub struct Run {
     pub producer: String,
     /// The traced command, or how its processes were chosen.
     pub command: Vec<String>,
+    /// The processes ran before recording began: what came first in the run need not have come first.
+    pub joined_running: bool,
     /// The machine.
     pub host: Host,
     /// Its GPUs.
