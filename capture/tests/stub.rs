@@ -329,7 +329,7 @@ fn a_running_process_is_joined_and_left_alone() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let mut child = workload(directory.path(), &["steady", "150000"]).spawn().unwrap();
+    let mut child = workload(directory.path(), &["steady", "300000"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let out = directory.path().join("run.parquet");
     let output = Command::new(CAPTURE)
