@@ -129,22 +129,14 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     };
     let mut progress = Progress::new(options.progress);
     let deadline = options.duration.map(|Nanos(ns)| Instant::now() + Duration::from_nanos(ns as u64));
-    let mut flushed = Instant::now();
-    let status = loop {
-        session.drain(&mut events)?;
-        if let Some(status) = running.ended()? {
-            break status;
+    let stop = || interrupted.load(Ordering::Relaxed) || deadline.is_some_and(|at| Instant::now() >= at);
+    let status = match session.follow(&mut events, &mut running, &mut progress, stop) {
+        Ok(status) => status,
+        Err(error) => {
+            // One of them may be stopped for probes that nobody will place now.
+            session.kernel.targets().into_iter().for_each(launch::resume);
+            return Err(error);
         }
-        if interrupted.load(Ordering::Relaxed) || deadline.is_some_and(|at| Instant::now() >= at) {
-            break None;
-        }
-        if flushed.elapsed() >= FLUSH {
-            session.lost.read(&session.kernel, clock::monotonic_ns())?;
-            session.recorder.flush()?;
-            flushed = Instant::now();
-        }
-        progress.update(session.rows, session.recorder.size_bytes(), session.lost.total());
-        wait(events.as_raw_fd(), DRAIN);
     };
     progress.say("writing the file");
     let outcome = session.finish(&mut events, run, options.out, status);
@@ -194,6 +186,33 @@ impl Session {
             }
         }
         Ok(running)
+    }
+
+    /// Records until there is nothing left to trace or `stop` says so; the command's status if it ended.
+    fn follow(
+        &mut self,
+        events: &mut RingBuf<MapData>,
+        running: &mut Running,
+        progress: &mut Progress,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<ExitStatus>, CaptureError> {
+        let mut flushed = Instant::now();
+        loop {
+            self.drain(events)?;
+            if let Some(status) = running.ended()? {
+                return Ok(status);
+            }
+            if stop() {
+                return Ok(None);
+            }
+            if flushed.elapsed() >= FLUSH {
+                self.lost.read(&self.kernel, clock::monotonic_ns())?;
+                self.recorder.flush()?;
+                flushed = Instant::now();
+            }
+            progress.update(self.rows, self.recorder.size_bytes(), self.lost.total());
+            wait(events.as_raw_fd(), DRAIN);
+        }
     }
 
     fn push(&mut self, row: &Row) -> Result<(), CaptureError> {

@@ -380,6 +380,52 @@ fn a_killed_recording_can_be_recovered() {
 }
 
 #[test]
+fn a_full_disk_ends_the_recording_and_frees_the_process() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&disk).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("\n*** SKIPPED: cannot mount a small tmpfs, so a full disk was not tested here ***");
+        return;
+    }
+    let out = disk.join("run.parquet");
+    let stub = workload(directory.path(), &["mixed", "200000"]);
+    let capture = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .arg("--")
+        .arg(stub.get_program())
+        .args(stub.get_args())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&capture.stderr).into_owned();
+    let saved = directory.path().join("saved.parquet");
+    let recover = Command::new(built("analyze"))
+        .arg("recover")
+        .arg(disk.join("run.parquet.recording"))
+        .arg("--out")
+        .arg(&saved)
+        .output()
+        .unwrap();
+    Command::new("umount").arg("-l").arg(&disk).status().unwrap();
+    assert_eq!(capture.status.code(), Some(5), "{message}");
+    assert!(message.contains("run.parquet.recording") && message.contains("space"), "{message}");
+    assert!(recover.status.success(), "{}", String::from_utf8_lossy(&recover.stderr));
+    assert!(!Rows::open(&saved).select("call", None).is_empty());
+    // The workload was not left stopped: it writes its log at its end.
+    let log = directory.path().join("log.json");
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !log.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(log.exists(), "the workload did not end");
+}
+
+#[test]
 fn bad_requests_are_refused_and_leave_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
