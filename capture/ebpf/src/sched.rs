@@ -18,7 +18,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
     programs::BtfTracePointContext,
 };
-use capture_wire::{probe, tag, OffCpu, Run, COMM_BYTES};
+use capture_wire::{probe, tag, OffCpu, Run, COMM_BYTES, NO_CPU};
 
 use crate::{
     maps::{emit, lose, recorded},
@@ -38,8 +38,6 @@ static WAITING: Array<i64> = Array::with_max_entries(MAX_CPUS, 0);
 static STINT: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
 const MAX_CPUS: u32 = 4096;
-/// In [`OffCpu::wait_cpu`]: in no queue.
-const NO_CPU: u32 = u32::MAX;
 /// The scheduler's final states: the thread never comes back.
 const TASK_DEAD: u32 = 0x80 | 0x10 | 0x20;
 

@@ -47,7 +47,6 @@ fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers:
         direction: direction.map(|direction| direction.name().into()),
         stream: value(fields.stream).filter(|stream| *stream != 0),
         func: value(fields.func),
-        device: value(fields.device).map(|device| device as i32),
         caller: callers.name(call.pid, call.caller),
         ..Row::new(call.ts as i64, Kind::Call, op.name().into(), call.pid, call.tid)
     }

@@ -1,6 +1,6 @@
 //! Scheduler events to rows. The kernel side is `capture/ebpf/src/sched.rs`.
 
-use capture_wire::{OffCpu, Run};
+use capture_wire::{NO_CPU, OffCpu, Run};
 use trace_schema::{Kind, Row, Text};
 
 use crate::decode::comm;
@@ -14,8 +14,6 @@ const INTERRUPTIBLE: u32 = 0x1;
 const UNINTERRUPTIBLE: u32 = 0x2;
 const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
 const NO_LOAD: u32 = 0x400;
-/// [`OffCpu::wait_cpu`] of a thread that never waited in a queue.
-const NO_CPU: u32 = u32::MAX;
 
 fn state(off: &OffCpu) -> &'static str {
     match off.prev_state {

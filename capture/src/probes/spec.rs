@@ -69,7 +69,6 @@ pub(crate) struct Fields {
     pub(crate) size: Source,
     pub(crate) stream: Source,
     pub(crate) func: Source,
-    pub(crate) device: Source,
     pub(crate) direction: DirectionSource,
 }
 
@@ -81,7 +80,6 @@ impl Fields {
         size: Source::None,
         stream: Source::None,
         func: Source::None,
-        device: Source::None,
         direction: DirectionSource::None,
     };
 }

@@ -100,6 +100,9 @@ pub struct Call {
     pub stack: [u64; 3],
 }
 
+/// [`OffCpu::wait_cpu`] of a thread that is in no CPU's queue.
+pub const NO_CPU: u32 = u32::MAX;
+
 /// One interval in which a traced thread was not running, `[out_ts, in_ts)`.
 ///
 /// ```text
@@ -143,7 +146,7 @@ pub struct OffCpu {
     pub next_pid: u32,
     /// Thread that got the CPU; 0 is idle.
     pub next_tid: u32,
-    /// CPU whose queue it waited in.
+    /// CPU whose queue it waited in, or [`NO_CPU`].
     pub wait_cpu: u32,
     /// Its own name.
     pub comm: [u8; COMM_BYTES],
