@@ -73,7 +73,9 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
         .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
     let found: HashSet<&str> =
         metadata.file_metadata().schema_descr().columns().iter().map(|column| column.name()).collect();
-    if let Some(missing) = COLUMNS.iter().find(|column| !found.contains(column.name)) {
+    // A run of an earlier version lacks the columns that came later; they read as null.
+    let mut required = COLUMNS.iter().filter(|column| !column.nullable);
+    if let Some(missing) = required.find(|column| !found.contains(column.name)) {
         return Err(not_a_run(format!("it has no column {}", missing.name)));
     }
     Ok(RunFile {

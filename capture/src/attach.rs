@@ -1,23 +1,23 @@
 //! Finds the libraries that a process has mapped and places the probes in them, once per file.
 //!
 //! A uprobe sits on a file, not on a process: it fires wherever that file is mapped, and the kernel
-//! side asks whether the process is traced. So a child that maps the same file needs nothing.
+//! side asks whether the process is traced. So a child that maps the same file needs nothing, and a
+//! container's copy of a library is just another file.
 
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
 };
 
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use capture_wire::cookie;
 use procfs::process::{MMPermissions, MMapPath, Process};
-use trace_schema::{AttachedProbe, Library as LibraryInfo};
+use trace_schema::{AttachedProbe, Class, Library as LibraryInfo};
 
 use crate::{
-    elf::{self, Elf},
+    elf::{self, Elf, Function},
     error::CaptureError,
-    kernel::{CALL_ENTRY, CALL_POINT, CALL_RETURN, Kernel, LIBRARY_LOADED},
-    probes::{self, Event, FunctionProbe, Library},
+    kernel::{CUDA_STARTS, Kernel, LIBRARY_LOADED, Point, PointKind},
+    probes::{self, Event, FunctionProbe, Library, MarkKind, Profile},
 };
 
 /// glibc's and musl's notification point of the dynamic loader.
@@ -26,10 +26,45 @@ const LOADER_NOTIFIES: &str = "_dl_debug_state";
 const LOADER_STATE: &str = "_r_debug";
 /// Offset of `r_state` in `struct r_debug` (link.h, 64 bit).
 const R_STATE_OFFSET: i64 = 24;
+/// Every process that uses CUDA calls it first.
+const CUDA_INIT: &str = "cuInit";
+/// A program that contains the runtime has these.
+const RUNTIME_MARKS: [&str; 2] = ["cudaMalloc", "cudaLaunchKernel"];
+
+/// Which calls get their call stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stacks {
+    /// Those that take or give back memory.
+    pub(crate) alloc: bool,
+    /// All of them.
+    pub(crate) all: bool,
+    /// Those at least this long.
+    pub(crate) slow_ns: Option<i64>,
+}
+
+impl Stacks {
+    /// Whether any is taken.
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// Whether a function's stack is taken at its entry.
+    fn at_entry(self, event: Event) -> bool {
+        let memory = match event {
+            Event::Call(op) => matches!(op.class(), Class::Alloc | Class::Free | Class::Map),
+            Event::Allocator | Event::AllocatorUsage => true,
+            _ => false,
+        };
+        self.all || self.alloc && memory
+    }
+}
 
 /// What was placed where.
-#[derive(Default)]
 pub(crate) struct Attacher {
+    profile: Profile,
+    stacks: Stacks,
+    /// Look at every new driver library for processes that start to use CUDA.
+    all_cuda: bool,
     /// Device and inode of every file looked at.
     done: HashSet<(u64, u64)>,
     /// Allocator libraries without the allocator's own symbol.
@@ -44,6 +79,12 @@ pub(crate) struct Attacher {
 struct Mapped {
     path: PathBuf,
     inode: (u64, u64),
+}
+
+impl Mapped {
+    fn name(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
 }
 
 fn mapped(pid: u32) -> Vec<Mapped> {
@@ -65,7 +106,25 @@ fn mapped(pid: u32) -> Vec<Mapped> {
         .collect()
 }
 
+/// Whether a process has the CUDA driver's library mapped.
+pub(crate) fn uses_cuda(pid: u32) -> bool {
+    mapped(pid).iter().any(|file| Library::Cuda.matches(&file.name()))
+}
+
 impl Attacher {
+    /// Places what `profile` has.
+    pub(crate) fn new(profile: Profile, stacks: Stacks, all_cuda: bool) -> Self {
+        Self {
+            profile,
+            stacks,
+            all_cuda,
+            done: HashSet::new(),
+            needs_usage: HashSet::new(),
+            libraries: Vec::new(),
+            probes: Vec::new(),
+        }
+    }
+
     /// Places the probes that a process's libraries call for and that are not there yet; returns the
     /// paths of the libraries that were new.
     ///
@@ -74,12 +133,9 @@ impl Attacher {
     pub(crate) fn attach(&mut self, kernel: &mut Kernel, pid: u32) -> Result<Vec<String>, CaptureError> {
         let mut new = Vec::new();
         let files = mapped(pid);
-        // The allocator's library first: it decides whether its fallback in libc10 is needed.
-        for library in [Library::C10Cuda, Library::C10, Library::Cudart, Library::Cuda] {
-            for file in &files {
-                let name = file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-                if !library.matches(&name)
-                    || library == Library::C10 && !self.needs_usage.contains(&pid)
+        for library in Library::ALL {
+            for file in files.iter().filter(|file| library.matches(&file.name())) {
+                if library == Library::C10 && !self.needs_usage.contains(&pid)
                     || !self.done.insert(file.inode)
                 {
                     continue;
@@ -89,12 +145,34 @@ impl Attacher {
             }
         }
         for file in &files {
-            let name = file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-            if (name.starts_with("ld-") || name.starts_with("ld.so")) && self.done.insert(file.inode) {
+            let name = file.name();
+            if Library::C10.matches(&name) || !self.done.insert(file.inode) {
+                continue;
+            }
+            if name.starts_with("ld-") || name.starts_with("ld.so") {
                 self.attach_loader(kernel, pid, &file.path)?;
+            } else if has_runtime(&through_root(pid, &file.path)) {
+                self.attach_library(kernel, pid, Library::Cudart, &file.path)?;
+                new.push(file.path.display().to_string());
             }
         }
         Ok(new)
+    }
+
+    /// Makes a driver library tell which processes start to use it.
+    ///
+    /// # Errors
+    /// If the embedded object lacks a program.
+    pub(crate) fn watch_driver(&mut self, kernel: &mut Kernel, path: &Path) -> Result<(), CaptureError> {
+        let error = match elf::read(path, |name| name == CUDA_INIT) {
+            Err(error) => Some(error.to_string()),
+            Ok(elf) => match elf.functions.first() {
+                None => Some("this library has no such symbol".to_owned()),
+                Some(function) => kernel.hook(CUDA_STARTS, path, function.offset, 0)?,
+            },
+        };
+        self.note(CUDA_INIT, path, error);
+        Ok(())
     }
 
     fn note(&mut self, symbol: &str, path: &Path, error: Option<String>) {
@@ -105,6 +183,29 @@ impl Attacher {
         });
     }
 
+    fn point(&self, number: u32, probe: &FunctionProbe, function: &Function) -> Point {
+        let mut flags = 0;
+        let mut add = |condition: bool, flag: u64| flags |= if condition { flag } else { 0 };
+        add(probe.read_words().is_some(), cookie::READ);
+        add(self.stacks.at_entry(probe.event), cookie::STACK);
+        let (kind, text) = match probe.event {
+            Event::Call(_) => (PointKind::Call, None),
+            Event::NamingCall(_) => {
+                add(true, cookie::NAMES);
+                (PointKind::Call, None)
+            }
+            Event::Allocator | Event::AllocatorUsage => (PointKind::Entry, None),
+            Event::KernelName => (PointKind::Named, Some(3)),
+            Event::Mark(MarkKind::Pop) => (PointKind::Named, Some(cookie::NO_TEXT)),
+            Event::Mark(_) => {
+                add(probe.symbol.ends_with("Ex"), cookie::TEXT_IN_ATTRIBUTES);
+                (PointKind::Named, Some(0))
+            }
+        };
+        flags |= text.map_or(0, |argument| argument << cookie::TEXT_SHIFT);
+        Point { offset: function.offset, cookie: cookie::pack(number, probe.out, flags), kind }
+    }
+
     fn attach_library(
         &mut self,
         kernel: &mut Kernel,
@@ -112,8 +213,9 @@ impl Attacher {
         library: Library,
         path: &Path,
     ) -> Result<(), CaptureError> {
-        let wanted: Vec<(u32, &FunctionProbe)> =
-            probes::numbered().filter(|(_, probe)| probe.library == library).collect();
+        let wanted: Vec<(u32, &FunctionProbe)> = probes::numbered()
+            .filter(|(_, probe)| probe.library == library && probe.profile <= self.profile)
+            .collect();
         let target = through_root(pid, path);
         let elf = match elf::read(&target, |name| wanted.iter().any(|(_, probe)| probe.matches(name))) {
             Ok(elf) => elf,
@@ -122,17 +224,35 @@ impl Attacher {
                 return Ok(());
             }
         };
-        self.libraries.push(LibraryInfo { path: path.display().to_string(), build_id: elf.build_id.clone() });
+        let mut absent = Vec::new();
+        let (mut points, mut names, mut places) = (Vec::new(), Vec::new(), HashSet::new());
         for (number, probe) in wanted {
-            let Some(function) = elf.functions.iter().find(|function| probe.matches(&function.name)) else {
-                if library == Library::C10Cuda {
-                    self.needs_usage.insert(pid);
+            let mut found = false;
+            for function in elf.functions.iter().filter(|function| probe.matches(&function.name)) {
+                found = true;
+                // Two names of one place are one function.
+                if places.insert(function.offset) {
+                    points.push(self.point(number, probe, function));
+                    names.push(function.name.clone());
                 }
-                self.note(probe.symbol, path, Some("this library has no such symbol".to_owned()));
-                continue;
-            };
-            let error = place(kernel, probe, number, function.offset, &target)?;
-            self.note(&function.name, path, error);
+            }
+            if !found {
+                absent.push(probe.symbol.to_owned());
+                // Other functions come and go with versions; without this one, the allocator is unseen.
+                if matches!(probe.event, Event::Allocator) {
+                    self.needs_usage.insert(pid);
+                    self.note(probe.symbol, path, Some("this library has no such symbol".to_owned()));
+                }
+            }
+        }
+        let (path_text, build_id) = (path.display().to_string(), elf.build_id.clone());
+        self.libraries.push(LibraryInfo { path: path_text, build_id, absent });
+        let errors = kernel.attach_functions(&target, &points)?;
+        for (name, error) in names.iter().zip(errors) {
+            self.note(name, path, error);
+        }
+        if library == Library::Cuda && self.all_cuda {
+            self.watch_driver(kernel, &target)?;
         }
         Ok(())
     }
@@ -151,7 +271,7 @@ impl Attacher {
                     let distance = symbol(&elf, LOADER_STATE)
                         .map_or(0, |state| state.address as i64 - notifies.address as i64 + R_STATE_OFFSET);
                     let cookie = (distance as i32 as u32 as u64) << cookie::R_STATE_SHIFT;
-                    hook(kernel, LIBRARY_LOADED, notifies.offset, cookie, &target)?
+                    kernel.hook(LIBRARY_LOADED, &target, notifies.offset, cookie)?
                 }
             },
         };
@@ -160,56 +280,13 @@ impl Attacher {
     }
 }
 
+/// Whether a file contains the CUDA runtime, linked statically and not stripped.
+fn has_runtime(path: &Path) -> bool {
+    elf::has_static_functions(path, &RUNTIME_MARKS)
+}
+
 /// A path as the traced process sees it, from here: it may live in a container.
-fn through_root(pid: u32, path: &Path) -> PathBuf {
+pub(crate) fn through_root(pid: u32, path: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// Attaches one program at one place; the kernel's refusal is returned as text.
-fn hook(
-    kernel: &mut Kernel,
-    program: &'static str,
-    offset: u64,
-    cookie: u64,
-    target: &Path,
-) -> Result<Option<String>, CaptureError> {
-    let point =
-        UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
-    let result = kernel.uprobe(program)?.attach(point, target, UProbeScope::AllProcesses);
-    Ok(result.err().map(|error| error_chain(&error)))
-}
-
-fn place(
-    kernel: &mut Kernel,
-    probe: &FunctionProbe,
-    number: u32,
-    offset: u64,
-    target: &Path,
-) -> Result<Option<String>, CaptureError> {
-    let cookie = cookie::pack(number, probe.out);
-    match probe.event {
-        Event::Call(_) => {
-            // The return first: an entry without it would leave calls open for ever.
-            if let Some(error) = hook(kernel, CALL_RETURN, offset, cookie, target)? {
-                return Ok(Some(error));
-            }
-            hook(kernel, CALL_ENTRY, offset, cookie, target)
-        }
-        Event::Allocator | Event::AllocatorUsage => hook(kernel, CALL_POINT, offset, cookie, target),
-    }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

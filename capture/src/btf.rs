@@ -10,6 +10,7 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_FUNC: u32 = 12;
 
 /// Where the fields that the programs read lie in `task_struct`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,24 @@ pub(crate) struct TaskOffsets {
     pub(crate) tgid: u32,
     pub(crate) comm: u32,
     pub(crate) cpu: u32,
+}
+
+/// What the running kernel calls the functions that programs call directly; 0: it has none of that name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Functions {
+    pub(crate) session_is_return: u32,
+    pub(crate) session_cookie: u32,
+}
+
+/// Reads them from the running kernel.
+pub(crate) fn functions() -> Result<Functions, CaptureError> {
+    let data = std::fs::read(PATH).map_err(|error| CaptureError::NoBtf(error.to_string()))?;
+    let btf = Btf::parse(&data).ok_or_else(|| CaptureError::NoBtf("it is malformed".to_owned()))?;
+    let id = |name| btf.functions.get(name).copied().unwrap_or_default();
+    Ok(Functions {
+        session_is_return: id("bpf_session_is_return"),
+        session_cookie: id("bpf_session_cookie"),
+    })
 }
 
 /// Reads them from the running kernel.
@@ -42,9 +61,10 @@ pub(crate) fn task_offsets() -> Result<TaskOffsets, CaptureError> {
     })
 }
 
-/// Structs by name, each with its members' names and byte offsets.
+/// Structs by name, each with its members' names and byte offsets; functions by name, with their number.
 struct Btf<'a> {
     structs: HashMap<&'a str, Vec<(&'a str, u32)>>,
+    functions: HashMap<&'a str, u32>,
 }
 
 fn u32_at(data: &[u8], at: usize) -> Option<u32> {
@@ -81,12 +101,18 @@ impl<'a> Btf<'a> {
         };
         let types = part(8, 12)?;
         let strings = part(16, 20)?;
-        let mut structs = HashMap::new();
+        let (mut structs, mut functions) = (HashMap::new(), HashMap::new());
         let mut at = 0;
+        // Number 0 is void and not written down.
+        let mut id = 0;
         while at < types.len() {
             let (name, info) = (u32_at(types, at)?, u32_at(types, at + 4)?);
             let (kind, count) = ((info >> 24) & 0x1f, (info & 0xffff) as usize);
             let tail = at + 12;
+            id += 1;
+            if kind == KIND_FUNC {
+                functions.insert(string(strings, name)?, id);
+            }
             if kind == KIND_STRUCT {
                 let bitfields = info >> 31 != 0;
                 let members = (0..count)
@@ -100,7 +126,7 @@ impl<'a> Btf<'a> {
             }
             at = tail + tail_bytes(kind, count)?;
         }
-        Some(Self { structs })
+        Some(Self { structs, functions })
     }
 
     fn offset(&self, struct_name: &str, field: &str) -> Option<u32> {

@@ -1,26 +1,67 @@
-//! Names the library that made a call, from the return address and the process's memory map.
+//! Names the library that made a call, and the file that holds an address, from a process's memory map.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use procfs::process::{MMPermissions, MMapPath, Process};
 use trace_schema::Text;
 
+/// An executable mapping of a file.
+#[derive(Clone)]
+struct Range {
+    start: u64,
+    end: u64,
+    /// Where in the file it starts.
+    offset: u64,
+    file: Arc<File>,
+}
+
+/// A mapped file.
+struct File {
+    path: PathBuf,
+    name: Text,
+}
+
 /// One process's executable mappings.
 #[derive(Default)]
 struct Map {
-    /// `(start, end, file name)`, sorted.
-    ranges: Vec<(u64, u64, Text)>,
-    /// Answers given; call sites are few.
-    known: HashMap<u64, Option<Text>>,
+    /// Sorted by address.
+    ranges: Vec<Range>,
     /// The map is older than the last library: read it again before giving up on an address.
     stale: bool,
 }
+
+/// Where an address lies.
+pub(crate) struct Place<'a> {
+    /// The file, as the process sees it.
+    pub(crate) path: &'a Path,
+    /// Its name.
+    pub(crate) name: &'a Text,
+    /// Where in it, in bytes.
+    pub(crate) offset: u64,
+}
+
+/// An answer given.
+#[derive(Clone, Default)]
+struct Recent {
+    pid: u32,
+    address: u64,
+    name: Option<Text>,
+}
+
+/// Size of [`Callers::recent`]: a power of two.
+const RECENT: usize = 256;
 
 /// The maps of all traced processes.
 #[derive(Default)]
 pub(crate) struct Callers {
     maps: HashMap<u32, Map>,
-    names: HashMap<String, Text>,
+    /// The answers last given: call sites are few, and calls are many.
+    recent: Vec<Recent>,
+    files: HashMap<PathBuf, Arc<File>>,
 }
 
 impl Callers {
@@ -29,30 +70,31 @@ impl Callers {
         let Ok(maps) = Process::new(pid as i32).and_then(|process| process.maps()) else {
             return;
         };
-        let mut ranges: Vec<(u64, u64, Text)> = Vec::new();
+        let mut ranges: Vec<Range> = Vec::new();
         for map in maps {
-            if let MMapPath::Path(path) = &map.pathname
+            if let MMapPath::Path(path) = map.pathname
                 && map.perms.contains(MMPermissions::EXECUTE)
                 && let Some(name) = path.file_name()
             {
-                let name = name.to_string_lossy();
-                let text = match self.names.get(name.as_ref()) {
-                    Some(text) => Arc::clone(text),
+                let file = match self.files.get(&path) {
+                    Some(file) => Arc::clone(file),
                     None => {
-                        let text: Text = name.as_ref().into();
-                        self.names.insert(name.into_owned(), Arc::clone(&text));
-                        text
+                        let name = Text::new(&name.to_string_lossy());
+                        let file = Arc::new(File { path: path.clone(), name });
+                        self.files.insert(path, Arc::clone(&file));
+                        file
                     }
                 };
-                ranges.push((map.address.0, map.address.1, text));
+                let (start, end) = map.address;
+                ranges.push(Range { start, end, offset: map.offset, file });
             }
         }
         let entry = self.maps.entry(pid).or_default();
         // A process on its way out shows no mappings; what it had is still the better answer.
         if !ranges.is_empty() {
-            ranges.sort_unstable_by_key(|range| range.0);
+            ranges.sort_unstable_by_key(|range| range.start);
             entry.ranges = ranges;
-            entry.known.clear();
+            self.recent.clear();
         }
         entry.stale = false;
     }
@@ -62,26 +104,34 @@ impl Callers {
         self.maps.entry(pid).or_default().stale = true;
     }
 
-    /// The file that holds `address`, or `None` for generated code and unknown processes.
+    /// The name of the file that holds `address`, or `None` for generated code and unknown processes.
     pub(crate) fn name(&mut self, pid: u32, address: u64) -> Option<Text> {
-        if let Some(known) = self.maps.get(&pid).and_then(|map| map.known.get(&address)) {
-            return known.clone();
+        let slot = ((address ^ u64::from(pid)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % RECENT;
+        if let Some(recent) = self.recent.get(slot)
+            && (recent.pid, recent.address) == (pid, address)
+        {
+            return recent.name.clone();
         }
-        let mut found = self.find(pid, address);
-        if found.is_none() && self.maps.get(&pid).is_none_or(|map| map.stale) {
-            self.refresh(pid);
-            found = self.find(pid, address);
-        }
-        let map = self.maps.entry(pid).or_default();
-        map.known.insert(address, found.clone());
-        found
+        let name = self.place(pid, address).map(|place| place.name.clone());
+        self.recent.resize(RECENT, Recent::default());
+        self.recent[slot] = Recent { pid, address, name: name.clone() };
+        name
     }
 
-    fn find(&self, pid: u32, address: u64) -> Option<Text> {
+    /// The file that holds `address`, and where in it.
+    pub(crate) fn place(&mut self, pid: u32, address: u64) -> Option<Place<'_>> {
+        if self.find(pid, address).is_none() && self.maps.get(&pid).is_none_or(|map| map.stale) {
+            self.refresh(pid);
+        }
+        let range = self.find(pid, address)?;
+        let offset = address - range.start + range.offset;
+        Some(Place { path: &range.file.path, name: &range.file.name, offset })
+    }
+
+    fn find(&self, pid: u32, address: u64) -> Option<&Range> {
         let ranges = &self.maps.get(&pid)?.ranges;
-        let after = ranges.partition_point(|range| range.0 <= address);
-        let (_, end, name) = ranges.get(after.checked_sub(1)?)?;
-        (address < *end).then(|| Arc::clone(name))
+        let after = ranges.partition_point(|range| range.start <= address);
+        ranges.get(after.checked_sub(1)?).filter(|range| address < range.end)
     }
 }
 

@@ -1,13 +1,15 @@
 //! `capture check`: what this machine can record, what it cannot, and what to do about it.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use serde::Serialize;
 
 use crate::{
-    attach::error_chain,
-    btf, host,
-    kernel::{self, Kernel},
+    btf,
+    error::error_chain,
+    host,
+    kernel::{self, Kernel, Method, Setup},
+    nvml::Sampler,
 };
 
 /// How a requirement stands.
@@ -80,14 +82,35 @@ pub(crate) fn run() -> Report {
         "x86_64" => Ok("x86-64".to_owned()),
         other => Err(format!("{other}: arguments are read by the x86-64 calling convention")),
     };
-    let load = if !permitted {
-        Err("not tried without privileges".to_owned())
+    let load = |method| Kernel::load(&Setup { buffer_bytes: 64 << 10, method, ..Setup::default() });
+    let untried = || Err("not tried without privileges".to_owned());
+    let (programs, extras, cheapest) = if !permitted {
+        (untried(), untried(), untried())
     } else {
-        Kernel::load(64 << 10)
-            .and_then(|(mut kernel, _events)| kernel.attach_tracepoints())
-            .map(|()| "programs loaded, scheduler and process tracepoints attached".to_owned())
-            .map_err(|error| error_chain(&error))
+        match load(Method::Auto).and_then(|(mut kernel, _events)| {
+            let missing = kernel.attach_tracepoints()?;
+            Ok((kernel.method(), missing))
+        }) {
+            Err(error) => (Err(error_chain(&error)), untried(), untried()),
+            Ok((method, missing)) => (
+                Ok("ring buffer, programs loaded, scheduler and process tracepoints attached".to_owned()),
+                if missing.is_empty() {
+                    Ok("major page faults, out-of-memory kills".to_owned())
+                } else {
+                    Err(missing.join("; "))
+                },
+                match method {
+                    Method::Session => Ok("sessions (uprobe.session)".to_owned()),
+                    _ => {
+                        let why = load(Method::Session).err().map(|error| error.to_string()).unwrap_or_default();
+                        Err(format!("{method:?} instead of sessions: {why}"))
+                    }
+                },
+            ),
+        }
     };
+    let nvml = Sampler::start(Duration::from_secs(1))
+        .map(|sampler| format!("{} GPUs", sampler.gpus.len()));
     let findings = vec![
         finding("architecture", architecture, Status::Error, "record on an x86-64 machine"),
         finding(
@@ -114,9 +137,21 @@ pub(crate) fn run() -> Report {
         ),
         finding(
             "eBPF programs",
-            load,
+            programs,
             Status::Error,
             "the message above names what the kernel refused; kernel 5.18 or later is needed",
+        ),
+        finding(
+            "cheapest probes",
+            cheapest,
+            Status::Warning,
+            "nothing to do: probing costs more; kernel 6.6 has multi-function links, 6.13 sessions",
+        ),
+        finding(
+            "page faults and out-of-memory kills",
+            extras,
+            Status::Warning,
+            "nothing to do: the run will lack these rows and say so; kills need kernel 6.8",
         ),
         finding(
             "NVIDIA driver",
@@ -129,6 +164,12 @@ pub(crate) fn run() -> Report {
             driver_library(),
             Status::Warning,
             "install the NVIDIA driver's user-space part",
+        ),
+        finding(
+            "GPU counters (NVML)",
+            nvml,
+            Status::Warning,
+            "nothing to do: the run will lack the GPUs' memory, clocks and utilisation, and say so",
         ),
     ];
     let can_record = findings.iter().all(|finding| finding.status != Status::Error);

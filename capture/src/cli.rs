@@ -2,12 +2,17 @@
 
 use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use capture_wire::COMM_BYTES;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use trace_schema::{Bytes, Nanos};
 
 use crate::{
-    check,
+    attach::Stacks,
+    bench, check,
     error::{CaptureError, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
+    kernel::{Method, Setup},
+    privileges,
+    probes::{self, Profile},
     session::{self, Options, Subject},
 };
 
@@ -32,31 +37,119 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Measure what recording costs on this machine: per call, per event, and where events begin to be lost
+    Bench {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List every function that is probed, by library and profile
+    Probes,
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("subject").required(true))]
 struct Record {
     /// The file to write
     #[arg(long, value_name = "RUN.parquet", required = true)]
     out: Option<PathBuf>,
     /// Trace a running process and its children (repeatable)
-    #[arg(long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    #[arg(long, value_name = "PID", group = "subject")]
     pid: Vec<u32>,
+    /// Trace every program that is started under this name (at most 15 bytes count), and its children
+    #[arg(long, value_name = "NAME", group = "subject", value_parser = program_name)]
+    wait_for: Option<String>,
+    /// Trace every process of the machine that uses CUDA, now or later
+    #[arg(long, group = "subject")]
+    all_cuda: bool,
+    /// How much is probed: the more, the dearer
+    #[arg(long, value_enum, default_value_t = Profile::Default)]
+    profile: Profile,
+    /// Take call stacks: `alloc`, `slow:TIME` (calls at least that long), `all`; several with commas
+    #[arg(long, value_name = "WHICH", value_parser = stacks, default_value = "none")]
+    stacks: Stacks,
+    /// Whose time on the CPUs is recorded: the tasks that traced threads wait for, or all tasks always
+    #[arg(long, value_enum, default_value_t = Sched::Target)]
+    sched: Sched,
+    /// Time between two readings of the GPUs' counters, or `off`
+    #[arg(long, value_name = "TIME", value_parser = sampling, default_value = "1s")]
+    nvml: Sampling,
+    /// Socket for the workload's own marks; a started command finds one in $INQUEST_MARKS in any case
+    #[arg(long, value_name = "PATH")]
+    marks: Option<PathBuf>,
     /// Stop after this time, such as 90s or 2min
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
+    /// Write numbered parts of at most about this size; `analyze` opens them as one run
+    #[arg(long, value_name = "SIZE", value_parser = part_size)]
+    max_size: Option<Bytes>,
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
     /// Memory for events on their way out of the kernel: a power of two of at least 64KiB
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = buffer_size)]
     buffer: Bytes,
+    /// How function probes are placed
+    #[arg(long, value_enum, default_value_t = Method::Auto)]
+    attach: Method,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
     /// The command to run and trace, after `--`
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", group = "subject")]
     command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Sched {
+    /// Tasks on CPUs that traced threads wait for
+    Target,
+    /// Every task on every CPU
+    All,
+}
+
+/// `None`: off.
+#[derive(Clone, Copy)]
+struct Sampling(Option<Nanos>);
+
+fn sampling(text: &str) -> Result<Sampling, String> {
+    if text == "off" {
+        return Ok(Sampling(None));
+    }
+    match text.parse::<Nanos>() {
+        Ok(Nanos(ns)) if ns >= 1_000_000 => Ok(Sampling(Some(Nanos(ns)))),
+        Ok(_) => Err("must be 1ms or more, or off".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn stacks(text: &str) -> Result<Stacks, String> {
+    let mut stacks = Stacks::default();
+    for word in text.split(',') {
+        match word.split_once(':') {
+            None if word == "none" => {}
+            None if word == "alloc" => stacks.alloc = true,
+            None if word == "all" => stacks.all = true,
+            Some(("slow", time)) => {
+                let Nanos(ns) = time.parse().map_err(|error: trace_schema::UnitError| error.to_string())?;
+                stacks.slow_ns = Some(ns);
+            }
+            _ => return Err(format!("{word:?} is none of alloc, slow:TIME, all, none")),
+        }
+    }
+    Ok(stacks)
+}
+
+fn program_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains('/') {
+        return Err("is the program's file name, without directories".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn part_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: trace_schema::UnitError| error.to_string())?;
+    if size.0 < 1 << 20 { Err("must be at least 1MiB".to_owned()) } else { Ok(size) }
 }
 
 fn buffer_size(text: &str) -> Result<Bytes, String> {
@@ -67,29 +160,68 @@ fn buffer_size(text: &str) -> Result<Bytes, String> {
     }
 }
 
+/// A thread name as the kernel keeps it.
+fn comm(name: &str) -> [u8; COMM_BYTES] {
+    let mut comm = [0; COMM_BYTES];
+    let length = name.len().min(COMM_BYTES - 1);
+    comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    comm
+}
+
 /// Parses the command line and runs what it asks for.
 pub(crate) fn run() -> Result<ExitCode, CaptureError> {
     let cli = Cli::parse();
-    if let Some(Verb::Check { json }) = cli.verb {
-        let report = check::run();
-        print!("{}", if json { report.to_json() } else { report.to_text() });
-        return Ok(ExitCode::from(if report.can_record() { EXIT_OK } else { EXIT_UNSUPPORTED }));
+    match cli.verb {
+        Some(Verb::Check { json }) => {
+            let report = check::run();
+            print!("{}", if json { report.to_json() } else { report.to_text() });
+            return Ok(ExitCode::from(if report.can_record() { EXIT_OK } else { EXIT_UNSUPPORTED }));
+        }
+        Some(Verb::Bench { json }) => {
+            let report = bench::run()?;
+            print!("{}", if json { report.to_json() } else { report.to_text() });
+            return Ok(ExitCode::from(EXIT_OK));
+        }
+        Some(Verb::Probes) => {
+            print!("{}", probes::reference());
+            return Ok(ExitCode::from(EXIT_OK));
+        }
+        None => {}
     }
-    let record = cli.record;
-    let subject = if record.command.is_empty() {
-        Subject::Processes(record.pid)
-    } else {
-        Subject::Command(record.command)
-    };
-    let outcome = session::record(Options {
-        // clap requires it for every form but `check`.
-        out: record.out.unwrap_or_default(),
-        subject,
-        duration: record.duration,
-        force: record.force,
-        buffer_bytes: record.buffer.0 as u32,
-        progress: !record.quiet && std::io::stderr().is_terminal(),
-    })?;
+    privileges::drop_unneeded();
+    let outcome = session::record(options(cli.record))?;
     eprintln!("{outcome}");
     Ok(ExitCode::from(if outcome.command_failed() { EXIT_COMMAND_FAILED } else { EXIT_OK }))
+}
+
+fn options(record: Record) -> Options {
+    let wait_for = record.wait_for.as_deref().map(comm);
+    let subject = match record.wait_for {
+        Some(name) => Subject::Name(name),
+        None if record.all_cuda => Subject::AllCuda,
+        None if record.command.is_empty() => Subject::Processes(record.pid),
+        None => Subject::Command(record.command),
+    };
+    Options {
+        // clap requires it for every form but the verbs.
+        out: record.out.unwrap_or_default(),
+        subject,
+        profile: record.profile,
+        stacks: record.stacks,
+        setup: Setup {
+            buffer_bytes: record.buffer.0 as u32,
+            method: record.attach,
+            slow_ns: record.stacks.slow_ns.map_or(u64::MAX, |ns| ns.unsigned_abs()),
+            all_cpus: record.sched == Sched::All,
+            wait_for,
+            all_cuda: record.all_cuda,
+            ..Setup::default()
+        },
+        nvml: record.nvml.0,
+        marks: record.marks,
+        duration: record.duration,
+        max_size: record.max_size,
+        force: record.force,
+        progress: !record.quiet && std::io::stderr().is_terminal(),
+    }
 }

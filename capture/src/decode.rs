@@ -1,7 +1,7 @@
 //! Bytes from the ring buffer to events.
 
 use bytemuck::AnyBitPattern;
-use capture_wire::{Call, OffCpu, Process, Run, tag};
+use capture_wire::{Call, Fault, Name, OffCpu, Process, Run, tag};
 
 use crate::error::CaptureError;
 
@@ -16,6 +16,10 @@ pub(crate) enum Event {
     Run(Run),
     /// Life of a process.
     Process(Process),
+    /// A string.
+    Name(Name),
+    /// A major page fault or an out-of-memory kill.
+    Fault(Fault),
 }
 
 fn read<T: AnyBitPattern>(bytes: &[u8]) -> Option<T> {
@@ -33,6 +37,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event, CaptureError> {
         tag::OFF_CPU => read(bytes).map(Event::OffCpu),
         tag::RUN => read(bytes).map(Event::Run),
         tag::PROCESS => read(bytes).map(Event::Process),
+        tag::NAME => read(bytes).map(Event::Name),
+        tag::FAULT => read(bytes).map(Event::Fault),
         _ => None,
     };
     event.ok_or(CaptureError::UnknownEvent { tag, bytes: bytes.len() })

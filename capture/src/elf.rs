@@ -68,3 +68,72 @@ pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Elf, Ca
         .unwrap_or_default();
     Ok(Elf { functions, build_id })
 }
+
+/// Whether the file's own symbol table (not the exported names) has all these functions. A file that is
+/// no ELF file, or is stripped, has none.
+pub(crate) fn has_static_functions(path: &Path, names: &[&str]) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let cache = ReadCache::new(file);
+    let Ok(object) = object::File::parse(&cache) else {
+        return false;
+    };
+    let mut missing: Vec<&str> = names.to_vec();
+    for symbol in object.symbols() {
+        if symbol.kind() == SymbolKind::Text
+            && symbol.address() != 0
+            && let Ok(name) = symbol.name()
+        {
+            missing.retain(|wanted| *wanted != name);
+            if missing.is_empty() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// The functions of a file by where they lie in it, for naming addresses.
+#[derive(Default)]
+pub(crate) struct Symbols {
+    /// `(file offset, size, name)`, sorted.
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl Symbols {
+    /// Reads them; a file without symbols, or none at all, has no names to give.
+    pub(crate) fn read(path: &Path) -> Self {
+        let Ok(file) = File::open(path) else {
+            return Self::default();
+        };
+        let cache = ReadCache::new(file);
+        let Ok(object) = object::File::parse(&cache) else {
+            return Self::default();
+        };
+        let segments: Vec<(u64, u64, u64)> =
+            object.segments().map(|s| (s.address(), s.size(), s.file_range().0)).collect();
+        let mut functions: Vec<(u64, u64, String)> = object
+            .symbols()
+            .chain(object.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
+            .filter_map(|symbol| {
+                let address = symbol.address();
+                let (start, _, offset) = segments
+                    .iter()
+                    .find(|(start, size, _)| address >= *start && address - start < *size)?;
+                Some((address - start + offset, symbol.size(), symbol.name().ok()?.to_owned()))
+            })
+            .collect();
+        functions.sort();
+        Self { functions }
+    }
+
+    /// The function at a file offset.
+    pub(crate) fn name(&self, offset: u64) -> Option<&str> {
+        let after = self.functions.partition_point(|function| function.0 <= offset);
+        let (start, size, name) = self.functions.get(after.checked_sub(1)?)?;
+        // Assembler functions often have no size.
+        (*size == 0 || offset - start < *size).then_some(name)
+    }
+}

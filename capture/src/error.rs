@@ -34,6 +34,8 @@ pub(crate) enum CaptureError {
     Program { name: &'static str, source: aya::programs::ProgramError },
     #[error("the embedded eBPF object has no {0}; it does not belong to this program")]
     MissingPart(&'static str),
+    #[error("the kernel refused {what}: {error}")]
+    Multi { what: &'static str, error: String },
     #[error("eBPF map {name}: {source}")]
     Map { name: &'static str, source: aya::maps::MapError },
     #[error("{what}: {source}")]
@@ -57,10 +59,25 @@ impl CaptureError {
             | Self::Load(_)
             | Self::Program { .. }
             | Self::MissingPart(_)
+            | Self::Multi { .. }
             | Self::Map { .. } => EXIT_UNSUPPORTED,
             Self::Io { .. } | Self::Elf { .. } | Self::UnknownEvent { .. } => EXIT_IO,
             Self::Write(WriteError::Exists(_) | WriteError::Unfinished(_)) => EXIT_USAGE,
             Self::Write(_) => EXIT_IO,
         })
     }
+}
+
+/// An error with its causes on one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
 }

@@ -1,62 +1,189 @@
 //! The eBPF side as user space sees it: load, tables, ring buffer.
 
+use std::{os::fd::OwnedFd, path::Path};
+
 use aya::{
     Btf, Ebpf, EbpfLoader,
-    maps::{HashMap, MapData, PerCpuArray, RingBuf},
-    programs::{BtfTracePoint, UProbe},
+    maps::{Array, HashMap, MapData, PerCpuArray, RingBuf, StackTraceMap},
+    programs::{
+        BtfTracePoint, PerfEvent, UProbe,
+        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+        uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope},
+    },
+    util::online_cpus,
 };
 use bytemuck::Pod;
-use capture_wire::{Call, OffCpu, OpenKey, probe};
+use capture_wire::{COMM_BYTES, Call, OffCpu, Open, READ_WORDS, probe};
+use clap::ValueEnum;
 
 use crate::{
     btf,
-    error::CaptureError,
-    probes::{process, sched},
+    error::{CaptureError, error_chain},
+    multi::{self, Shape},
+    probes::{self, process, sched},
 };
 
 /// Built by `capture/ebpf/build.sh`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../ebpf/capture-ebpf.o");
 
-/// The generic function probes, by name in the object.
-pub(crate) const CALL_ENTRY: &str = "call_entry";
-pub(crate) const CALL_RETURN: &str = "call_return";
-pub(crate) const CALL_POINT: &str = "call_point";
+/// Probes of one function each.
 pub(crate) const LIBRARY_LOADED: &str = "library_loaded";
+pub(crate) const CUDA_STARTS: &str = "cuda_starts";
 
-const OPEN_KEY: usize = size_of::<OpenKey>();
-const CALL: usize = size_of::<Call>();
+const CALL_ENTRY: &str = "call_entry";
+const CALL_RETURN: &str = "call_return";
+const CALL_SESSION: &str = "call_session";
+const CALL_POINT: &str = "call_point";
+const CALL_NAMED: &str = "call_named";
+
+const OPEN: usize = size_of::<Open>();
 const OFF_CPU: usize = size_of::<OffCpu>();
+
+/// How function probes are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// The cheapest that the kernel has.
+    Auto,
+    /// One link for a library, one program for both ends of a call (Linux 6.13).
+    Session,
+    /// One link for a library and end (Linux 6.6).
+    Multi,
+    /// One link for each function and end.
+    Single,
+}
+
+/// What the recording asks of the kernel side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Size of the buffer between kernel and user space.
+    pub(crate) buffer_bytes: u32,
+    /// How probes are placed.
+    pub(crate) method: Method,
+    /// Distinct call stacks that are kept; 0: none are taken.
+    pub(crate) stacks_count: u32,
+    /// A call at least this long gets its stack.
+    pub(crate) slow_ns: u64,
+    /// Record who ran on every CPU all the time.
+    pub(crate) all_cpus: bool,
+    /// Every program started under this name is traced.
+    pub(crate) wait_for: Option<[u8; COMM_BYTES]>,
+    /// Every process that initialises CUDA is traced.
+    pub(crate) all_cuda: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 64 << 20,
+            method: Method::Auto,
+            stacks_count: 0,
+            slow_ns: u64::MAX,
+            all_cpus: false,
+            wait_for: None,
+            all_cuda: false,
+        }
+    }
+}
+
+/// A place for a function probe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    /// Where in the file.
+    pub(crate) offset: u64,
+    /// Tells the probe which function it is.
+    pub(crate) cookie: u64,
+    /// What is wanted of it.
+    pub(crate) kind: PointKind,
+}
+
+/// What a function probe reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PointKind {
+    /// The call, from entry to return.
+    Call,
+    /// That it was entered.
+    Entry,
+    /// That it was entered, and a string.
+    Named,
+}
+
+/// The loaded form of the function probes.
+enum Functions {
+    Session { both: multi::Program, point: multi::Program, named: multi::Program },
+    Multi { entry: multi::Program, end: multi::Program, point: multi::Program, named: multi::Program },
+    Single,
+}
 
 /// The loaded programs and their tables.
 pub(crate) struct Kernel {
     ebpf: Ebpf,
+    functions: Functions,
+    links: Vec<OwnedFd>,
     targets: HashMap<MapData, u32, u32>,
     lost: PerCpuArray<MapData, u64>,
-    open: HashMap<MapData, [u8; OPEN_KEY], [u8; CALL]>,
+    open: Array<MapData, [u8; OPEN]>,
     off: HashMap<MapData, u32, [u8; OFF_CPU]>,
+    stacks: StackTraceMap<MapData>,
 }
 
 fn from_bytes<T: Pod>(bytes: &[u8]) -> T {
     bytemuck::pod_read_unaligned(bytes)
 }
 
+/// Loads the function probes by the first method that works, or by the one that is asked for.
+fn load_functions(ebpf: &mut Ebpf, method: Method) -> Result<Functions, CaptureError> {
+    let names = btf::functions()?;
+    let object = multi::relocated(OBJECT, ebpf)?;
+    let load = |name, shape| multi::Program::load(&object, name, shape, &names);
+    let session = || {
+        Ok(Functions::Session {
+            both: load(CALL_SESSION, Shape::Session)?,
+            point: load(CALL_POINT, Shape::Entry)?,
+            named: load(CALL_NAMED, Shape::Entry)?,
+        })
+    };
+    let multi = || {
+        Ok(Functions::Multi {
+            entry: load(CALL_ENTRY, Shape::Entry)?,
+            end: load(CALL_RETURN, Shape::Return)?,
+            point: load(CALL_POINT, Shape::Entry)?,
+            named: load(CALL_NAMED, Shape::Entry)?,
+        })
+    };
+    let mut single = || {
+        for name in [CALL_ENTRY, CALL_RETURN, CALL_POINT] {
+            uprobe_of(ebpf, name)?.load().map_err(|source| CaptureError::Program { name, source })?;
+        }
+        Ok(Functions::Single)
+    };
+    match method {
+        Method::Auto => session().or_else(|_: CaptureError| multi()).or_else(|_: CaptureError| single()),
+        Method::Session => session(),
+        Method::Multi => multi(),
+        Method::Single => single(),
+    }
+}
+
 impl Kernel {
     /// Loads the programs; nothing is attached yet.
-    pub(crate) fn load(buffer_bytes: u32) -> Result<(Self, RingBuf<MapData>), CaptureError> {
+    pub(crate) fn load(setup: &Setup) -> Result<(Self, RingBuf<MapData>), CaptureError> {
         if !may_trace() {
             return Err(CaptureError::NotPermitted);
         }
         let offsets = btf::task_offsets()?;
+        let wait_for = setup.wait_for.unwrap_or_default();
         let mut ebpf = EbpfLoader::new()
             .override_global("TASK_PID", &offsets.pid, true)
             .override_global("TASK_TGID", &offsets.tgid, true)
             .override_global("TASK_COMM", &offsets.comm, true)
             .override_global("TASK_CPU", &offsets.cpu, true)
-            .map_max_entries("EVENTS", buffer_bytes)
+            .override_global("SLOW_NS", &setup.slow_ns, true)
+            .override_global("ALL_CPUS", &u32::from(setup.all_cpus), true)
+            .override_global("WAIT_FOR", &wait_for, true)
+            .map_max_entries("EVENTS", setup.buffer_bytes)
+            .map_max_entries("STACKS", setup.stacks_count.max(1))
             .load(OBJECT)?;
-        for name in [CALL_ENTRY, CALL_RETURN, CALL_POINT, LIBRARY_LOADED] {
-            uprobe_of(&mut ebpf, name)?.load().map_err(|source| CaptureError::Program { name, source })?;
-        }
+        let functions = load_functions(&mut ebpf, setup.method)?;
         let mut take = |name| ebpf.take_map(name).ok_or(CaptureError::MissingPart(name));
         macro_rules! map {
             ($name:literal, $kind:ident) => {
@@ -66,13 +193,109 @@ impl Kernel {
         let events = map!("EVENTS", RingBuf);
         let targets = map!("TARGETS", HashMap);
         let lost = map!("LOST", PerCpuArray);
-        let open = map!("OPEN", HashMap);
+        let open = map!("OPEN", Array);
         let off = map!("OFF", HashMap);
-        Ok((Self { ebpf, targets, lost, open, off }, events))
+        let stacks = map!("STACKS", StackTraceMap);
+        let mut reads: Array<MapData, [u32; READ_WORDS]> = map!("READS", Array);
+        for (number, probe) in probes::numbered() {
+            if let Some(words) = probe.read_words() {
+                reads.set(number, words, 0).map_err(|source| CaptureError::Map { name: "READS", source })?;
+            }
+        }
+        Ok((Self { ebpf, functions, links: Vec::new(), targets, lost, open, off, stacks }, events))
     }
 
-    /// Attaches the scheduler's and the process probes: from here on, targets are recorded.
-    pub(crate) fn attach_tracepoints(&mut self) -> Result<(), CaptureError> {
+    /// How function probes are placed.
+    pub(crate) fn method(&self) -> Method {
+        match self.functions {
+            Functions::Session { .. } => Method::Session,
+            Functions::Multi { .. } => Method::Multi,
+            Functions::Single => Method::Single,
+        }
+    }
+
+    /// Places function probes in one file; what the kernel refused is returned in the points' order.
+    pub(crate) fn attach_functions(
+        &mut self,
+        path: &Path,
+        points: &[Point],
+    ) -> Result<Vec<Option<String>>, CaptureError> {
+        let of = |kind| -> Vec<(u64, u64)> {
+            points.iter().filter(|point| point.kind == kind).map(|p| (p.offset, p.cookie)).collect()
+        };
+        let (calls, entries, names) = (of(PointKind::Call), of(PointKind::Entry), of(PointKind::Named));
+        // The return first: an entry without it would leave calls open for ever.
+        let steps: Vec<(&multi::Program, &[(u64, u64)])> = match &self.functions {
+            Functions::Session { both, point, named } => {
+                vec![(both, &calls), (point, &entries), (named, &names)]
+            }
+            Functions::Multi { entry, end, point, named } => {
+                vec![(end, &calls), (entry, &calls), (point, &entries), (named, &names)]
+            }
+            Functions::Single => return points.iter().map(|point| self.attach_single(path, point)).collect(),
+        };
+        let mut refused = Vec::new();
+        for (program, places) in steps {
+            if places.is_empty() {
+                continue;
+            }
+            match program.attach(path, places) {
+                Ok(link) => self.links.push(link),
+                // One of them cannot be probed: one by one tells which.
+                Err(_) => {
+                    for place in places {
+                        match program.attach(path, std::slice::from_ref(place)) {
+                            Ok(link) => self.links.push(link),
+                            Err(error) => refused.push((place.0, error.to_string())),
+                        }
+                    }
+                }
+            }
+        }
+        let why = |point: &Point| refused.iter().find(|(at, _)| *at == point.offset).map(|(_, why)| why.clone());
+        Ok(points.iter().map(why).collect())
+    }
+
+    fn attach_single(&mut self, path: &Path, point: &Point) -> Result<Option<String>, CaptureError> {
+        let programs: &[&'static str] = match point.kind {
+            PointKind::Call => &[CALL_RETURN, CALL_ENTRY],
+            PointKind::Entry => &[CALL_POINT],
+            PointKind::Named => &[CALL_NAMED],
+        };
+        for program in programs {
+            if let Some(error) = self.hook(program, path, point.offset, point.cookie)? {
+                return Ok(Some(error));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Attaches one program of its own kind at one place; the kernel's refusal is returned as text.
+    pub(crate) fn hook(
+        &mut self,
+        program: &'static str,
+        path: &Path,
+        offset: u64,
+        cookie: u64,
+    ) -> Result<Option<String>, CaptureError> {
+        let point =
+            UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
+        let probe = uprobe_of(&mut self.ebpf, program)?;
+        if probe.fd().is_err() {
+            probe.load().map_err(|source| CaptureError::Program { name: program, source })?;
+        }
+        let result = probe.attach(point, path, UProbeScope::AllProcesses);
+        Ok(result.err().map(|error| error_chain(&error)))
+    }
+
+    /// Takes all probes in functions away at once: a thousand hits a second cost nothing any more.
+    pub(crate) fn detach_functions(&mut self) {
+        self.links.clear();
+    }
+
+    /// Attaches the scheduler's and the process probes: from here on, targets are recorded. What is useful
+    /// but not needed, and what this kernel has not, is returned in words.
+    pub(crate) fn attach_tracepoints(&mut self) -> Result<Vec<String>, CaptureError> {
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         for name in sched::TRACEPOINTS.iter().chain(process::TRACEPOINTS).copied() {
             let failed = |source| CaptureError::Program { name, source };
@@ -81,12 +304,37 @@ impl Kernel {
             program.load(name, &btf).map_err(failed)?;
             program.attach().map_err(failed)?;
         }
-        Ok(())
+        let mut missing = Vec::new();
+        let name = process::OOM_TRACEPOINT;
+        if let Some(Ok(program)) = self.ebpf.program_mut(name).map(<&mut BtfTracePoint>::try_from)
+            && let Err(error) = program.load(name, &btf).and_then(|()| program.attach().map(|_| ()))
+        {
+            missing.push(format!("out-of-memory kills: {}", error_chain(&error)));
+        }
+        if let Err(error) = self.attach_faults() {
+            missing.push(format!("major page faults: {}", error_chain(&error)));
+        }
+        Ok(missing)
     }
 
-    /// One of the function probes.
-    pub(crate) fn uprobe(&mut self, name: &'static str) -> Result<&mut UProbe, CaptureError> {
-        uprobe_of(&mut self.ebpf, name)
+    fn attach_faults(&mut self) -> Result<(), CaptureError> {
+        let name = process::FAULT_PROGRAM;
+        let failed = |source| CaptureError::Program { name, source };
+        let program = self.ebpf.program_mut(name).ok_or(CaptureError::MissingPart(name))?;
+        let program: &mut PerfEvent = program.try_into().map_err(failed)?;
+        program.load().map_err(failed)?;
+        let cpus = online_cpus().map_err(|(what, source)| CaptureError::Io { what: what.to_owned(), source })?;
+        for cpu in cpus {
+            program
+                .attach(
+                    PerfEventConfig::Software(SoftwareEvent::PageFaultsMaj),
+                    PerfEventScope::AllProcessesOneCpu { cpu },
+                    SamplePolicy::Period(1),
+                    false,
+                )
+                .map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Traces a process from now on. `flags`: [`capture_wire::target`].
@@ -116,7 +364,18 @@ impl Kernel {
 
     /// Calls that have not returned.
     pub(crate) fn open_calls(&self) -> Vec<Call> {
-        self.open.iter().flatten().map(|(_, call)| from_bytes(&call)).collect()
+        self.open
+            .iter()
+            .flatten()
+            .map(|slot| from_bytes::<Open>(&slot))
+            .filter(|slot| slot.owner != 0)
+            .map(|slot| slot.call)
+            .collect()
+    }
+
+    /// Return addresses of a call stack, innermost first.
+    pub(crate) fn stack(&self, id: u32) -> Vec<u64> {
+        self.stacks.get(&id, 0).map_or_else(|_| Vec::new(), |trace| trace.frames().iter().map(|f| f.ip).collect())
     }
 
     /// Threads that are off CPU.

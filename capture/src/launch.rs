@@ -1,13 +1,14 @@
-//! Whom to trace: processes that run already, or a command started here.
+//! Whom to trace: processes that run already, a command started here, or whoever comes.
 
 use std::{
     ffi::OsString,
+    path::Path,
     process::{Child, Command, ExitStatus},
 };
 
 use capture_wire::target;
 
-use crate::{error::CaptureError, kernel::Kernel};
+use crate::{error::CaptureError, kernel::Kernel, mark_socket};
 
 /// What the user asked to trace.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub(crate) enum Subject {
     Processes(Vec<u32>),
     /// A command to start, with its children.
     Command(Vec<OsString>),
+    /// Every program that is started under a name, with its children.
+    Name(String),
+    /// Every process that uses CUDA, or begins to.
+    AllCuda,
 }
 
 impl Subject {
@@ -23,6 +28,8 @@ impl Subject {
     pub(crate) fn describe(&self) -> Vec<String> {
         match self {
             Self::Processes(pids) => pids.iter().map(|pid| format!("--pid {pid}")).collect(),
+            Self::Name(name) => vec![format!("--wait-for {name}")],
+            Self::AllCuda => vec!["--all-cuda".to_owned()],
             Self::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
     }
@@ -34,6 +41,10 @@ pub(crate) enum Running {
     Attached(Vec<u32>),
     /// Ours.
     Spawned(Child),
+    /// Whoever comes; whether one has come.
+    Awaited(bool),
+    /// Whoever uses CUDA, as long as we look.
+    Unbounded,
 }
 
 impl Running {
@@ -41,8 +52,15 @@ impl Running {
     ///
     /// A command's process becomes a target at its fork, in the kernel, because this process is one
     /// whose children are followed; it is stopped at its exec until the probes are placed.
-    pub(crate) fn start(subject: &Subject, kernel: &mut Kernel) -> Result<Self, CaptureError> {
+    /// It finds the socket for its marks at `marks`.
+    pub(crate) fn start(
+        subject: &Subject,
+        kernel: &mut Kernel,
+        marks: Option<&Path>,
+    ) -> Result<Self, CaptureError> {
         match subject {
+            Subject::Name(_) => Ok(Self::Awaited(false)),
+            Subject::AllCuda => Ok(Self::Unbounded),
             Subject::Processes(pids) => {
                 for pid in pids {
                     if procfs::process::Process::new(*pid as i32).is_err() {
@@ -58,7 +76,12 @@ impl Running {
                     .map_or((OsString::new(), &words[..]), |(first, rest)| (first.clone(), rest));
                 let me = std::process::id();
                 kernel.add_target(me, target::FOLLOW | target::STOP)?;
-                let child = Command::new(&program).args(args).spawn();
+                let mut command = Command::new(&program);
+                command.args(args);
+                if let Some(path) = marks {
+                    command.env(mark_socket::VARIABLE, path);
+                }
+                let child = command.spawn();
                 kernel.remove_target(me);
                 let child = child.map_err(|source| CaptureError::Spawn {
                     command: program.to_string_lossy().into_owned(),
@@ -70,8 +93,14 @@ impl Running {
     }
 
     /// Whether there is nothing left to trace, with the command's status if it was one.
-    pub(crate) fn ended(&mut self) -> Result<Option<Option<ExitStatus>>, CaptureError> {
+    pub(crate) fn ended(&mut self, kernel: &Kernel) -> Result<Option<Option<ExitStatus>>, CaptureError> {
         match self {
+            Self::Unbounded => Ok(None),
+            Self::Awaited(come) => {
+                let any = !kernel.targets().is_empty();
+                *come |= any;
+                Ok((*come && !any).then_some(None))
+            }
             Self::Attached(pids) => {
                 let alive = pids.iter().any(|pid| {
                     procfs::process::Process::new(*pid as i32)
@@ -95,4 +124,15 @@ pub(crate) fn resume(pid: u32) {
     unsafe {
         libc::kill(pid as libc::pid_t, libc::SIGCONT);
     }
+}
+
+/// Every process of the machine.
+pub(crate) fn every_pid() -> impl Iterator<Item = u32> {
+    let own = std::process::id();
+    procfs::process::all_processes()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|process| process.pid as u32)
+        .filter(move |pid| *pid != own)
 }

@@ -23,7 +23,7 @@ impl LostCounters {
     /// Reads every counter; `now_ns` ends the interval.
     pub(crate) fn read(&mut self, kernel: &Kernel, now_ns: i64) -> Result<(), CaptureError> {
         let functions = probes::FUNCTIONS.iter().map(|list| list.len() as u32).sum::<u32>();
-        let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS]
+        let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS, probe::FAULT]
             .into_iter()
             .chain((0..functions).map(|n| probe::FIRST_CALL + n));
         for number in numbers {
@@ -48,7 +48,7 @@ impl LostCounters {
     }
 
     /// What was lost, by probe and interval.
-    pub(crate) fn into_lost(self) -> Vec<Lost> {
-        self.lost
+    pub(crate) fn lost(&self) -> &[Lost] {
+        &self.lost
     }
 }

@@ -2,21 +2,29 @@
 //! scheduler did to its threads, into one Parquet file.
 
 mod attach;
+mod bench;
 mod btf;
 mod caller;
+mod cgroup;
 mod check;
 mod cli;
 mod clock;
 mod decode;
+mod describe;
 mod elf;
 mod error;
 mod host;
 mod kernel;
 mod launch;
 mod lost;
+mod mark_socket;
+mod multi;
+mod nvml;
+mod privileges;
 mod probes;
 mod progress;
 mod session;
+mod stacks;
 
 use std::process::ExitCode;
 

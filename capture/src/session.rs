@@ -1,12 +1,12 @@
 //! One recording, from the first probe to the finished file.
 //!
 //! ```text
-//!  ring buffer ─► decode ─► row ─► Recorder          once a second: flush, lost-event counters
+//!  ring buffer ─► decode ─► row ─► Recorder          twice a second: flush, lost-event counters, counters
 //!       └─ exec, library: place probes, let the process run on
 //! ```
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     os::fd::{AsRawFd, RawFd},
     path::PathBuf,
@@ -19,37 +19,48 @@ use std::{
 };
 
 use aya::maps::{MapData, RingBuf};
-use capture_wire::{Process, process};
-use trace_schema::{Nanos, Row, Run, Thread};
-use trace_writer::{Finished, Recorder};
+use capture_wire::{Call, Name, Process, process};
+use trace_schema::{Bytes, Kind, Nanos, ProcessInfo, Row, Run, Text, Thread};
+use trace_writer::{Finished, Parts};
 
 pub(crate) use crate::launch::Subject;
 use crate::{
-    attach::Attacher,
+    attach::{self, Attacher},
     caller::Callers,
+    cgroup::{self, Throttling},
     clock,
     decode::{self, Event},
+    describe,
     error::CaptureError,
-    host,
-    kernel::Kernel,
+    kernel::{Kernel, Setup},
     launch::{self, Running},
     lost::LostCounters,
-    probes::{calls, process as process_probe, sched},
+    mark_socket::MarkSocket,
+    nvml::Sampler,
+    probes::{self, Profile, calls, marks, process as process_probe, sched},
     progress::Progress,
+    stacks::Stacks,
 };
 
 /// How long events may wait in the kernel's buffer.
 const DRAIN: Duration = Duration::from_millis(50);
-/// How much of a recording a kill may cost.
-const FLUSH: Duration = Duration::from_secs(1);
+/// How much of a recording a kill may cost, less what lies in the buffer.
+const FLUSH: Duration = Duration::from_millis(500);
+/// Distinct call stacks that are kept.
+const STACKS_COUNT: u32 = 1 << 16;
 
 /// What to record, and where to.
 pub(crate) struct Options {
     pub(crate) out: PathBuf,
     pub(crate) subject: Subject,
+    pub(crate) profile: Profile,
+    pub(crate) stacks: attach::Stacks,
+    pub(crate) setup: Setup,
+    pub(crate) nvml: Option<Nanos>,
+    pub(crate) marks: Option<PathBuf>,
     pub(crate) duration: Option<Nanos>,
+    pub(crate) max_size: Option<Bytes>,
     pub(crate) force: bool,
-    pub(crate) buffer_bytes: u32,
     pub(crate) progress: bool,
 }
 
@@ -72,9 +83,12 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finished { rows_count, size_bytes } = self.finished;
-        let size = trace_schema::Bytes(size_bytes as i64);
+        let Finished { rows_count, size_bytes, parts_count } = self.finished;
+        let size = Bytes(size_bytes as i64);
         write!(f, "capture: {rows_count} events, {size}, {} lost: {}", self.lost, self.out.display())?;
+        if parts_count > 0 {
+            write!(f, " (in {parts_count} parts)")?;
+        }
         if self.libraries == 0 {
             write!(f, "\ncapture: no CUDA library was loaded: there are no calls in this run")?;
         }
@@ -88,11 +102,20 @@ impl fmt::Display for Outcome {
 /// Everything a recording carries along.
 struct Session {
     kernel: Kernel,
-    recorder: Recorder,
+    recorder: Parts,
+    run: Run,
     attacher: Attacher,
     callers: Callers,
+    stacks: Stacks,
+    marks: marks::Marks,
+    socket: Option<MarkSocket>,
+    sampler: Option<Sampler>,
+    throttling: Throttling,
     lost: LostCounters,
     threads: BTreeMap<(u32, u32), String>,
+    processes: BTreeMap<u32, ProcessInfo>,
+    /// Kernels by their host address, until a launch needs the name.
+    kernel_names: HashMap<(u32, u64), Text>,
     rows: u64,
 }
 
@@ -107,19 +130,30 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|source| CaptureError::Io { what: "signal handler".to_owned(), source })?;
     }
-    let (kernel, mut events) = Kernel::load(options.buffer_bytes)?;
-    let run = describe(&options.subject);
-    let recorder = Recorder::create(&options.out, options.force, &run)?;
+    let stacks_count = if options.stacks.any() { STACKS_COUNT } else { 0 };
+    let setup = Setup { stacks_count, ..options.setup };
+    let (kernel, mut events) = Kernel::load(&setup)?;
+    let sampler = options.nvml.map(|Nanos(ns)| Sampler::start(Duration::from_nanos(ns as u64)));
+    let run = describe::run(&options, &kernel, sampler.as_ref());
+    let recorder = Parts::create(&options.out, options.force, options.max_size, &run)?;
     let mut session = Session {
         kernel,
         recorder,
-        attacher: Attacher::default(),
+        attacher: Attacher::new(options.profile, options.stacks, setup.all_cuda),
         callers: Callers::default(),
+        stacks: Stacks::default(),
+        marks: marks::Marks::default(),
+        socket: None,
+        sampler: sampler.and_then(Result::ok),
+        throttling: Throttling::default(),
         lost: LostCounters::new(run.clock.start_ns),
         threads: BTreeMap::new(),
+        processes: BTreeMap::new(),
+        kernel_names: HashMap::new(),
         rows: 0,
+        run,
     };
-    let started = session.begin(&options.subject);
+    let started = session.begin(&options);
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -139,35 +173,13 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         }
     };
     progress.say("writing the file");
-    let outcome = session.finish(&mut events, run, options.out, status);
+    let outcome = session.finish(&mut events, options.out, status);
     progress.finish();
     outcome
 }
 
-/// What is known before the first event.
-fn describe(subject: &Subject) -> Run {
-    Run {
-        producer: concat!("inquest capture ", env!("CARGO_PKG_VERSION")).to_owned(),
-        command: subject.describe(),
-        joined_running: matches!(subject, Subject::Processes(_)),
-        host: host::host(),
-        gpus: host::gpus(),
-        clock: clock::start(),
-        lost_is_counted: true,
-        not_captured: vec![
-            "GPU-side execution: kernels and copies on the device have no rows".to_owned(),
-            "runtime calls through a private copy of the CUDA runtime, as cuBLASLt and cuDNN have: only their \
-             driver calls have rows, with that library as caller"
-                .to_owned(),
-            "GPU counters (NVML): memory in use, utilisation, clocks".to_owned(),
-            "call stacks".to_owned(),
-        ],
-        ..Run::default()
-    }
-}
-
 /// Sleeps until the buffer has much to say, or the time is over.
-fn wait(events: RawFd, timeout: Duration) {
+pub(crate) fn wait(events: RawFd, timeout: Duration) {
     let mut poll = libc::pollfd { fd: events, events: libc::POLLIN, revents: 0 };
     #[expect(unsafe_code, reason = "poll has no safe interface in the standard library")]
     // SAFETY: one valid pollfd, and its count. An interrupted wait is as good as a finished one.
@@ -177,13 +189,32 @@ fn wait(events: RawFd, timeout: Duration) {
 }
 
 impl Session {
-    fn begin(&mut self, subject: &Subject) -> Result<Running, CaptureError> {
-        self.kernel.attach_tracepoints()?;
-        let running = Running::start(subject, &mut self.kernel)?;
-        if let Running::Attached(pids) = &running {
-            for pid in pids {
-                self.libraries_of(*pid, clock::monotonic_ns())?;
+    fn begin(&mut self, options: &Options) -> Result<Running, CaptureError> {
+        self.run.not_captured.extend(self.kernel.attach_tracepoints()?);
+        let own_socket = matches!(options.subject, Subject::Command(_))
+            .then(|| std::env::temp_dir().join(format!("inquest-{}.marks", std::process::id())));
+        if let Some(path) = options.marks.clone().or(own_socket) {
+            self.socket = Some(MarkSocket::open(path)?);
+        }
+        let marks = self.socket.as_ref().map(MarkSocket::path);
+        let running = Running::start(&options.subject, &mut self.kernel, marks)?;
+        let now_ns = clock::monotonic_ns();
+        match &running {
+            Running::Attached(pids) => {
+                for pid in pids {
+                    self.libraries_of(*pid, now_ns)?;
+                }
             }
+            Running::Unbounded => {
+                if let Some(driver) = describe::driver_library() {
+                    self.attacher.watch_driver(&mut self.kernel, &driver)?;
+                }
+                for pid in launch::every_pid().filter(|pid| attach::uses_cuda(*pid)) {
+                    self.kernel.add_target(pid, capture_wire::target::RECORD | capture_wire::target::FOLLOW)?;
+                    self.libraries_of(pid, now_ns)?;
+                }
+            }
+            Running::Spawned(_) | Running::Awaited(_) => {}
         }
         Ok(running)
     }
@@ -198,16 +229,16 @@ impl Session {
     ) -> Result<Option<ExitStatus>, CaptureError> {
         let mut flushed = Instant::now();
         loop {
-            self.drain(events)?;
-            if let Some(status) = running.ended()? {
+            self.drain(events, |_| ())?;
+            self.push_marks()?;
+            if let Some(status) = running.ended(&self.kernel)? {
                 return Ok(status);
             }
             if stop() {
                 return Ok(None);
             }
             if flushed.elapsed() >= FLUSH {
-                self.lost.read(&self.kernel, clock::monotonic_ns())?;
-                self.recorder.flush()?;
+                self.tick()?;
                 flushed = Instant::now();
             }
             progress.update(self.rows, self.recorder.size_bytes(), self.lost.total());
@@ -215,16 +246,52 @@ impl Session {
         }
     }
 
+    /// What is done twice a second.
+    fn tick(&mut self) -> Result<(), CaptureError> {
+        let now_ns = clock::monotonic_ns();
+        self.lost.read(&self.kernel, now_ns)?;
+        self.push_samples(now_ns)?;
+        self.recorder.flush()?;
+        if self.recorder.is_full() {
+            let run = self.metadata();
+            self.recorder.next(&run)?;
+        }
+        Ok(())
+    }
+
+    fn push_samples(&mut self, now_ns: i64) -> Result<(), CaptureError> {
+        let mut rows = self.throttling.rows(now_ns);
+        rows.extend(self.sampler.iter().flat_map(Sampler::rows));
+        rows.iter().try_for_each(|row| self.push(row))
+    }
+
+    fn push_marks(&mut self) -> Result<(), CaptureError> {
+        let messages = self.socket.as_ref().map_or_else(Vec::new, MarkSocket::receive);
+        for message in messages {
+            for line in message.text.lines() {
+                if let Some(row) = self.marks.line(message.ts_ns, message.pid, line) {
+                    self.push(&row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn push(&mut self, row: &Row) -> Result<(), CaptureError> {
         self.rows += 1;
         Ok(self.recorder.push(row)?)
     }
 
-    /// Takes everything out of the kernel's buffer.
-    fn drain(&mut self, events: &mut RingBuf<MapData>) -> Result<(), CaptureError> {
+    /// Takes everything out of the kernel's buffer; `look` sees each event first.
+    fn drain(
+        &mut self,
+        events: &mut RingBuf<MapData>,
+        mut look: impl FnMut(&Event),
+    ) -> Result<(), CaptureError> {
         while let Some(item) = events.next() {
             let event = decode::decode(&item)?;
             drop(item);
+            look(&event);
             self.handle(event)?;
         }
         Ok(())
@@ -232,16 +299,60 @@ impl Session {
 
     fn handle(&mut self, event: Event) -> Result<(), CaptureError> {
         match event {
-            Event::Call(call) => match calls::row(&call, false, &mut self.callers) {
-                Some(row) => self.push(&row),
-                None => Ok(()),
-            },
+            Event::Call(call) => self.call(&call, false),
             Event::OffCpu(off) => {
                 self.name_thread(off.pid, off.tid, &off.comm);
                 self.push(&sched::off_cpu_row(&off, false))
             }
             Event::Run(run) => self.push(&sched::run_row(&run)),
             Event::Process(event) => self.process(&event),
+            Event::Name(name) => self.name(&name),
+            Event::Fault(fault) => self.push(&process_probe::fault_row(&fault)),
+        }
+    }
+
+    fn call(&mut self, call: &Call, censored: bool) -> Result<(), CaptureError> {
+        let Some(row) = calls::row(call, censored, &mut self.callers) else {
+            return Ok(());
+        };
+        if let Some(id) = row.stack {
+            let first =
+                self.stacks.first_seen(row.ts, call.pid, id, &self.kernel, &mut self.callers);
+            if let Some(row) = first {
+                self.push(&row)?;
+            }
+        }
+        if !self.kernel_names.is_empty()
+            && let Some(func) = row.func
+            && let Some(name) = self.kernel_names.remove(&(call.pid, func))
+        {
+            self.push(&kernel_name(row.ts, call.pid, call.tid, func, name))?;
+        }
+        self.push(&row)
+    }
+
+    fn name(&mut self, event: &Name) -> Result<(), CaptureError> {
+        let Some(probe) = probes::by_number(u32::from(event.probe)) else {
+            return Ok(());
+        };
+        match probe.event {
+            probes::Event::Mark(kind) => match self.marks.nvtx(kind, event) {
+                Some(row) => self.push(&row),
+                None => Ok(()),
+            },
+            // Tens of thousands are registered, few are launched.
+            probes::Event::KernelName => {
+                self.kernel_names.insert((event.pid, event.handle), marks::text(event));
+                Ok(())
+            }
+            _ if event.handle == 0 || event.length == 0 => Ok(()),
+            _ => self.push(&kernel_name(
+                event.ts as i64,
+                event.pid,
+                event.tid,
+                event.handle,
+                marks::text(event),
+            )),
         }
     }
 
@@ -257,7 +368,7 @@ impl Session {
         if event.what != process::FORK {
             self.name_thread(event.pid, event.tid, &event.comm);
         }
-        let detail = (event.what == process::EXEC).then(|| command_line(event.pid)).flatten();
+        let detail = (event.what == process::EXEC).then(|| self.get_to_know(event.pid)).flatten();
         if let Some(row) = process_probe::row(event, detail) {
             self.push(&row)?;
         }
@@ -280,7 +391,22 @@ impl Session {
         }
     }
 
+    /// Writes down who a process is; its command line.
+    fn get_to_know(&mut self, pid: u32) -> Option<String> {
+        let info = cgroup::describe(pid);
+        self.throttling.watch(&info);
+        let command = (!info.command.is_empty()).then(|| info.command.join(" "));
+        // One that is gone already tells nothing; what was known before is better.
+        if command.is_some() || !self.processes.contains_key(&pid) {
+            self.processes.insert(pid, info);
+        }
+        command
+    }
+
     fn libraries_of(&mut self, pid: u32, ts_ns: i64) -> Result<(), CaptureError> {
+        if !self.processes.contains_key(&pid) {
+            self.get_to_know(pid);
+        }
         let new = self.attacher.attach(&mut self.kernel, pid)?;
         if new.is_empty() {
             self.callers.mark_stale(pid);
@@ -293,11 +419,24 @@ impl Session {
         Ok(())
     }
 
+    /// What is known now.
+    fn metadata(&self) -> Run {
+        let mut run = self.run.clone();
+        run.clock.end_ns = clock::monotonic_ns();
+        run.clock.wall_step_ns = clock::wall_offset_ns() - run.clock.wall_offset_ns;
+        run.libraries.clone_from(&self.attacher.libraries);
+        run.probes.clone_from(&self.attacher.probes);
+        run.lost = self.lost.lost().to_vec();
+        run.processes = self.processes.values().cloned().collect();
+        let thread = |(&(pid, tid), comm): (&(u32, u32), &String)| Thread { pid, tid, comm: comm.clone() };
+        run.threads = self.threads.iter().map(thread).collect();
+        run
+    }
+
     /// Ends recording: no new events, the last ones out, open spans as censored rows, the file.
     fn finish(
         mut self,
         events: &mut RingBuf<MapData>,
-        mut run: Run,
         out: PathBuf,
         status: Option<ExitStatus>,
     ) -> Result<Outcome, CaptureError> {
@@ -305,36 +444,34 @@ impl Session {
             self.name_living_threads(pid);
             self.kernel.remove_target(pid);
         }
-        run.clock.end_ns = clock::monotonic_ns();
+        let end_ns = clock::monotonic_ns();
+        self.kernel.detach_functions();
         // Read what is open before the last drain: what returns in between is then known to be whole.
         let open_calls = self.kernel.open_calls();
         let open_off = self.kernel.open_off_cpu();
         let mut closed = HashSet::new();
-        while let Some(item) = events.next() {
-            let event = decode::decode(&item)?;
-            drop(item);
-            match &event {
+        self.drain(events, |event| {
+            match event {
                 Event::Call(call) => closed.insert((call.tid, call.ts)),
                 Event::OffCpu(off) => closed.insert((off.tid, off.out_ts)),
                 _ => false,
             };
-            self.handle(event)?;
-        }
+        })?;
+        self.push_marks()?;
+        self.push_samples(end_ns)?;
         for call in open_calls.iter().filter(|call| !closed.contains(&(call.tid, call.ts))) {
-            if let Some(row) = calls::row(call, true, &mut self.callers) {
-                self.push(&row)?;
-            }
+            self.call(call, true)?;
         }
         for off in open_off.iter().filter(|off| !closed.contains(&(off.tid, off.out_ts))) {
             self.push(&sched::off_cpu_row(off, true))?;
         }
+        let marks = std::mem::take(&mut self.marks).open();
+        let stacks = std::mem::take(&mut self.stacks).named(end_ns);
+        marks.iter().chain(&stacks).try_for_each(|row| self.push(row))?;
         self.lost.read(&self.kernel, clock::monotonic_ns())?;
-        let lost = self.lost.total();
-        let libraries = self.attacher.libraries.len();
-        run.libraries = self.attacher.libraries;
-        run.probes = self.attacher.probes;
-        run.lost = self.lost.into_lost();
-        run.threads = self.threads.into_iter().map(|((pid, tid), comm)| Thread { pid, tid, comm }).collect();
+        let (lost, libraries) = (self.lost.total(), self.attacher.libraries.len());
+        let mut run = self.metadata();
+        run.clock.end_ns = end_ns;
         let finished = self.recorder.finish(&run)?;
         Ok(Outcome { out, finished, lost, libraries, status })
     }
@@ -349,9 +486,12 @@ impl Session {
     }
 }
 
-fn command_line(pid: u32) -> Option<String> {
-    let words = procfs::process::Process::new(pid as i32).and_then(|process| process.cmdline()).ok()?;
-    Some(words.join(" "))
+fn kernel_name(ts_ns: i64, pid: u32, tid: u32, func: u64, name: Text) -> Row {
+    Row {
+        func: Some(func),
+        detail: Some(name),
+        ..Row::new(ts_ns, Kind::Name, "kernel".into(), pid, tid)
+    }
 }
 
 /// Whether a process has no thread left but its ending leader.

@@ -91,8 +91,8 @@ impl<'a> Database<'a> {
             .map_err(&error)?;
         rows.map(|row| {
             let (key, name) = row.map_err(&error)?;
-            let renamed = RENAMED.iter().find(|(theirs, _)| *theirs == name);
-            Ok((key, renamed.map_or(name.as_str(), |(_, ours)| ours).into()))
+            let renamed = RENAMED.iter().find(|(theirs, _)| *theirs == name.as_str());
+            Ok((key, renamed.map_or_else(|| Text::from(name), |(_, ours)| Text::Static(ours))))
         })
         .collect()
     }

@@ -3,9 +3,9 @@
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     macros::map,
-    maps::{HashMap, PerCpuArray, RingBuf},
+    maps::{HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
-use capture_wire::probe;
+use capture_wire::{Call, probe};
 
 /// Traced processes by id; the value is a set of [`capture_wire::target`] flags.
 #[map]
@@ -19,9 +19,12 @@ pub static EVENTS: RingBuf = RingBuf::with_byte_size(64 << 20, 0);
 #[map]
 pub static LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(probe::COUNT, 0);
 
-/// Waiting bytes from which the reader is woken; below, its timer is soon enough. A wake-up per
-/// event would cost several times the probe itself.
+/// The reader is woken once for every so many bytes that wait; below, its timer is soon enough. A wake-up
+/// per event would cost ten times the probe itself, and most of all when the reader is behind anyway.
 const WAKE_BYTES: u64 = 256 << 10;
+
+/// What the ring buffer puts before a record.
+const RECORD_HEAD: usize = 8;
 
 /// The flags of a process, or `None` if it is not traced.
 #[inline(always)]
@@ -46,6 +49,27 @@ pub fn lose(probe: u32) {
     }
 }
 
+/// Hands a call to user space from where it lies, or counts it as lost.
+#[inline(always)]
+pub fn emit_from(probe: u32, call: &Call) {
+    let Some(mut slot) = EVENTS.reserve::<Call>(0) else {
+        lose(probe);
+        return;
+    };
+    // SAFETY: both are whole calls, and the reserved one is ours.
+    unsafe { core::ptr::copy_nonoverlapping(call, slot.as_mut_ptr(), 1) };
+    submit(slot, false);
+}
+
+/// Sends a filled slot on its way, and wakes the reader if enough waits.
+#[inline(always)]
+pub fn submit<T>(slot: RingBufEntry<T>, urgent: bool) {
+    let waiting = EVENTS.query(BPF_RB_AVAIL_DATA as u64);
+    let crossed = waiting >= WAKE_BYTES && waiting & (WAKE_BYTES - 1) < (size_of::<T>() + RECORD_HEAD) as u64;
+    let wake = urgent || crossed;
+    slot.submit(if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP } as u64);
+}
+
 /// Hands an event to user space whole, or counts it as lost.
 #[inline(always)]
 pub fn emit<T: 'static>(probe: u32, urgent: bool, event: T) {
@@ -54,6 +78,5 @@ pub fn emit<T: 'static>(probe: u32, urgent: bool, event: T) {
         return;
     };
     slot.write(event);
-    let wake = urgent || EVENTS.query(BPF_RB_AVAIL_DATA as u64) >= WAKE_BYTES;
-    slot.submit(if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP } as u64);
+    submit(slot, urgent);
 }

@@ -6,15 +6,20 @@ use aya_ebpf::{
         bpf_get_current_comm, bpf_probe_read_user,
         generated::{bpf_get_attach_cookie, bpf_ktime_get_ns, bpf_send_signal},
     },
-    macros::{btf_tracepoint, uprobe},
-    programs::{BtfTracePointContext, ProbeContext},
+    bindings::bpf_perf_event_data,
+    macros::{btf_tracepoint, perf_event, uprobe},
+    programs::{BtfTracePointContext, PerfEventContext, ProbeContext},
 };
-use capture_wire::{Process, cookie, probe, process, tag, target};
+use capture_wire::{COMM_BYTES, Fault, Process, cookie, probe, process, tag, target};
 
 use crate::{
     maps::{self, TARGETS, emit, lose},
     task::{self, Task},
 };
+
+/// Programs of this name are traced from their start. The loader sets it; empty: none.
+#[unsafe(no_mangle)]
+static WAIT_FOR: [u8; COMM_BYTES] = [0; COMM_BYTES];
 
 const SIGSTOP: u32 = 19;
 /// `r_debug.r_state`: the list of libraries is whole.
@@ -70,11 +75,70 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// A traced process begins another program.
+/// Whether the program that the current process has become is one that is waited for.
+#[inline(always)]
+fn waited_for() -> bool {
+    // SAFETY: a constant of the loaded program.
+    let name = unsafe { core::ptr::read_volatile(&raw const WAIT_FOR) };
+    name[0] != 0 && matches!(bpf_get_current_comm(), Ok(comm) if comm == name)
+}
+
+/// A traced process begins another program, or one that was waited for begins.
 #[btf_tracepoint(function = "sched_process_exec")]
 pub fn sched_process_exec(_ctx: BtfTracePointContext) -> i32 {
+    let (pid, _) = task::current();
+    if maps::target(pid).is_none() && waited_for() {
+        let flags = target::RECORD | target::FOLLOW | target::STOP;
+        if TARGETS.insert(&pid, &flags, 0).is_err() {
+            lose(probe::PROCESS);
+        }
+    }
     stop_and_tell(process::EXEC);
     0
+}
+
+/// With `--all-cuda`: a process initialises CUDA, so it is one to trace.
+#[uprobe]
+pub fn cuda_starts(_ctx: ProbeContext) -> u32 {
+    let (pid, tid) = task::current();
+    if maps::target(pid).is_none() {
+        if TARGETS.insert(&pid, &(target::RECORD | target::FOLLOW), 0).is_err() {
+            lose(probe::PROCESS);
+        }
+        notice(process::LIBRARY, false, pid, tid, 0);
+    }
+    0
+}
+
+/// A page of the current process had to come from disk.
+#[perf_event]
+pub fn major_fault(ctx: PerfEventContext) -> u32 {
+    let (pid, tid) = task::current();
+    if maps::recorded(pid) {
+        // SAFETY: the context of this program type.
+        let addr = unsafe { (*ctx.as_ptr().cast::<bpf_perf_event_data>()).addr };
+        fault(0, pid, tid, addr);
+    }
+    0
+}
+
+/// The kernel chose a process to free memory (Linux 6.8: the argument is the task).
+#[btf_tracepoint(function = "mark_victim")]
+pub fn mark_victim(ctx: BtfTracePointContext) -> i32 {
+    let victim: Task = ctx.arg(0);
+    let pid = task::pid(victim);
+    if maps::recorded(pid) {
+        fault(1, pid, task::tid(victim), 0);
+    }
+    0
+}
+
+#[inline(always)]
+fn fault(oom_kill: u8, pid: u32, tid: u32, addr: u64) {
+    // SAFETY: no preconditions.
+    let ts = unsafe { bpf_ktime_get_ns() };
+    let event = Fault { tag: tag::FAULT, oom_kill, pad: 0, pid, tid, pad2: 0, ts, addr };
+    emit(probe::FAULT, false, event);
 }
 
 /// A traced thread ends.

@@ -37,6 +37,10 @@ static WAITING: Array<i64> = Array::with_max_entries(MAX_CPUS, 0);
 #[map]
 static STINT: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
+/// Whether every stint on every CPU is recorded. The loader sets it.
+#[unsafe(no_mangle)]
+static ALL_CPUS: u32 = 0;
+
 const MAX_CPUS: u32 = 4096;
 /// The scheduler's final states: the thread never comes back.
 const TASK_DEAD: u32 = 0x80 | 0x10 | 0x20;
@@ -133,7 +137,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         Some(slot) => unsafe { core::mem::replace(&mut *slot, ts) },
         None => 0,
     };
-    let waited_for = matches!(WAITING.get(cpu), Some(count) if *count > 0);
+    // SAFETY: a constant of the loaded program.
+    let all = unsafe { core::ptr::read_volatile(&raw const ALL_CPUS) } != 0;
+    let waited_for = all || matches!(WAITING.get(cpu), Some(count) if *count > 0);
     if waited_for && tid != 0 && start != 0 {
         let comm = bpf_get_current_comm().unwrap_or_default();
         let run = Run { tag: tag::RUN, pad: [0; 3], pid, tid, cpu, start_ts: start, end_ts: ts, comm };

@@ -1,14 +1,9 @@
 //! The columns of `events`. Adding one means one entry here, at the end; renaming, retyping or
 //! removing one breaks the format: bump [`crate::FORMAT_VERSION`].
 
-use std::sync::Arc;
-
 use arrow_schema::{DataType, Field, Schema};
 
-use crate::Kind;
-
-/// A string value. Cheap to clone, because the same few names recur in millions of rows.
-pub type Text = Arc<str>;
+use crate::{Kind, Text};
 
 /// Calls `$callback!` with every column: `name: Type, optional|required, "unit", "meaning";`.
 ///
@@ -28,11 +23,11 @@ macro_rules! for_each_column {
             ret: Int32, optional, "", "call: return code; 0 is success.";
             addr: UInt64, optional, "", "Address the call is about: allocated, freed, mapped, set, or copied to.";
             src_addr: UInt64, optional, "", "Copies: the address copied from. cuMemMap: the handle of the physical memory.";
-            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set. Allocator `alloc` and `free_*`: the requested size, before rounding.";
+            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set, exchanged. MemGetInfo: bytes free. Allocator `alloc` and `free_*`: the requested size, before rounding.";
             direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (told by the addresses).";
-            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream.";
+            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream. Graph capture, events and NCCL calls have one, too.";
             device: Int32, optional, "", "CUDA device ordinal, where the event names one.";
-            func: UInt64, optional, "", "Launches: the kernel's handle (runtime: host function address; driver: CUfunction).";
+            func: UInt64, optional, "", "Launches: the kernel's handle (runtime: host function address; driver: CUfunction or CUkernel). Graphs: the graph or its executable form. Events: the event.";
             caller: Text, optional, "", "File name of the library or program that made the call.";
             pool_owner: UInt64, optional, "", "Allocator events of a private pool: first half of its id. Null: the default pool.";
             pool_id: UInt64, optional, "", "Allocator events of a private pool: second half of its id. Null: the default pool.";
@@ -46,7 +41,20 @@ macro_rules! for_each_column {
             next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";
             next_tid: UInt32, optional, "", "off_cpu: thread that got the CPU at switch-out; 0 is idle.";
             next_comm: Text, optional, "", "off_cpu: name of that thread.";
-            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded.";
+            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name.";
+            grid_x: UInt32, optional, "", "Kernel launches: blocks of the grid in x.";
+            grid_y: UInt32, optional, "", "Kernel launches: blocks of the grid in y.";
+            grid_z: UInt32, optional, "", "Kernel launches: blocks of the grid in z.";
+            block_x: UInt32, optional, "", "Kernel launches: threads of a block in x.";
+            block_y: UInt32, optional, "", "Kernel launches: threads of a block in y.";
+            block_z: UInt32, optional, "", "Kernel launches: threads of a block in z.";
+            element_count: Int64, optional, "count", "NCCL: elements of one rank, as passed; `size_bytes` is their size.";
+            dtype: Text, optional, "", "NCCL: type of the elements, as int8, float16, bfloat16.";
+            communicator: UInt64, optional, "", "NCCL: the communicator's handle.";
+            peer: Int32, optional, "", "NCCL: the other rank, or the root. ncclCommInit…: the own rank.";
+            in_cpu: UInt32, optional, "", "off_cpu: the CPU the thread came back on.";
+            value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`.";
+            stack: UInt32, optional, "", "Number of the call stack, which the `name` row of the same process, number and `op` stack spells out. Null: none was taken.";
         }
     };
 }
@@ -134,6 +142,21 @@ macro_rules! row_type {
     (@ $ty:ty, required) => { $ty };
 }
 
+macro_rules! empty {
+    ($ty:ident, optional) => {
+        None
+    };
+    (Kind, required) => {
+        Kind::Host
+    };
+    (Text, required) => {
+        Text::Static("")
+    };
+    ($ty:ident, required) => {
+        0
+    };
+}
+
 macro_rules! define {
     ($($name:ident: $ty:ident, $need:ident, $unit:literal, $doc:literal;)*) => {
         /// Every column, in file order.
@@ -150,6 +173,10 @@ macro_rules! define {
         pub struct Row {
             $(#[doc = $doc] pub $name: row_type!($ty, $need),)*
         }
+
+        impl Row {
+            const EMPTY: Self = Self { $($name: empty!($ty, $need),)* };
+        }
     };
 }
 
@@ -158,38 +185,7 @@ for_each_column!(define);
 impl Row {
     /// A row with its required values; every optional one is null.
     pub fn new(ts: i64, kind: Kind, op: Text, pid: u32, tid: u32) -> Self {
-        Self {
-            ts,
-            dur: None,
-            kind,
-            op,
-            pid,
-            tid,
-            comm: None,
-            cpu: None,
-            ret: None,
-            addr: None,
-            src_addr: None,
-            size_bytes: None,
-            direction: None,
-            stream: None,
-            device: None,
-            func: None,
-            caller: None,
-            pool_owner: None,
-            pool_id: None,
-            allocated_bytes: None,
-            reserved_bytes: None,
-            runnable_ns: None,
-            syscall: None,
-            waker_pid: None,
-            waker_tid: None,
-            waker_comm: None,
-            next_pid: None,
-            next_tid: None,
-            next_comm: None,
-            detail: None,
-        }
+        Self { ts, kind, op, pid, tid, ..Self::EMPTY }
     }
 }
 

@@ -3,7 +3,7 @@
 /// The vocabulary of the `kind` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A call of a CUDA function; `op` is the function.
+    /// A call of a CUDA, NCCL or PyTorch function; `op` is the function.
     Call,
     /// An event of PyTorch's caching allocator; `op` is its action.
     Alloc,
@@ -11,15 +11,31 @@ pub enum Kind {
     OffCpu,
     /// A stint of some task on a CPU that a traced thread waited for; `op` is `run`.
     Run,
-    /// Life of a traced process; `op` is `fork`, `exec`, `exit` or `library`.
+    /// Life of a traced process; `op` says what happened.
     Process,
+    /// A phase that the workload named; `op` is `range` or `point`.
+    Mark,
+    /// A reading of a counter; `op` is what was read.
+    Sample,
+    /// The name of something that other rows know by a number; `op` is `kernel` or `stack`.
+    Name,
     /// Any other event of the host, known from imported traces; `op` is the source's own name.
     Host,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Call, Self::Alloc, Self::OffCpu, Self::Run, Self::Process, Self::Host];
+    pub const ALL: [Self; 9] = [
+        Self::Call,
+        Self::Alloc,
+        Self::OffCpu,
+        Self::Run,
+        Self::Process,
+        Self::Mark,
+        Self::Sample,
+        Self::Name,
+        Self::Host,
+    ];
 
     /// The value in the `kind` column.
     pub const fn name(self) -> &'static str {
@@ -29,6 +45,9 @@ impl Kind {
             Self::OffCpu => "off_cpu",
             Self::Run => "run",
             Self::Process => "process",
+            Self::Mark => "mark",
+            Self::Sample => "sample",
+            Self::Name => "name",
             Self::Host => "host",
         }
     }
@@ -37,7 +56,7 @@ impl Kind {
     pub const fn doc(self) -> &'static str {
         match self {
             Self::Call => {
-                "A call of a CUDA function, entry to return. `op` is the function without version suffixes."
+                "A call of a CUDA, NCCL or PyTorch function, entry to return. `op` is the function without version suffixes."
             }
             Self::Alloc => {
                 "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, or usage (reported totals)."
@@ -46,10 +65,19 @@ impl Kind {
                 "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."
             }
             Self::Run => {
-                "A stint of any task on a CPU while a traced thread waited in that CPU's queue. `op` is run."
+                "A stint of any task on a CPU while a traced thread waited in that CPU's queue; with `--sched all`, every stint on every CPU. `op` is run."
             }
             Self::Process => {
-                "Life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded)."
+                "Life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded), major_fault (a page came from disk; `addr`), oom_kill (the kernel chose the process to free memory)."
+            }
+            Self::Mark => {
+                "A phase that the workload named itself; `detail` is the name. `op`: range (a span), or point. Null `dur` of a range: it was open at the end."
+            }
+            Self::Sample => {
+                "A reading of a counter (a point); `value` is the reading. `op` names counter and unit: memory_used_bytes, memory_total_bytes, process_memory_bytes (of `pid`), gpu_busy_percent, memory_busy_percent, sm_clock_mhz, memory_clock_mhz, temperature_celsius, power_milliwatts, throttle_reasons (NVML's bit mask), cgroup_throttled_ns and cgroup_throttled_count (of the control group of `pid`, since the last reading). `pid` and `tid` are 0 where a reading is of a device."
+            }
+            Self::Name => {
+                "What a number in other rows stands for (a point); `detail` is the name. `op`: kernel (`func` of a launch), stack (`stack`: frames, outermost first, separated by `;`; the last row of a stack has the best names)."
             }
             Self::Host => "Any other host event, from imported traces. `op` is the source's own name for it.",
         }

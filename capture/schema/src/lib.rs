@@ -10,13 +10,16 @@ mod direction;
 mod kind;
 mod op;
 mod run;
+mod text;
 mod unit;
 
-pub use column::{COLUMNS, Column, ColumnType, Row, Text, arrow_schema};
+pub use column::{COLUMNS, Column, ColumnType, Row, arrow_schema};
 pub use direction::Direction;
 pub use kind::Kind;
 pub use op::{Class, Layer, Op};
 pub use run::{
-    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, Run, Thread,
+    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, ProcessInfo, Run,
+    Thread,
 };
+pub use text::Text;
 pub use unit::{Bytes, Nanos, UnitError};

@@ -1,4 +1,4 @@
-//! The CUDA functions Inquest knows, each with its layer and what it is for.
+//! The CUDA, NCCL and PyTorch functions Inquest knows, each with its layer and what it is for.
 
 /// Which library a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,6 +7,10 @@ pub enum Layer {
     Runtime,
     /// libcuda.
     Driver,
+    /// libnccl.
+    Nccl,
+    /// PyTorch.
+    Torch,
 }
 
 impl Layer {
@@ -15,6 +19,8 @@ impl Layer {
         match self {
             Self::Runtime => "runtime",
             Self::Driver => "driver",
+            Self::Nccl => "nccl",
+            Self::Torch => "torch",
         }
     }
 }
@@ -36,6 +42,22 @@ pub enum Class {
     Launch,
     /// Waits for the GPU: time asleep inside it is its purpose.
     Sync,
+    /// Records, queries or chains events and streams; never waits.
+    Event,
+    /// Captures, builds, updates or frees CUDA graphs.
+    Graph,
+    /// Creates and destroys contexts, loads and unloads code.
+    Module,
+    /// Shares memory between processes.
+    Ipc,
+    /// Moves data between GPUs, all ranks of a communicator together.
+    Collective,
+    /// Moves data between two ranks.
+    PointToPoint,
+    /// Sets communicators up, groups their calls, tears them down.
+    Communicator,
+    /// Asks, and changes nothing.
+    Query,
 }
 
 impl Class {
@@ -49,13 +71,21 @@ impl Class {
             Self::Set => "set",
             Self::Launch => "launch",
             Self::Sync => "sync",
+            Self::Event => "event",
+            Self::Graph => "graph",
+            Self::Module => "module",
+            Self::Ipc => "ipc",
+            Self::Collective => "collective",
+            Self::PointToPoint => "p2p",
+            Self::Communicator => "communicator",
+            Self::Query => "query",
         }
     }
 }
 
 macro_rules! ops {
     ($($layer:ident $class:ident: $($op:ident = $name:literal),+;)*) => {
-        /// A CUDA function, whatever the version suffix of its symbol.
+        /// A function, whatever the version suffix of its symbol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Op {
             $($(#[doc = concat!("`", $name, "`.")] $op,)+)*
@@ -84,38 +114,94 @@ macro_rules! ops {
 }
 
 ops! {
-    Runtime Alloc: CudaMalloc = "cudaMalloc", CudaMallocAsync = "cudaMallocAsync",
-        CudaMallocFromPoolAsync = "cudaMallocFromPoolAsync", CudaMallocManaged = "cudaMallocManaged",
-        CudaMallocHost = "cudaMallocHost", CudaHostAlloc = "cudaHostAlloc";
-    Runtime Free: CudaFree = "cudaFree", CudaFreeAsync = "cudaFreeAsync", CudaFreeHost = "cudaFreeHost";
-    Runtime Copy: CudaMemcpy = "cudaMemcpy", CudaMemcpyAsync = "cudaMemcpyAsync",
-        CudaMemcpy2D = "cudaMemcpy2D", CudaMemcpy2DAsync = "cudaMemcpy2DAsync",
-        CudaMemcpyPeer = "cudaMemcpyPeer", CudaMemcpyPeerAsync = "cudaMemcpyPeerAsync";
-    Runtime Set: CudaMemset = "cudaMemset", CudaMemsetAsync = "cudaMemsetAsync";
+    Runtime Alloc: CudaMalloc = "cudaMalloc", CudaMallocAsync = "cudaMallocAsync", CudaMallocFromPoolAsync =
+        "cudaMallocFromPoolAsync", CudaMallocManaged = "cudaMallocManaged", CudaMallocHost = "cudaMallocHost",
+        CudaHostAlloc = "cudaHostAlloc", CudaMallocPitch = "cudaMallocPitch", CudaHostRegister =
+        "cudaHostRegister";
+    Runtime Free: CudaFree = "cudaFree", CudaFreeAsync = "cudaFreeAsync", CudaFreeHost = "cudaFreeHost",
+        CudaHostUnregister = "cudaHostUnregister", CudaMemPoolTrimTo = "cudaMemPoolTrimTo";
+    Runtime Copy: CudaMemcpy = "cudaMemcpy", CudaMemcpyAsync = "cudaMemcpyAsync", CudaMemcpy2D =
+        "cudaMemcpy2D", CudaMemcpy2DAsync = "cudaMemcpy2DAsync", CudaMemcpy2DToArray = "cudaMemcpy2DToArray",
+        CudaMemcpy2DToArrayAsync = "cudaMemcpy2DToArrayAsync", CudaMemcpy2DFromArray = "cudaMemcpy2DFromArray",
+        CudaMemcpy2DFromArrayAsync = "cudaMemcpy2DFromArrayAsync", CudaMemcpy3D = "cudaMemcpy3D",
+        CudaMemcpy3DAsync = "cudaMemcpy3DAsync", CudaMemcpyPeer = "cudaMemcpyPeer", CudaMemcpyPeerAsync =
+        "cudaMemcpyPeerAsync", CudaMemcpy3DPeer = "cudaMemcpy3DPeer", CudaMemcpy3DPeerAsync =
+        "cudaMemcpy3DPeerAsync", CudaMemcpyToSymbol = "cudaMemcpyToSymbol", CudaMemcpyToSymbolAsync =
+        "cudaMemcpyToSymbolAsync", CudaMemcpyFromSymbol = "cudaMemcpyFromSymbol", CudaMemcpyFromSymbolAsync =
+        "cudaMemcpyFromSymbolAsync", CudaMemcpyBatchAsync = "cudaMemcpyBatchAsync";
+    Runtime Set: CudaMemset = "cudaMemset", CudaMemsetAsync = "cudaMemsetAsync", CudaMemset2D =
+        "cudaMemset2D", CudaMemset2DAsync = "cudaMemset2DAsync", CudaMemset3D = "cudaMemset3D",
+        CudaMemset3DAsync = "cudaMemset3DAsync";
     Runtime Launch: CudaLaunchKernel = "cudaLaunchKernel", CudaLaunchKernelExC = "cudaLaunchKernelExC",
         CudaLaunchCooperativeKernel = "cudaLaunchCooperativeKernel", CudaGraphLaunch = "cudaGraphLaunch";
-    Runtime Sync: CudaStreamSynchronize = "cudaStreamSynchronize",
-        CudaDeviceSynchronize = "cudaDeviceSynchronize", CudaEventSynchronize = "cudaEventSynchronize";
-    Driver Alloc: CuMemAlloc = "cuMemAlloc", CuMemAllocAsync = "cuMemAllocAsync",
-        CuMemAllocFromPoolAsync = "cuMemAllocFromPoolAsync", CuMemAllocPitch = "cuMemAllocPitch",
-        CuMemAllocManaged = "cuMemAllocManaged", CuMemAllocHost = "cuMemAllocHost",
-        CuMemHostAlloc = "cuMemHostAlloc", CuMemCreate = "cuMemCreate";
-    Driver Free: CuMemFree = "cuMemFree", CuMemFreeAsync = "cuMemFreeAsync",
-        CuMemFreeHost = "cuMemFreeHost", CuMemRelease = "cuMemRelease";
-    Driver Map: CuMemAddressReserve = "cuMemAddressReserve", CuMemAddressFree = "cuMemAddressFree",
-        CuMemMap = "cuMemMap", CuMemUnmap = "cuMemUnmap", CuMemSetAccess = "cuMemSetAccess";
-    Driver Copy: CuMemcpy = "cuMemcpy", CuMemcpyAsync = "cuMemcpyAsync",
-        CuMemcpyHtoD = "cuMemcpyHtoD", CuMemcpyHtoDAsync = "cuMemcpyHtoDAsync",
-        CuMemcpyDtoH = "cuMemcpyDtoH", CuMemcpyDtoHAsync = "cuMemcpyDtoHAsync",
-        CuMemcpyDtoD = "cuMemcpyDtoD", CuMemcpyDtoDAsync = "cuMemcpyDtoDAsync",
-        CuMemcpyPeer = "cuMemcpyPeer", CuMemcpyPeerAsync = "cuMemcpyPeerAsync";
+    Runtime Sync: CudaStreamSynchronize = "cudaStreamSynchronize", CudaDeviceSynchronize =
+        "cudaDeviceSynchronize", CudaEventSynchronize = "cudaEventSynchronize";
+    Runtime Event: CudaEventRecord = "cudaEventRecord", CudaEventRecordWithFlags =
+        "cudaEventRecordWithFlags", CudaEventQuery = "cudaEventQuery", CudaStreamQuery = "cudaStreamQuery",
+        CudaStreamWaitEvent = "cudaStreamWaitEvent";
+    Runtime Graph: CudaStreamBeginCapture = "cudaStreamBeginCapture", CudaStreamEndCapture =
+        "cudaStreamEndCapture", CudaGraphInstantiate = "cudaGraphInstantiate", CudaGraphInstantiateWithFlags =
+        "cudaGraphInstantiateWithFlags", CudaGraphInstantiateWithParams = "cudaGraphInstantiateWithParams",
+        CudaGraphExecUpdate = "cudaGraphExecUpdate", CudaGraphUpload = "cudaGraphUpload", CudaGraphDestroy =
+        "cudaGraphDestroy", CudaGraphExecDestroy = "cudaGraphExecDestroy";
+    Runtime Ipc: CudaIpcGetMemHandle = "cudaIpcGetMemHandle", CudaIpcOpenMemHandle = "cudaIpcOpenMemHandle",
+        CudaIpcCloseMemHandle = "cudaIpcCloseMemHandle";
+    Runtime Module: CudaDeviceReset = "cudaDeviceReset";
+    Runtime Query: CudaMemGetInfo = "cudaMemGetInfo";
+    Driver Alloc: CuMemAlloc = "cuMemAlloc", CuMemAllocAsync = "cuMemAllocAsync", CuMemAllocFromPoolAsync =
+        "cuMemAllocFromPoolAsync", CuMemAllocPitch = "cuMemAllocPitch", CuMemAllocManaged = "cuMemAllocManaged",
+        CuMemAllocHost = "cuMemAllocHost", CuMemHostAlloc = "cuMemHostAlloc", CuMemHostRegister =
+        "cuMemHostRegister", CuMemCreate = "cuMemCreate";
+    Driver Free: CuMemFree = "cuMemFree", CuMemFreeAsync = "cuMemFreeAsync", CuMemFreeHost =
+        "cuMemFreeHost", CuMemHostUnregister = "cuMemHostUnregister", CuMemRelease = "cuMemRelease",
+        CuMemPoolTrimTo = "cuMemPoolTrimTo";
+    Driver Map: CuMemAddressReserve = "cuMemAddressReserve", CuMemAddressFree = "cuMemAddressFree", CuMemMap
+        = "cuMemMap", CuMemUnmap = "cuMemUnmap", CuMemSetAccess = "cuMemSetAccess";
+    Driver Copy: CuMemcpy = "cuMemcpy", CuMemcpyAsync = "cuMemcpyAsync", CuMemcpyHtoD = "cuMemcpyHtoD",
+        CuMemcpyHtoDAsync = "cuMemcpyHtoDAsync", CuMemcpyDtoH = "cuMemcpyDtoH", CuMemcpyDtoHAsync =
+        "cuMemcpyDtoHAsync", CuMemcpyDtoD = "cuMemcpyDtoD", CuMemcpyDtoDAsync = "cuMemcpyDtoDAsync",
+        CuMemcpyPeer = "cuMemcpyPeer", CuMemcpyPeerAsync = "cuMemcpyPeerAsync", CuMemcpy2D = "cuMemcpy2D",
+        CuMemcpy2DUnaligned = "cuMemcpy2DUnaligned", CuMemcpy2DAsync = "cuMemcpy2DAsync", CuMemcpy3D =
+        "cuMemcpy3D", CuMemcpy3DAsync = "cuMemcpy3DAsync", CuMemcpy3DPeer = "cuMemcpy3DPeer",
+        CuMemcpy3DPeerAsync = "cuMemcpy3DPeerAsync", CuMemcpyBatchAsync = "cuMemcpyBatchAsync";
     Driver Set: CuMemsetD8 = "cuMemsetD8", CuMemsetD16 = "cuMemsetD16", CuMemsetD32 = "cuMemsetD32",
-        CuMemsetD8Async = "cuMemsetD8Async", CuMemsetD16Async = "cuMemsetD16Async",
-        CuMemsetD32Async = "cuMemsetD32Async";
+        CuMemsetD8Async = "cuMemsetD8Async", CuMemsetD16Async = "cuMemsetD16Async", CuMemsetD32Async =
+        "cuMemsetD32Async", CuMemsetD2D8 = "cuMemsetD2D8", CuMemsetD2D16 = "cuMemsetD2D16", CuMemsetD2D32 =
+        "cuMemsetD2D32", CuMemsetD2D8Async = "cuMemsetD2D8Async", CuMemsetD2D16Async = "cuMemsetD2D16Async",
+        CuMemsetD2D32Async = "cuMemsetD2D32Async";
     Driver Launch: CuLaunchKernel = "cuLaunchKernel", CuLaunchKernelEx = "cuLaunchKernelEx",
         CuLaunchCooperativeKernel = "cuLaunchCooperativeKernel", CuGraphLaunch = "cuGraphLaunch";
     Driver Sync: CuStreamSynchronize = "cuStreamSynchronize", CuCtxSynchronize = "cuCtxSynchronize",
         CuEventSynchronize = "cuEventSynchronize";
+    Driver Event: CuEventRecord = "cuEventRecord", CuEventRecordWithFlags = "cuEventRecordWithFlags",
+        CuEventQuery = "cuEventQuery", CuStreamQuery = "cuStreamQuery", CuStreamWaitEvent = "cuStreamWaitEvent";
+    Driver Graph: CuStreamBeginCapture = "cuStreamBeginCapture", CuStreamEndCapture = "cuStreamEndCapture",
+        CuGraphInstantiateWithFlags = "cuGraphInstantiateWithFlags", CuGraphInstantiateWithParams =
+        "cuGraphInstantiateWithParams", CuGraphExecUpdate = "cuGraphExecUpdate", CuGraphUpload =
+        "cuGraphUpload", CuGraphDestroy = "cuGraphDestroy", CuGraphExecDestroy = "cuGraphExecDestroy";
+    Driver Ipc: CuIpcGetMemHandle = "cuIpcGetMemHandle", CuIpcOpenMemHandle = "cuIpcOpenMemHandle",
+        CuIpcCloseMemHandle = "cuIpcCloseMemHandle", CuMemExportToShareableHandle =
+        "cuMemExportToShareableHandle", CuMemImportFromShareableHandle = "cuMemImportFromShareableHandle";
+    Driver Module: CuInit = "cuInit", CuCtxCreate = "cuCtxCreate", CuCtxDestroy = "cuCtxDestroy",
+        CuDevicePrimaryCtxRetain = "cuDevicePrimaryCtxRetain", CuDevicePrimaryCtxRelease =
+        "cuDevicePrimaryCtxRelease", CuDevicePrimaryCtxReset = "cuDevicePrimaryCtxReset", CuModuleLoad =
+        "cuModuleLoad", CuModuleLoadData = "cuModuleLoadData", CuModuleLoadDataEx = "cuModuleLoadDataEx",
+        CuModuleLoadFatBinary = "cuModuleLoadFatBinary", CuModuleUnload = "cuModuleUnload", CuModuleGetFunction
+        = "cuModuleGetFunction", CuLibraryLoadData = "cuLibraryLoadData", CuLibraryUnload = "cuLibraryUnload",
+        CuLibraryGetKernel = "cuLibraryGetKernel";
+    Driver Query: CuMemGetInfo = "cuMemGetInfo";
+    Nccl Collective: NcclAllReduce = "ncclAllReduce", NcclReduce = "ncclReduce", NcclBroadcast =
+        "ncclBroadcast", NcclBcast = "ncclBcast", NcclAllGather = "ncclAllGather", NcclReduceScatter =
+        "ncclReduceScatter", NcclAlltoAll = "ncclAlltoAll", NcclGather = "ncclGather", NcclScatter =
+        "ncclScatter";
+    Nccl PointToPoint: NcclSend = "ncclSend", NcclRecv = "ncclRecv";
+    Nccl Communicator: NcclGroupStart = "ncclGroupStart", NcclGroupEnd = "ncclGroupEnd", NcclCommInitRank =
+        "ncclCommInitRank", NcclCommInitRankConfig = "ncclCommInitRankConfig", NcclCommInitAll =
+        "ncclCommInitAll", NcclCommSplit = "ncclCommSplit", NcclCommFinalize = "ncclCommFinalize",
+        NcclCommDestroy = "ncclCommDestroy", NcclCommAbort = "ncclCommAbort";
+    Nccl Alloc: NcclMemAlloc = "ncclMemAlloc";
+    Nccl Free: NcclMemFree = "ncclMemFree";
+    Torch Free: EmptyCache = "emptyCache";
 }
 
 impl Op {

@@ -33,6 +33,14 @@ pub struct Run {
     pub libraries: Vec<Library>,
     /// Every function probe that was tried, with the outcome.
     pub probes: Vec<AttachedProbe>,
+    /// What was probed: light, default or full.
+    pub profile: String,
+    /// How function probes were placed: session, multi or single.
+    pub attach_method: String,
+    /// Traced processes.
+    pub processes: Vec<ProcessInfo>,
+    /// A run in parts: number of this one, from 1. 0: the run is this file.
+    pub part_number: u32,
     /// Threads seen, with their last names.
     pub threads: Vec<Thread>,
     /// Events lost, by probe and interval. Empty: none were.
@@ -81,6 +89,8 @@ pub struct Clock {
     pub wall_offset_ns: i64,
     /// Upper bound of that measurement's error.
     pub wall_error_ns: i64,
+    /// By how much the wall's clock had been moved against the monotonic one when recording ended.
+    pub wall_step_ns: i64,
 }
 
 /// A file in which probes were placed.
@@ -91,6 +101,8 @@ pub struct Library {
     pub path: String,
     /// GNU build id in hexadecimal; empty if it has none.
     pub build_id: String,
+    /// Known functions that this version of the library does not have.
+    pub absent: Vec<String>,
 }
 
 /// A probe and what became of it.
@@ -103,6 +115,26 @@ pub struct AttachedProbe {
     pub library: String,
     /// Why it could not be placed; `None`: it was.
     pub error: Option<String>,
+}
+
+/// A traced process. What could not be found out is empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent_pid: u32,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Control group.
+    pub cgroup: String,
+    /// Container id, in hexadecimal.
+    pub container_id: String,
+    /// Kubernetes: the pod's uid.
+    pub pod_uid: String,
+    /// Kubernetes: the pod's name.
+    pub pod_name: String,
 }
 
 /// A thread of a traced process.
@@ -121,7 +153,7 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Function, or `off_cpu`, `run`, `process`.
+    /// Function, or `off_cpu`, `run`, `process`, `fault`.
     pub probe: String,
     /// Earlier reading, CLOCK_MONOTONIC ns.
     pub from_ns: i64,

@@ -1,22 +1,53 @@
 //! Events of the generic function probes to rows.
 
-use capture_wire::{Call, tag};
+use capture_wire::{Call, NO_STACK, tag};
 use trace_schema::{Direction, Kind, Op, Row};
 
-use super::{Event, FunctionProbe, Source, by_number, spec::DirectionSource, torch};
+use super::{
+    Event, FunctionProbe, Source, by_number, nccl,
+    spec::{DirectionSource, ShapeSource},
+    torch,
+};
 use crate::caller::Callers;
 
-/// The row of a call or allocator event; `None` if it concerns no CUDA memory.
+/// The row of a call or allocator event; `None` if it is a mark or concerns no CUDA memory.
 ///
 /// `censored`: the call had not returned when recording ended, so its length, its result and what it
 /// wrote are unknown.
 pub(crate) fn row(call: &Call, censored: bool, callers: &mut Callers) -> Option<Row> {
     let probe = by_number(u32::from(call.probe))?;
-    match probe.event {
-        Event::Allocator => Some(torch::event_row(call)),
-        Event::AllocatorUsage => torch::usage_row(call),
-        Event::Call(op) => Some(call_row(call, probe, op, censored, callers)),
-    }
+    let row = match probe.event {
+        Event::Allocator => torch::event_row(call),
+        Event::AllocatorUsage => torch::usage_row(call)?,
+        Event::Call(op) | Event::NamingCall(op) => call_row(call, probe, op, censored, callers),
+        Event::Mark(_) | Event::KernelName => return None,
+    };
+    Some(Row { stack: (call.stack_id != NO_STACK).then_some(call.stack_id as u32), ..row })
+}
+
+/// `CUmemorytype`: 1 is the host, 2 a device, 3 an array on it, 4 told by the address.
+fn direction_of(from: u64, to: u64) -> Option<Direction> {
+    Some(match (from as u32, to as u32) {
+        (4, _) | (_, 4) => Direction::Default,
+        (1, 1) => Direction::HostToHost,
+        (1, 2 | 3) => Direction::HostToDevice,
+        (2 | 3, 1) => Direction::DeviceToHost,
+        (2 | 3, 2 | 3) => Direction::DeviceToDevice,
+        _ => return None,
+    })
+}
+
+/// Grid and block, x y z each.
+fn shape(call: &Call, source: ShapeSource) -> Option<[u32; 6]> {
+    let low = |word: u64| word as u32;
+    let high = |word: u64| (word >> 32) as u32;
+    let (a, m) = (&call.args, &call.more);
+    Some(match source {
+        ShapeSource::None => return None,
+        ShapeSource::Integers => [low(a[1]), low(a[2]), low(a[3]), low(a[4]), low(a[5]), low(m[0])],
+        ShapeSource::Dim3 => [low(a[1]), high(a[1]), low(a[2]), low(a[3]), high(a[3]), low(a[4])],
+        ShapeSource::Config => [low(m[0]), high(m[0]), low(m[1]), high(m[1]), low(m[2]), high(m[2])],
+    })
 }
 
 fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers: &mut Callers) -> Row {
@@ -24,10 +55,15 @@ fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers:
     let value = |source: Source| match source {
         Source::None => None,
         Source::Arg(n) => call.args.get(n).copied(),
-        Source::Stack(n) => call.stack.get(n).copied(),
+        Source::Word(n) => call.more.get(n).copied(),
         // A function that failed leaves its result unwritten.
         Source::Out => (!censored && call.ret as i32 == 0).then_some(call.out),
         Source::Area(a, b) => Some(call.args[a].wrapping_mul(call.args[b])),
+        Source::ScaledArea(a, b, by) => Some(call.args[a].wrapping_mul(call.args[b]).wrapping_mul(by)),
+        Source::ArgByWord(a, b) => Some(call.args[a].wrapping_mul(call.more[b])),
+        Source::Words(first, count) => {
+            Some(call.more[first..first + count].iter().fold(1, |product: u64, n| product.wrapping_mul(*n)))
+        }
         Source::Scaled(n, by) => Some(call.args[n].wrapping_mul(by)),
     };
     let fields = &probe.fields;
@@ -37,17 +73,36 @@ fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers:
         DirectionSource::Kind(source) => {
             value(source).map(|kind| u64::from(kind as u32)).and_then(Direction::from_cuda)
         }
+        DirectionSource::MemoryTypes(from, to) => {
+            value(from).zip(value(to)).and_then(|(from, to)| direction_of(from, to))
+        }
     };
+    let shape = shape(call, fields.shape);
+    let count = value(fields.count);
+    let data_type = value(fields.dtype).and_then(nccl::data_type);
+    let exchanged = count.zip(data_type).map(|(count, (_, bytes))| count.wrapping_mul(bytes));
+    // A struct on the host side has no address here.
+    let address = |source| value(source).filter(|address| *address != 0 || matches!(source, Source::Arg(_)));
     Row {
         dur: (!censored).then_some(call.dur_ns as i64),
         ret: (!censored).then_some(call.ret as i32),
-        addr: value(fields.addr),
-        src_addr: value(fields.src),
-        size_bytes: value(fields.size).map(|size| size as i64),
+        addr: address(fields.addr),
+        src_addr: address(fields.src),
+        size_bytes: value(fields.size).or(exchanged).map(|size| size as i64),
         direction: direction.map(|direction| direction.name().into()),
         stream: value(fields.stream).filter(|stream| *stream != 0),
         func: value(fields.func),
         caller: callers.name(call.pid, call.caller),
+        grid_x: shape.map(|s| s[0]),
+        grid_y: shape.map(|s| s[1]),
+        grid_z: shape.map(|s| s[2]),
+        block_x: shape.map(|s| s[3]),
+        block_y: shape.map(|s| s[4]),
+        block_z: shape.map(|s| s[5]),
+        element_count: count.map(|count| count as i64),
+        dtype: data_type.map(|(name, _)| name.into()),
+        communicator: value(fields.communicator),
+        peer: value(fields.peer).map(|peer| peer as i32),
         ..Row::new(call.ts as i64, Kind::Call, op.name().into(), call.pid, call.tid)
     }
 }

@@ -1,12 +1,27 @@
 //! Life of the traced processes, as rows. The kernel side is `capture/ebpf/src/process.rs`.
 
-use capture_wire::{Process, process};
-use trace_schema::{Kind, Row};
+use capture_wire::{Fault, Process, process};
+use trace_schema::{Kind, Row, Text};
 
 use crate::decode::comm;
 
 /// The tracepoints, by the names of their programs.
 pub(crate) const TRACEPOINTS: &[&str] = &["sched_process_fork", "sched_process_exec", "sched_process_exit"];
+
+/// Attached where the kernel has it.
+pub(crate) const OOM_TRACEPOINT: &str = "mark_victim";
+/// The program on the counter of major page faults.
+pub(crate) const FAULT_PROGRAM: &str = "major_fault";
+
+/// The row of a major page fault or an out-of-memory kill.
+pub(crate) fn fault_row(event: &Fault) -> Row {
+    let kill = event.oom_kill != 0;
+    let op = if kill { "oom_kill" } else { "major_fault" };
+    Row {
+        addr: (!kill).then_some(event.addr),
+        ..Row::new(event.ts as i64, Kind::Process, op.into(), event.pid, event.tid)
+    }
+}
 
 /// The row of a notice. `detail`: the command line of an exec. `None` for a library notice, whose
 /// rows come from what was found mapped.
@@ -26,5 +41,5 @@ pub(crate) fn row(event: &Process, detail: Option<String>) -> Option<Row> {
 
 /// The row of a library in which probes were placed.
 pub(crate) fn library_row(ts_ns: i64, pid: u32, path: &str) -> Row {
-    Row { detail: Some(path.into()), ..Row::new(ts_ns, Kind::Process, "library".into(), pid, pid) }
+    Row { detail: Some(Text::new(path)), ..Row::new(ts_ns, Kind::Process, "library".into(), pid, pid) }
 }

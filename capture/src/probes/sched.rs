@@ -51,6 +51,7 @@ pub(crate) fn off_cpu_row(off: &OffCpu, censored: bool) -> Row {
         next_pid: Some(off.next_pid),
         next_tid: Some(off.next_tid),
         next_comm: name(&off.next_comm),
+        in_cpu: (!censored).then_some(off.in_cpu),
         ..Row::new(off.out_ts as i64, Kind::OffCpu, state(off).into(), off.pid, off.tid)
     }
 }

@@ -1,14 +1,42 @@
 //! How a function probe is described: which symbol, and which register holds what.
 
+use capture_wire::READ_WORDS;
+use clap::ValueEnum;
 use trace_schema::{Direction, Op};
+
+/// How much is probed. Each profile has all probes of the ones before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Profile {
+    /// No kernel launches, no allocator events: what happens thousands of times a second stays free
+    Light,
+    /// Launches on the driver's layer, where every library's launches pass, and allocator events
+    Default,
+    /// Launches on the runtime's layer, too; event records and queries; one row for each
+    Full,
+}
+
+impl Profile {
+    /// As users write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
+}
 
 /// A file name prefix that libraries of a family share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Library {
-    /// The CUDA runtime.
+    /// The CUDA runtime, or a program or library that contains it.
     Cudart,
     /// The CUDA driver.
     Cuda,
+    /// NCCL.
+    Nccl,
+    /// NVIDIA's marks for tools.
+    Nvtx,
     /// PyTorch's CUDA allocator.
     C10Cuda,
     /// PyTorch's core: probed only in processes whose allocator has lost its own symbol.
@@ -16,12 +44,18 @@ pub(crate) enum Library {
 }
 
 impl Library {
+    /// Every family. The allocator's library comes first: it decides whether libc10's fallback is needed.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::C10Cuda, Self::C10, Self::Cudart, Self::Cuda, Self::Nccl, Self::Nvtx];
+
     /// Whether a mapped file of that name belongs to the family, as `libcudart.so.13` and the
     /// `libcudart-<hash>.so.12` of some wheels do.
     pub(crate) fn matches(self, file_name: &str) -> bool {
         let stem = match self {
             Self::Cudart => "libcudart",
             Self::Cuda => "libcuda",
+            Self::Nccl => "libnccl",
+            Self::Nvtx => "libnvToolsExt",
             Self::C10Cuda => "libc10_cuda",
             Self::C10 => "libc10",
         };
@@ -39,12 +73,18 @@ pub(crate) enum Source {
     None,
     /// Integer argument register `n`.
     Arg(usize),
-    /// Word `n` of the arguments on the stack.
-    Stack(usize),
+    /// Word `n` of what lies in memory: the arguments on the stack or, if the probe reads a struct, its words.
+    Word(usize),
     /// What the out-pointer points at on return.
     Out,
     /// Product of two argument registers (rows times width).
     Area(usize, usize),
+    /// The same times a constant (element size).
+    ScaledArea(usize, usize, u64),
+    /// Product of argument register and word.
+    ArgByWord(usize, usize),
+    /// Product of two or three words from `n` on.
+    Words(usize, usize),
     /// An argument register times a constant (elements times their size).
     Scaled(usize, u64),
 }
@@ -55,10 +95,26 @@ pub(crate) enum DirectionSource {
     /// Not a copy.
     #[default]
     None,
-    /// A `cudaMemcpyKind` in argument register `n`, or on the stack.
+    /// A `cudaMemcpyKind` in a register or in memory.
     Kind(Source),
+    /// Two `CUmemorytype`s, from and to.
+    MemoryTypes(Source, Source),
     /// The function copies one way only.
     Fixed(Direction),
+}
+
+/// Where a launch's grid and block come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ShapeSource {
+    /// Not a kernel launch.
+    #[default]
+    None,
+    /// Six integers from argument 1 on, the last of them on the stack (driver).
+    Integers,
+    /// Two `dim3` from argument 1 on (runtime).
+    Dim3,
+    /// A launch configuration that argument 0 points at; grid and block are its first 24 bytes.
+    Config,
 }
 
 /// What the columns of a call row are filled from.
@@ -70,6 +126,12 @@ pub(crate) struct Fields {
     pub(crate) stream: Source,
     pub(crate) func: Source,
     pub(crate) direction: DirectionSource,
+    pub(crate) shape: ShapeSource,
+    /// NCCL: elements, their type, the communicator, the peer or root.
+    pub(crate) count: Source,
+    pub(crate) dtype: Source,
+    pub(crate) communicator: Source,
+    pub(crate) peer: Source,
 }
 
 impl Fields {
@@ -81,18 +143,45 @@ impl Fields {
         stream: Source::None,
         func: Source::None,
         direction: DirectionSource::None,
+        shape: ShapeSource::None,
+        count: Source::None,
+        dtype: Source::None,
+        communicator: Source::None,
+        peer: Source::None,
     };
+
+    /// The same with a stream.
+    pub(crate) const fn on(self, stream: Source) -> Self {
+        Self { stream, ..self }
+    }
 }
 
 /// What a hit means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A CUDA call, entry and return.
+    /// A call, entry and return.
     Call(Op),
+    /// The same; the string that argument 2 points at names what the out-pointer received.
+    NamingCall(Op),
     /// An allocator event, entry only, decoded by the allocator's own table.
     Allocator,
     /// The allocator's report of its totals.
     AllocatorUsage,
+    /// A mark of the workload.
+    Mark(MarkKind),
+    /// `__cudaRegisterFunction`: names a kernel's host address.
+    KernelName,
+}
+
+/// What NVTX was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MarkKind {
+    /// A moment.
+    Point,
+    /// A range of this thread begins.
+    Push,
+    /// Its latest range ends.
+    Pop,
 }
 
 /// One probed function.
@@ -100,14 +189,18 @@ pub(crate) enum Event {
 pub(crate) struct FunctionProbe {
     /// Where it lives.
     pub(crate) library: Library,
-    /// Its symbol, or the beginning of it if `prefix` is set.
+    /// Its symbol; a variant for per-thread default streams is the same function.
     pub(crate) symbol: &'static str,
     /// The symbol's end differs between versions of the library.
     pub(crate) prefix: bool,
+    /// The smallest profile that has it.
+    pub(crate) profile: Profile,
     /// What a hit means.
     pub(crate) event: Event,
     /// Index of an argument that points at a result.
     pub(crate) out: Option<u32>,
+    /// Byte offsets of the words to read from the struct that argument 0 points at.
+    pub(crate) reads: Option<[u32; READ_WORDS]>,
     /// Where the columns come from.
     pub(crate) fields: Fields,
 }
@@ -116,11 +209,26 @@ impl FunctionProbe {
     /// Whether a symbol is this function. Compilers move cold halves of functions to `.cold` symbols,
     /// which nobody calls.
     pub(crate) fn matches(&self, symbol: &str) -> bool {
-        if self.prefix {
-            symbol.starts_with(self.symbol) && !symbol.ends_with(".cold")
-        } else {
-            symbol == self.symbol
+        match symbol.strip_prefix(self.symbol) {
+            Some(rest) if self.prefix => !rest.ends_with(".cold"),
+            Some(rest) => matches!(rest, "" | "_ptsz" | "_ptds"),
+            None => false,
         }
+    }
+
+    /// What it reads from its argument struct.
+    pub(crate) fn read_words(&self) -> Option<[u32; READ_WORDS]> {
+        self.reads
+    }
+
+    /// The same in a larger profile only.
+    pub(super) const fn from(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// The same, with words read from the struct that argument 0 points at.
+    pub(super) const fn reading(self, reads: [u32; READ_WORDS]) -> Self {
+        Self { reads: Some(reads), ..self }
     }
 }
 
@@ -138,5 +246,15 @@ mod tests {
         assert!(Library::C10Cuda.matches("libc10_cuda.so"));
         assert!(!Library::C10Cuda.matches("libc10.so"));
         assert!(!Library::C10.matches("libc10_cuda.so"));
+        assert!(Library::Nccl.matches("libnccl.so.2"));
+        assert!(!Library::Nccl.matches("libnccl-net.so"), "a plug-in is not NCCL");
+    }
+
+    #[test]
+    fn variants_are_the_same_function() {
+        let probe = crate::probes::numbered().find(|(_, probe)| probe.symbol == "cuMemcpyHtoDAsync_v2");
+        let (_, probe) = probe.expect("known");
+        assert!(probe.matches("cuMemcpyHtoDAsync_v2") && probe.matches("cuMemcpyHtoDAsync_v2_ptsz"));
+        assert!(!probe.matches("cuMemcpyHtoDAsync") && !probe.matches("cuMemcpyHtoDAsync_v2_other"));
     }
 }

@@ -4,29 +4,36 @@
 //! (`c10::reportMemoryUsageToProfiler`, c10/core/Allocator.h).
 
 use capture_wire::Call;
-use trace_schema::{Kind, Row, Text};
+use trace_schema::{Kind, Op, Row, Text};
 
-use super::spec::{Event, Fields, FunctionProbe, Library};
+use super::spec::{Event, Fields, FunctionProbe, Library, Profile};
+
+const fn probe(library: Library, symbol: &'static str, profile: Profile, event: Event) -> FunctionProbe {
+    let prefix = matches!(library, Library::C10Cuda);
+    FunctionProbe { library, symbol, prefix, profile, event, out: None, reads: None, fields: Fields::NONE }
+}
 
 pub(super) const PROBES: &[FunctionProbe] = &[
     // (this, action, address, size, stream, device | mempool id, ...)
-    FunctionProbe {
-        library: Library::C10Cuda,
-        symbol: "_ZN3c104cuda20CUDACachingAllocator6Native22DeviceCachingAllocator12record_trace",
-        prefix: true,
-        event: Event::Allocator,
-        out: None,
-        fields: Fields::NONE,
-    },
+    probe(
+        Library::C10Cuda,
+        "_ZN3c104cuda20CUDACachingAllocator6Native22DeviceCachingAllocator12record_trace",
+        Profile::Default,
+        Event::Allocator,
+    ),
+    probe(
+        Library::C10Cuda,
+        "_ZN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocator10emptyCache",
+        Profile::Light,
+        Event::Call(Op::EmptyCache),
+    ),
     // (pointer, signed bytes, allocated, reserved, device)
-    FunctionProbe {
-        library: Library::C10,
-        symbol: "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
-        prefix: false,
-        event: Event::AllocatorUsage,
-        out: None,
-        fields: Fields::NONE,
-    },
+    probe(
+        Library::C10,
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+        Profile::Default,
+        Event::AllocatorUsage,
+    ),
 ];
 
 /// `TraceEntry::Action`, in the order of its declaration.
@@ -59,7 +66,7 @@ pub(super) fn event_row(call: &Call) -> Row {
     let [_, action, addr, size, stream, device] = call.args;
     // An action of a later version is kept under its number rather than lost or misnamed.
     let op = match ACTIONS.get(action as u32 as usize) {
-        Some(name) => Text::from(*name),
+        Some(name) => Text::Static(name),
         None => format!("action_{}", action as u32).into(),
     };
     Row {
@@ -67,8 +74,8 @@ pub(super) fn event_row(call: &Call) -> Row {
         size_bytes: Some(size as i64),
         stream: non_zero(stream),
         device: Some(i32::from(device as i8)),
-        pool_owner: non_zero(call.stack[0]),
-        pool_id: non_zero(call.stack[1]),
+        pool_owner: non_zero(call.more[0]),
+        pool_id: non_zero(call.more[1]),
         ..row(call, op)
     }
 }

@@ -17,6 +17,10 @@ pub mod tag {
     pub const RUN: u8 = 4;
     /// [`super::Process`].
     pub const PROCESS: u8 = 5;
+    /// [`super::Name`].
+    pub const NAME: u8 = 6;
+    /// [`super::Fault`].
+    pub const FAULT: u8 = 7;
 }
 
 /// Indices into the kernel's table of lost events, which also number the probes.
@@ -27,6 +31,8 @@ pub mod probe {
     pub const RUN: u32 = 1;
     /// Process life-cycle notices.
     pub const PROCESS: u32 = 2;
+    /// Major page faults.
+    pub const FAULT: u32 = 3;
     /// The first function probe; the n-th of them has number `FIRST_CALL + n`.
     pub const FIRST_CALL: u32 = 8;
     /// Size of the table: one more than the largest probe number.
@@ -39,17 +45,31 @@ pub mod cookie {
     pub const PROBE_MASK: u64 = 0xffff;
     /// Bits 16..20: 1 + index of the argument that points at a result to read on return; 0 for none.
     pub const OUT_SHIFT: u64 = 16;
+    /// Bit 20: words are read from the struct that argument 0 points at; the table `READS` says which.
+    pub const READ: u64 = 1 << 20;
+    /// Bit 21: the call stack is taken at entry.
+    pub const STACK: u64 = 1 << 21;
+    /// Bit 22: argument 2 points at a string that names what the out-pointer received.
+    pub const NAMES: u64 = 1 << 22;
+    /// Bits 24..28: index of the argument that is, or leads to, a string.
+    pub const TEXT_SHIFT: u64 = 24;
+    /// Bit 28: that argument points at `nvtxEventAttributes_t`, whose message is the string.
+    pub const TEXT_IN_ATTRIBUTES: u64 = 1 << 28;
     /// Bits 32..64 of the loader's cookie: signed distance in bytes from the probed instruction to
     /// the linker's `r_debug.r_state` word.
     pub const R_STATE_SHIFT: u64 = 32;
 
-    /// Packs a function probe's cookie. `out_arg` is the index of the out-pointer argument.
-    pub const fn pack(probe: u32, out_arg: Option<u32>) -> u64 {
+    /// [`TEXT_SHIFT`]'s index of a function without a string.
+    pub const NO_TEXT: u64 = 0xf;
+
+    /// Packs a function probe's cookie. `out_arg` is the index of the out-pointer argument, or of the
+    /// argument that a name stands for.
+    pub const fn pack(probe: u32, out_arg: Option<u32>, flags: u64) -> u64 {
         let out = match out_arg {
             Some(index) => index as u64 + 1,
             None => 0,
         };
-        probe as u64 & PROBE_MASK | out << OUT_SHIFT
+        probe as u64 & PROBE_MASK | out << OUT_SHIFT | flags
     }
 }
 
@@ -96,8 +116,91 @@ pub struct Call {
     pub caller: u64,
     /// The six argument registers at entry.
     pub args: [u64; 6],
-    /// The first three words of the caller's argument area on the stack.
-    pub stack: [u64; 3],
+    /// With [`cookie::READ`], words of the struct that argument 0 points at; else the first three words
+    /// of the caller's argument area on the stack.
+    pub more: [u64; READ_WORDS],
+    /// Number of the call stack, or [`NO_STACK`].
+    pub stack_id: i32,
+    /// Padding, zero.
+    pub pad2: u32,
+}
+
+/// [`Call::stack_id`] of a call without a stack.
+pub const NO_STACK: i32 = -1;
+/// Words that can be read from an argument struct.
+pub const READ_WORDS: usize = 7;
+/// Slots for calls in flight: a power of two.
+pub const OPEN_SLOTS: u32 = 1 << 16;
+
+/// A slot for a call in flight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Open {
+    /// Thread and probe that hold the slot; 0: it is free.
+    pub owner: u64,
+    /// The call.
+    pub call: Call,
+}
+
+/// Longest name that is read, the closing NUL included.
+pub const NAME_BYTES: usize = 480;
+
+/// A string that a function was given or that it found something by.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Name {
+    /// [`tag::NAME`].
+    pub tag: u8,
+    /// Padding, zero.
+    pub pad: u8,
+    /// The probe's number.
+    pub probe: u16,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Length of the text, the closing NUL included; 0: it could not be read.
+    pub length: u32,
+    /// When.
+    pub ts: u64,
+    /// What the name stands for, where the function tells.
+    pub handle: u64,
+    /// NUL-terminated, cut at this size; what follows the NUL means nothing.
+    pub text: [u8; NAME_BYTES],
+}
+
+/// A page of a traced process had to come from disk, or the kernel chose it to free memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Fault {
+    /// [`tag::FAULT`].
+    pub tag: u8,
+    /// 1: an out-of-memory kill; 0: a major page fault.
+    pub oom_kill: u8,
+    /// Padding, zero.
+    pub pad: u16,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Padding, zero.
+    pub pad2: u32,
+    /// When.
+    pub ts: u64,
+    /// The address.
+    pub addr: u64,
+}
+
+/// Numbers that stand for functions of the kernel until the loader puts in what the running kernel
+/// calls them by.
+pub mod kfunc {
+    /// `bpf_session_is_return`.
+    pub const SESSION_IS_RETURN: u32 = 0x7e00_0001;
+    /// `bpf_session_cookie`.
+    pub const SESSION_COOKIE: u32 = 0x7e00_0002;
 }
 
 /// [`OffCpu::wait_cpu`] of a thread that is in no CPU's queue.
@@ -214,15 +317,4 @@ pub struct Process {
     pub ts: u64,
     /// Its name.
     pub comm: [u8; COMM_BYTES],
-}
-
-/// Key of a call in flight.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct OpenKey {
-    /// Thread id.
-    pub tid: u32,
-    /// The probe's number.
-    pub probe: u32,
 }

@@ -11,9 +11,11 @@
 
 mod error;
 mod parquet_file;
+mod parts;
 mod recording;
 mod rows;
 
 pub use error::WriteError;
+pub use parts::{Parts, part_path, parts_of};
 pub use recording::{Finished, Recorder, recover};
 pub use rows::Rows;

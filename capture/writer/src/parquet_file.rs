@@ -4,11 +4,16 @@
 //! Every other column repeats itself and is a dictionary, or differences where it does not repeat
 //! enough for one. Zstandard level 1 takes what pattern remains; higher levels gain nothing.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
-    array::RecordBatch,
-    compute::{SortOptions, concat_batches, sort_to_indices, take_record_batch},
+    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, new_null_array},
+    compute::interleave,
+    datatypes::{Int64Type, SchemaRef},
     error::ArrowError,
 };
 use parquet::{
@@ -54,51 +59,99 @@ fn properties() -> Result<WriterProperties, parquet::errors::ParquetError> {
     Ok(builder.build())
 }
 
-fn sorted(batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
-    let all = concat_batches(&Arc::new(arrow_schema()), batches)?;
-    let ts = all.column(0);
-    let options = SortOptions { descending: false, nulls_first: false };
-    let order = sort_to_indices(ts, Some(options), None)?;
-    take_record_batch(&all, &order)
+/// The batches as one, in the order of `ts`.
+fn sorted(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let ts: Vec<&Int64Array> = batches
+        .iter()
+        .map(|batch| batch.column_by_name("ts").map(|ts| ts.as_primitive::<Int64Type>()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| ArrowError::SchemaError("a batch without ts".to_owned()))?;
+    let mut order: Vec<(i64, (usize, usize))> = ts
+        .iter()
+        .enumerate()
+        .flat_map(|(batch, ts)| ts.values().iter().enumerate().map(move |(row, ts)| (*ts, (batch, row))))
+        .collect();
+    // Rows come nearly in order, which this sort makes the most of; equal times keep their order.
+    order.sort_by_key(|(ts, _)| *ts);
+    let places: Vec<(usize, usize)> = order.into_iter().map(|(_, place)| place).collect();
+    let columns = schema.fields().iter().map(|field| {
+        let parts: Vec<Option<&ArrayRef>> =
+            batches.iter().map(|batch| batch.column_by_name(field.name())).collect();
+        if parts.iter().all(Option::is_none) {
+            return Ok(new_null_array(field.data_type(), places.len()));
+        }
+        let parts: Vec<ArrayRef> = parts
+            .into_iter()
+            .zip(batches)
+            .map(|(part, batch)| match part {
+                Some(part) => Arc::clone(part),
+                None => new_null_array(field.data_type(), batch.num_rows()),
+            })
+            .collect();
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        interleave(&parts, &places)
+    });
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
-/// Writes a run. Rows may come in any order; each row group is sorted by `ts`.
-pub(crate) fn write(
-    path: &Path,
-    batches: impl Iterator<Item = Result<RecordBatch, WriteError>>,
-    run: &Run,
-) -> Result<u64, WriteError> {
-    let io = |source| WriteError::Io { path: path.to_owned(), source };
-    let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
-    let arrow = |source| WriteError::Arrow { path: path.to_owned(), source };
+/// A run being written. Rows may come in any order; each row group is sorted by `ts`.
+pub(crate) struct Writer {
+    path: PathBuf,
+    file: File,
+    writer: ArrowWriter<File>,
+    schema: SchemaRef,
+    rows_count: u64,
+}
 
-    let file = File::create(path).map_err(io)?;
-    let schema = Arc::new(arrow_schema());
-    let properties = properties().map_err(failed)?;
-    let mut writer = ArrowWriter::try_new(&file, schema, Some(properties)).map_err(failed)?;
-
-    let mut waiting: Vec<RecordBatch> = Vec::new();
-    let (mut waiting_rows, mut rows) = (0, 0);
-    for batch in batches {
-        let batch = batch?;
-        waiting_rows += batch.num_rows();
-        rows += batch.num_rows() as u64;
-        waiting.push(batch);
-        if waiting_rows >= GROUP_ROWS {
-            writer.write(&sorted(&waiting).map_err(arrow)?).map_err(failed)?;
-            // The writer would fill its group with the next batch, whose rows start over.
-            writer.flush().map_err(failed)?;
-            waiting.clear();
-            waiting_rows = 0;
-        }
+impl Writer {
+    /// Creates the file.
+    pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
+        let io = |source| WriteError::Io { path: path.to_owned(), source };
+        let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
+        let file = File::create(path).map_err(io)?;
+        let schema = Arc::new(arrow_schema());
+        let properties = properties().map_err(failed)?;
+        let copy = file.try_clone().map_err(io)?;
+        let writer = ArrowWriter::try_new(copy, Arc::clone(&schema), Some(properties)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), file, writer, schema, rows_count: 0 })
     }
-    writer.write(&sorted(&waiting).map_err(arrow)?).map_err(failed)?;
 
-    let json = serde_json::to_string(run)
-        .map_err(|source| WriteError::Metadata { path: path.to_owned(), source })?;
-    writer.append_key_value_metadata(KeyValue::new(META_VERSION.to_owned(), FORMAT_VERSION.to_string()));
-    writer.append_key_value_metadata(KeyValue::new(META_RUN.to_owned(), json));
-    writer.close().map_err(failed)?;
-    file.sync_all().map_err(io)?;
-    Ok(rows)
+    /// Writes rows; a batch may lack columns that are null in it.
+    pub(crate) fn rows(mut self, batches: impl Iterator<Item = RecordBatch>) -> Result<Self, WriteError> {
+        let mut waiting: Vec<RecordBatch> = Vec::new();
+        let mut waiting_rows = 0;
+        for batch in batches {
+            waiting_rows += batch.num_rows();
+            waiting.push(batch);
+            if waiting_rows >= GROUP_ROWS {
+                self.group(&waiting)?;
+                waiting.clear();
+                waiting_rows = 0;
+            }
+        }
+        self.group(&waiting)?;
+        Ok(self)
+    }
+
+    fn group(&mut self, batches: &[RecordBatch]) -> Result<(), WriteError> {
+        let failed = |source| WriteError::Parquet { path: self.path.clone(), source };
+        let batch = sorted(batches, &self.schema)
+            .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })?;
+        self.rows_count += batch.num_rows() as u64;
+        self.writer.write(&batch).map_err(failed)?;
+        // The writer would fill its group with the next batch, whose rows start over.
+        self.writer.flush().map_err(failed)
+    }
+
+    /// Ends the file with its metadata; the number of rows.
+    pub(crate) fn finish(mut self, run: &Run) -> Result<u64, WriteError> {
+        let json = serde_json::to_string(run)
+            .map_err(|source| WriteError::Metadata { path: self.path.clone(), source })?;
+        for (key, value) in [(META_VERSION, FORMAT_VERSION.to_string()), (META_RUN, json)] {
+            self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        self.writer.close().map_err(|source| WriteError::Parquet { path: self.path.clone(), source })?;
+        self.file.sync_all().map_err(|source| WriteError::Io { path: self.path, source })?;
+        Ok(self.rows_count)
+    }
 }

@@ -1,16 +1,23 @@
 //! The append-only file of a recording under way, and how it becomes a run.
+//!
+//! The file is a sequence of Arrow IPC streams: an empty one with the metadata, then one a flush with the
+//! columns that have values in it. Most columns are empty at any time, and nothing is spent on those.
 
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{self, SyncSender, TrySendError},
+    },
+    thread::{self, JoinHandle},
 };
 
 use arrow::{
     array::RecordBatch,
-    datatypes::SchemaRef,
+    error::ArrowError,
     ipc::{
         CompressionType,
         reader::StreamReader,
@@ -21,6 +28,8 @@ use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schem
 
 use crate::{WriteError, parquet_file, rows::Rows};
 
+/// Bytes that are read or written at once.
+const BUFFER_BYTES: usize = 1 << 20;
 /// Rows from which a batch is written without waiting for the caller's flush.
 const BATCH_ROWS: usize = 1 << 16;
 
@@ -29,8 +38,73 @@ pub struct Recorder {
     out: PathBuf,
     path: PathBuf,
     rows: Rows,
-    schema: SchemaRef,
-    stream: StreamWriter<BufWriter<File>>,
+    file: BufWriter<File>,
+    syncer: Syncer,
+}
+
+/// Writes one batch as a stream of its own.
+fn append(file: &mut BufWriter<File>, batch: &RecordBatch) -> Result<(), ArrowError> {
+    let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
+    let mut stream = StreamWriter::try_new_with_options(file, &batch.schema(), options)?;
+    if batch.num_rows() > 0 {
+        stream.write(batch)?;
+    }
+    stream.finish()
+}
+
+/// The next stream's batch; `None` at the end of the file.
+fn next_batch(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
+    loop {
+        if file.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let mut batch = None;
+        for found in StreamReader::try_new(&mut *file, None)? {
+            batch = Some(found?);
+        }
+        // The first stream has only metadata.
+        if batch.is_some() {
+            return Ok(batch);
+        }
+    }
+}
+
+/// Brings what was flushed to the disk, beside the recording, so that it survives a power cut.
+struct Syncer {
+    wanted: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Syncer {
+    fn start(file: &File) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        let (wanted, requests) = mpsc::sync_channel(1);
+        let thread = thread::spawn(move || {
+            for () in requests {
+                file.sync_data()?;
+            }
+            Ok(())
+        });
+        Ok(Self { wanted: Some(wanted), thread: Some(thread) })
+    }
+
+    /// Asks for it; a slow disk gets one request at a time. An error of the last one is told now.
+    fn ask(&mut self) -> io::Result<()> {
+        let gone = match &self.wanted {
+            Some(wanted) => matches!(wanted.try_send(()), Err(TrySendError::Disconnected(()))),
+            None => false,
+        };
+        if gone { self.end() } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.wanted = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the thread that syncs the recording died")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a finished run weighs.
@@ -38,8 +112,10 @@ pub struct Recorder {
 pub struct Finished {
     /// Rows in the file.
     pub rows_count: u64,
-    /// Size of the file.
+    /// Size of the file or, with parts, of all of them.
     pub size_bytes: u64,
+    /// Files of a run in parts; 0: it is one file.
+    pub parts_count: u32,
 }
 
 fn beside(out: &Path, suffix: &str) -> PathBuf {
@@ -68,12 +144,12 @@ impl Recorder {
             (META_VERSION.to_owned(), FORMAT_VERSION.to_string()),
             (META_RUN.to_owned(), json),
         ]));
-        let stream = IpcWriteOptions::default()
-            .try_with_compression(Some(CompressionType::ZSTD))
-            .and_then(|options| StreamWriter::try_new_with_options(BufWriter::new(file), &schema, options))
-            .map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
-        let schema = Arc::new(schema);
-        Ok(Self { out: out.to_owned(), path, rows: Rows::default(), schema, stream })
+        let syncer =
+            Syncer::start(&file).map_err(|source| WriteError::Io { path: path.clone(), source })?;
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let head = RecordBatch::new_empty(Arc::new(schema));
+        append(&mut file, &head).map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
+        Ok(Self { out: out.to_owned(), path, rows: Rows::default(), file, syncer })
     }
 
     /// Adds a row.
@@ -86,15 +162,14 @@ impl Recorder {
     }
 
     fn write_batch(&mut self) -> Result<(), WriteError> {
-        let schema = Arc::clone(&self.schema);
         self.rows
             .take()
-            .and_then(|batch| RecordBatch::try_new(schema, batch.columns().to_vec()))
-            .and_then(|batch| self.stream.write(&batch))
+            .and_then(|batch| append(&mut self.file, &batch))
             .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })
     }
 
-    /// Hands everything to the operating system: from here on it survives the end of this process.
+    /// Hands everything to the operating system: from here on it survives the end of this process and, as
+    /// soon as the disk has it, the machine's.
     ///
     /// # Errors
     /// On I/O.
@@ -103,12 +178,12 @@ impl Recorder {
             self.write_batch()?;
         }
         let io = |source| WriteError::Io { path: self.path.clone(), source };
-        self.stream.get_mut().flush().map_err(io)
+        self.file.flush().and_then(|()| self.syncer.ask()).map_err(io)
     }
 
     /// Bytes on disk so far.
     pub fn size_bytes(&self) -> u64 {
-        self.stream.get_ref().get_ref().metadata().map_or(0, |meta| meta.len())
+        self.file.get_ref().metadata().map_or(0, |meta| meta.len())
     }
 
     /// Gives up before anything was recorded: removes the recording.
@@ -123,11 +198,14 @@ impl Recorder {
     /// On I/O. The recording is still there then.
     pub fn finish(mut self, run: &Run) -> Result<Finished, WriteError> {
         self.flush()?;
-        self.stream
-            .finish()
-            .and_then(|()| self.stream.get_mut().flush().map_err(Into::into))
-            .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })?;
-        let finished = convert(&self.path, &self.out, false, |_| Ok(run.clone()))?;
+        self.syncer.end().map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
+        let finished = convert(&self.path, &self.out, |_, unread| match unread {
+            None => Ok(run.clone()),
+            Some((offset, length)) => Err(WriteError::NotARecording {
+                path: self.path.clone(),
+                reason: format!("it can be read up to byte {offset} of {length} only"),
+            }),
+        })?;
         fs::remove_file(&self.path).map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
         Ok(finished)
     }
@@ -141,54 +219,64 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
     if !force && out.exists() {
         return Err(WriteError::Exists(out.to_owned()));
     }
-    convert(recording, out, true, |json| {
+    convert(recording, out, |json, unread| {
         let mut run: Run = serde_json::from_str(json).map_err(|source| WriteError::NotARecording {
             path: recording.to_owned(),
             reason: format!("its metadata is no JSON of a run: {source}"),
         })?;
         run.not_captured.push(
-            "the recording was interrupted: its last second, open calls, final counts of lost events \
-             and thread names are missing"
+            "the recording was interrupted: its last second, open calls, final counts of lost events, \
+             libraries, probes and thread names are missing"
                 .to_owned(),
         );
+        if let Some((offset, length)) = unread {
+            run.not_captured.push(format!(
+                "the recording could be read up to byte {offset} of {length}; the rest is not whole"
+            ));
+        }
         run.lost_is_counted = false;
         Ok(run)
     })
 }
 
-/// Reads a recording and writes it as Parquet, in one step as others see it. A recording that is
-/// `cut` off is read as far as it is whole.
+/// Reads a recording and writes it as Parquet, in one step as others see it. It is read as far as it is
+/// whole; `run` gives the metadata, told the recording's own and, if it is cut off, where and its length.
 fn convert(
     recording: &Path,
     out: &Path,
-    cut: bool,
-    run: impl FnOnce(&str) -> Result<Run, WriteError>,
+    run: impl FnOnce(&str, Option<(u64, u64)>) -> Result<Run, WriteError>,
 ) -> Result<Finished, WriteError> {
     let no = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
-    let file =
-        File::open(recording).map_err(|source| WriteError::Io { path: recording.to_owned(), source })?;
-    let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| no(e.to_string()))?;
-    let schema = reader.schema();
-    let metadata = schema.metadata();
+    let read = |source| WriteError::Io { path: recording.to_owned(), source };
+    let file = File::open(recording).map_err(read)?;
+    let length = file.metadata().map_err(read)?.len();
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    let head = StreamReader::try_new(&mut file, None).map_err(|e| no(e.to_string()))?.schema();
+    let metadata = head.metadata();
     match metadata.get(META_VERSION) {
         Some(version) if *version == FORMAT_VERSION.to_string() => {}
         Some(version) => return Err(no(format!("its format is version {version}, not {FORMAT_VERSION}"))),
         None => return Err(no("it has no format version".to_owned())),
     }
-    let run = run(metadata.get(META_RUN).map_or("{}", String::as_str))?;
-    let plain = Arc::new(arrow_schema());
-    let batches = reader
-        // A batch cut off by a kill ends the recording; what stands before it is whole.
-        .take_while(|batch| !cut || batch.is_ok())
-        .map(|batch| {
-            batch
-                .and_then(|batch| RecordBatch::try_new(Arc::clone(&plain), batch.columns().to_vec()))
-                .map_err(|source| WriteError::Arrow { path: recording.to_owned(), source })
-        });
+    file.seek(SeekFrom::Start(0)).map_err(read)?;
+    let mut unread = None;
+    let batches = std::iter::from_fn(|| {
+        let start = file.stream_position().ok()?;
+        match next_batch(&mut file) {
+            Ok(batch) => batch,
+            // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
+            Err(_) => {
+                unread = Some((start, length));
+                None
+            }
+        }
+    });
     let temporary = beside(out, ".tmp");
     let io = |source: io::Error| WriteError::Io { path: temporary.clone(), source };
-    let rows_count = parquet_file::write(&temporary, batches, &run)?;
+    let file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
+    let run = run(metadata.get(META_RUN).map_or("{}", String::as_str), unread)?;
+    let rows_count = file.finish(&run)?;
     let size_bytes = fs::metadata(&temporary).map_err(io)?.len();
     fs::rename(&temporary, out).map_err(io)?;
-    Ok(Finished { rows_count, size_bytes })
+    Ok(Finished { rows_count, size_bytes, parts_count: 0 })
 }

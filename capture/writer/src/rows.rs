@@ -1,77 +1,179 @@
 //! Rows to an Arrow batch, one builder a column, generated from the schema's own list.
+//!
+//! Most cells of a row are null, so a null costs nothing when it comes: a column is brought up to date
+//! when its next value does, or when the batch is taken.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, Int32Builder, Int64Builder, RecordBatch, StringDictionaryBuilder, UInt32Builder,
-        UInt64Builder,
+        ArrayRef, ArrowPrimitiveType, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, StringArray,
     },
-    datatypes::{Int32Type, SchemaRef},
+    buffer::NullBuffer,
+    datatypes::{Int32Type, Int64Type, Schema, UInt32Type, UInt64Type},
     error::ArrowError,
 };
 use trace_schema::{Kind, Row, Text, arrow_schema, for_each_column};
 
-type TextBuilder = StringDictionaryBuilder<Int32Type>;
+/// A column of numbers under construction; shorter than the batch by the nulls at its end.
+struct Numbers<T: ArrowPrimitiveType> {
+    values: Vec<T::Native>,
+    valid: Vec<bool>,
+}
 
-/// Appends one cell, null or not, to a column's builder.
-trait Put<T> {
-    fn put(&mut self, value: T);
+impl<T: ArrowPrimitiveType> Default for Numbers<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), valid: Vec::new() }
+    }
+}
+
+impl<T: ArrowPrimitiveType> Numbers<T> {
+    fn pad(&mut self, rows: usize) {
+        self.values.resize(rows, T::default_value());
+        self.valid.resize(rows, false);
+    }
+
+    fn put(&mut self, row: usize, value: T::Native) {
+        if self.values.len() < row {
+            self.pad(row);
+        }
+        self.values.push(value);
+        self.valid.push(true);
+    }
+
+    fn finish(&mut self, rows: usize) -> (Vec<T::Native>, Option<NullBuffer>) {
+        self.pad(rows);
+        let values = std::mem::take(&mut self.values);
+        let valid = std::mem::take(&mut self.valid);
+        let nulls = NullBuffer::from(valid);
+        (values, Some(nulls).filter(|nulls| nulls.null_count() > 0))
+    }
+}
+
+/// A dictionary column under construction.
+#[derive(Default)]
+struct Texts {
+    keys: Numbers<Int32Type>,
+    words: Vec<Text>,
+    known: HashMap<Text, i32>,
+    /// The word last seen in each place, told by its address: most rows repeat it.
+    recent: [Option<(Text, i32)>; RECENT],
+}
+
+/// Size of [`Texts::recent`]: a power of two.
+const RECENT: usize = 16;
+
+impl Texts {
+    fn put(&mut self, row: usize, word: &Text) {
+        let place = (word.as_ptr() as usize >> 4) & (RECENT - 1);
+        let key = match &self.recent[place] {
+            Some((seen, key)) if seen.as_ptr() == word.as_ptr() && seen.len() == word.len() => *key,
+            _ => {
+                let next = self.words.len() as i32;
+                let words = &mut self.words;
+                let key = *self.known.entry(word.clone()).or_insert_with(|| {
+                    words.push(word.clone());
+                    next
+                });
+                // The clone keeps the word alive, so its address means nothing else.
+                self.recent[place] = Some((word.clone(), key));
+                key
+            }
+        };
+        self.keys.put(row, key);
+    }
+}
+
+/// A column under construction.
+trait Column<T> {
+    fn put(&mut self, row: usize, value: &T);
 }
 
 macro_rules! put_number {
-    ($($builder:ty: $native:ty),*) => {$(
-        impl Put<&$native> for $builder {
-            fn put(&mut self, value: &$native) {
-                self.append_value(*value);
+    ($($ty:ident: $native:ty),*) => {$(
+        impl Column<$native> for Numbers<$ty> {
+            fn put(&mut self, row: usize, value: &$native) {
+                Numbers::put(self, row, *value);
             }
         }
-        impl Put<&Option<$native>> for $builder {
-            fn put(&mut self, value: &Option<$native>) {
-                self.append_option(*value);
+        impl Column<Option<$native>> for Numbers<$ty> {
+            fn put(&mut self, row: usize, value: &Option<$native>) {
+                if let Some(value) = value {
+                    Numbers::put(self, row, *value);
+                }
             }
         }
     )*};
 }
 
-put_number!(Int64Builder: i64, Int32Builder: i32, UInt64Builder: u64, UInt32Builder: u32);
+put_number!(Int64Type: i64, Int32Type: i32, UInt64Type: u64, UInt32Type: u32);
 
-impl Put<&Text> for TextBuilder {
-    fn put(&mut self, value: &Text) {
-        self.append_value(value);
+impl Column<Text> for Texts {
+    fn put(&mut self, row: usize, value: &Text) {
+        Texts::put(self, row, value);
     }
 }
 
-impl Put<&Option<Text>> for TextBuilder {
-    fn put(&mut self, value: &Option<Text>) {
-        self.append_option(value.as_deref());
+impl Column<Option<Text>> for Texts {
+    fn put(&mut self, row: usize, value: &Option<Text>) {
+        if let Some(value) = value {
+            Texts::put(self, row, value);
+        }
     }
 }
 
-impl Put<&Kind> for TextBuilder {
-    fn put(&mut self, value: &Kind) {
-        self.append_value(value.name());
+impl Column<Kind> for Texts {
+    fn put(&mut self, row: usize, value: &Kind) {
+        Texts::put(self, row, &Text::Static(value.name()));
+    }
+}
+
+/// What a column becomes; `None` if all of it is null.
+trait Finish {
+    fn array(&mut self, rows: usize) -> Result<Option<ArrayRef>, ArrowError>;
+}
+
+impl<T: ArrowPrimitiveType> Finish for Numbers<T> {
+    fn array(&mut self, rows: usize) -> Result<Option<ArrayRef>, ArrowError> {
+        if self.values.is_empty() {
+            return Ok(None);
+        }
+        let (values, nulls) = self.finish(rows);
+        Ok(Some(Arc::new(PrimitiveArray::<T>::try_new(values.into(), nulls)?)))
+    }
+}
+
+impl Finish for Texts {
+    fn array(&mut self, rows: usize) -> Result<Option<ArrayRef>, ArrowError> {
+        if self.keys.values.is_empty() {
+            return Ok(None);
+        }
+        let (keys, nulls) = self.keys.finish(rows);
+        let words = StringArray::from_iter_values(self.words.iter().map(|word| &**word));
+        *self = Self::default();
+        let keys = Int32Array::try_new(keys.into(), nulls)?;
+        Ok(Some(Arc::new(DictionaryArray::try_new(keys, Arc::new(words))?)))
     }
 }
 
 macro_rules! builder {
     (Int64) => {
-        Int64Builder
+        Numbers<Int64Type>
     };
     (Int32) => {
-        Int32Builder
+        Numbers<Int32Type>
     };
     (UInt64) => {
-        UInt64Builder
+        Numbers<UInt64Type>
     };
     (UInt32) => {
-        UInt32Builder
+        Numbers<UInt32Type>
     };
     (Text) => {
-        TextBuilder
+        Texts
     };
     (Kind) => {
-        TextBuilder
+        Texts
     };
 }
 
@@ -87,12 +189,13 @@ macro_rules! define {
         impl Rows {
             /// Adds a row.
             pub fn push(&mut self, row: &Row) {
+                $(Column::put(&mut self.$name, self.len, &row.$name);)*
                 self.len += 1;
-                $(self.$name.put(&row.$name);)*
             }
 
-            fn columns(&mut self) -> Vec<ArrayRef> {
-                vec![$(Arc::new(self.$name.finish())),*]
+            fn columns(&mut self) -> Result<Vec<Option<ArrayRef>>, ArrowError> {
+                let rows = self.len;
+                Ok(vec![$(self.$name.array(rows)?),*])
             }
         }
     };
@@ -111,10 +214,17 @@ impl Rows {
         self.len == 0
     }
 
-    /// Takes the rows out as one batch of the `events` table.
+    /// Takes the rows out as one batch, without the columns that have no value.
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let columns = self.columns()?;
         self.len = 0;
-        let schema: SchemaRef = Arc::new(arrow_schema());
-        RecordBatch::try_new(schema, self.columns())
+        let full = arrow_schema();
+        let (fields, arrays): (Vec<_>, Vec<_>) = full
+            .fields()
+            .iter()
+            .zip(columns)
+            .filter_map(|(field, array)| Some((Arc::clone(field), array?)))
+            .unzip();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
     }
 }

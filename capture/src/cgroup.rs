@@ -1,0 +1,149 @@
+//! Where a process belongs: its control group, and the container and pod that the group's name tells;
+//! and how long the kernel kept such a group from running (CPU quota).
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use procfs::process::Process;
+use trace_schema::{Kind, ProcessInfo, Row};
+
+/// Length of a container id in hexadecimal.
+const CONTAINER_ID: usize = 64;
+
+/// What is known of a process.
+pub(crate) fn describe(pid: u32) -> ProcessInfo {
+    let Ok(process) = Process::new(pid as i32) else {
+        return ProcessInfo { pid, ..ProcessInfo::default() };
+    };
+    let cgroup = path_of(&process);
+    let (container_id, pod_uid) = identify(&cgroup);
+    let pod_name = if pod_uid.is_empty() { String::new() } else { hostname(&process) };
+    ProcessInfo {
+        pid,
+        parent_pid: process.stat().map_or(0, |stat| stat.ppid as u32),
+        command: process.cmdline().unwrap_or_default(),
+        cgroup,
+        container_id,
+        pod_uid,
+        pod_name,
+    }
+}
+
+/// The group in the unified hierarchy, or the one of the CPU controller.
+fn path_of(process: &Process) -> String {
+    let Ok(groups) = process.cgroups() else {
+        return String::new();
+    };
+    groups
+        .into_iter()
+        .filter(|group| group.hierarchy == 0 || group.controllers.iter().any(|name| name == "cpu"))
+        .map(|group| group.pathname)
+        .next()
+        .unwrap_or_default()
+}
+
+/// A pod's host name is the pod's name.
+fn hostname(process: &Process) -> String {
+    let environment = process.environ().unwrap_or_default();
+    environment
+        .get(std::ffi::OsStr::new("HOSTNAME"))
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+/// Container id and pod uid, as Docker, containerd, CRI-O and Podman write them into the path.
+fn identify(cgroup: &str) -> (String, String) {
+    let hexadecimal = |word: &str| word.len() == CONTAINER_ID && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let container = cgroup
+        .split(['/', '-', '.', ':'])
+        .rev()
+        .find(|word| hexadecimal(word))
+        .unwrap_or_default()
+        .to_owned();
+    let pod = cgroup
+        .split('/')
+        .filter_map(|part| part.rsplit_once("pod").map(|(_, uid)| uid.trim_end_matches(".slice")))
+        .map(|uid| uid.replace('_', "-"))
+        .find(|uid| uid.len() == 36 && uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'))
+        .unwrap_or_default();
+    (container, pod)
+}
+
+/// The throttling counters of the groups that traced processes are in.
+#[derive(Default)]
+pub(crate) struct Throttling {
+    /// By group: a process in it, and times and microseconds throttled at the last reading.
+    groups: BTreeMap<String, (u32, Option<(u64, u64)>)>,
+}
+
+impl Throttling {
+    /// Watches a process's group.
+    pub(crate) fn watch(&mut self, process: &ProcessInfo) {
+        if !process.cgroup.is_empty() {
+            self.groups.entry(process.cgroup.clone()).or_insert((process.pid, None));
+        }
+    }
+
+    /// What happened since the last reading; nothing for a group that was not throttled.
+    pub(crate) fn rows(&mut self, ts_ns: i64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (group, (pid, last)) in &mut self.groups {
+            let path = PathBuf::from("/sys/fs/cgroup").join(group.trim_start_matches('/')).join("cpu.stat");
+            let Some(now) = fs::read_to_string(path).ok().and_then(|text| counters(&text)) else {
+                continue;
+            };
+            if let Some(before) = last.replace(now)
+                && now != before
+            {
+                let mut add = |op: &'static str, value: u64| {
+                    let row = Row::new(ts_ns, Kind::Sample, op.into(), *pid, *pid);
+                    rows.push(Row { value: Some(value as i64), ..row });
+                };
+                add("cgroup_throttled_count", now.0.saturating_sub(before.0));
+                add("cgroup_throttled_ns", now.1.saturating_sub(before.1) * 1000);
+            }
+        }
+        rows
+    }
+}
+
+fn counters(text: &str) -> Option<(u64, u64)> {
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+    Some((value("nr_throttled ")?, value("throttled_usec ")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_and_pods_are_recognised() {
+        let id = "3f29c0d5e8f14ab7905512ab34cd56ef78901234abcdef5678901234567890ab";
+        let uid = "0a1b2c3d-4e5f-6789-abcd-ef0123456789";
+        for (path, container, pod) in [
+            (format!("/system.slice/docker-{id}.scope"), id, ""),
+            (format!("/docker/{id}"), id, ""),
+            (
+                format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope", uid.replace('-', "_")),
+                id,
+                uid,
+            ),
+            (format!("/kubepods/besteffort/pod{uid}/{id}"), id, uid),
+            ("/user.slice/user-1000.slice/session-3.scope".to_owned(), "", ""),
+        ] {
+            assert_eq!(identify(&path), (container.to_owned(), pod.to_owned()), "{path}");
+        }
+    }
+
+    #[test]
+    fn throttling_counters_are_read() {
+        let text = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
+        assert_eq!(counters(text), Some((3, 1200)));
+        assert_eq!(counters("usage_usec 5\n"), None, "a group without the CPU controller");
+    }
+
+    #[test]
+    fn this_process_is_described() {
+        let here = describe(std::process::id());
+        assert!(here.parent_pid > 0 && !here.command.is_empty());
+    }
+}

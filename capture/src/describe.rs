@@ -1,0 +1,74 @@
+//! What a run says of its own circumstances, as far as it is known before the first event.
+
+use std::path::PathBuf;
+
+use trace_schema::Run;
+
+use crate::{
+    clock, host,
+    kernel::{Kernel, Method},
+    nvml::Sampler,
+    probes::Profile,
+    session::{Options, Subject},
+};
+
+/// The metadata at the start. `sampler`: NVML, or why there is none, if it was wanted.
+pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sampler, String>>) -> Run {
+    let mut not_captured = vec![
+        "GPU-side execution: kernels and copies on the device have no rows".to_owned(),
+        "runtime calls through a private copy of the CUDA runtime, as cuBLASLt and cuDNN have: only their \
+         driver calls have rows, with that library as caller"
+            .to_owned(),
+    ];
+    let mut without = |what: &str, flag: &str| not_captured.push(format!("{what} ({flag})"));
+    match options.profile {
+        Profile::Light => without("kernel launches, allocator events, event records and queries", "--profile light"),
+        Profile::Default => {
+            without("launches on the runtime's layer, event records and queries", "--profile default");
+        }
+        Profile::Full => {}
+    }
+    if !options.stacks.any() {
+        without("call stacks", "no --stacks");
+    }
+    match sampler {
+        None => without("GPU counters", "--nvml off"),
+        Some(Err(reason)) => without("GPU counters", &format!("NVML: {reason}")),
+        Some(Ok(_)) => {}
+    }
+    let gpus = match sampler {
+        Some(Ok(sampler)) => sampler.gpus.clone(),
+        _ => host::gpus(),
+    };
+    Run {
+        producer: concat!("inquest capture ", env!("CARGO_PKG_VERSION")).to_owned(),
+        command: options.subject.describe(),
+        joined_running: matches!(options.subject, Subject::Processes(_) | Subject::AllCuda),
+        host: host::host(),
+        gpus,
+        clock: clock::start(),
+        profile: options.profile.name().to_owned(),
+        attach_method: match kernel.method() {
+            Method::Session => "session",
+            Method::Multi => "multi",
+            Method::Single | Method::Auto => "single",
+        }
+        .to_owned(),
+        lost_is_counted: true,
+        not_captured,
+        ..Run::default()
+    }
+}
+
+/// Where the driver's library usually is.
+pub(crate) fn driver_library() -> Option<PathBuf> {
+    [
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "/usr/lib64/libcuda.so.1",
+        "/usr/local/nvidia/lib64/libcuda.so.1",
+        "/usr/lib/libcuda.so.1",
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .find_map(|path| path.canonicalize().ok())
+}

@@ -1,0 +1,30 @@
+//! Gives up every capability that recording does not need, if it runs as root.
+
+use caps::{CapSet, Capability, CapsHashSet};
+
+/// What is kept, and what for.
+const KEPT: [Capability; 6] = [
+    // Load programs and maps, attach uprobes and tracepoints.
+    Capability::CAP_BPF,
+    Capability::CAP_PERFMON,
+    // Look into other users' processes: memory maps, files through /proc/PID/root.
+    Capability::CAP_SYS_PTRACE,
+    Capability::CAP_DAC_READ_SEARCH,
+    // Let processes of other users run on that were stopped for their probes.
+    Capability::CAP_KILL,
+    // Write where the user said.
+    Capability::CAP_DAC_OVERRIDE,
+];
+
+/// Drops the rest from this program; a command that it starts as root has them again.
+pub(crate) fn drop_unneeded() {
+    let Ok(have) = caps::read(None, CapSet::Permitted) else {
+        return;
+    };
+    let kept: CapsHashSet = have.intersection(&KEPT.into_iter().collect()).copied().collect();
+    if kept.contains(&Capability::CAP_BPF) && kept.contains(&Capability::CAP_PERFMON) {
+        // Holding more than is needed is no reason not to record.
+        let _ = caps::set(None, CapSet::Effective, &kept);
+        let _ = caps::set(None, CapSet::Permitted, &kept);
+    }
+}

@@ -1,0 +1,139 @@
+//! Call stacks: which the kernel has interned under a number, and what their frames are called.
+//!
+//! A stack is spelled out when its number is first seen, as files and offsets, while its process lives; at
+//! the end the names are looked up, from symbol tables and from the map that a runtime with generated code
+//! writes (`python -X perf`: /tmp/perf-PID.map). So even a recording that was killed has its stacks.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::PathBuf,
+};
+
+use trace_schema::{Kind, Row};
+
+use crate::{attach::through_root, caller::Callers, elf::Symbols, kernel::Kernel};
+
+/// One frame.
+#[derive(Clone)]
+enum Frame {
+    /// In a file: its path, its name, where in it.
+    File { path: PathBuf, name: String, offset: u64 },
+    /// In generated code.
+    Address(u64),
+}
+
+/// Every stack seen so far.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    seen: BTreeMap<(u32, u32), Vec<Frame>>,
+}
+
+fn row(ts_ns: i64, pid: u32, id: u32, text: String) -> Row {
+    Row {
+        stack: Some(id),
+        detail: Some(text.into()),
+        ..Row::new(ts_ns, Kind::Name, "stack".into(), pid, pid)
+    }
+}
+
+fn folded(frames: impl DoubleEndedIterator<Item = String>) -> String {
+    // Frames are read innermost first and written outermost first.
+    frames.rev().collect::<Vec<_>>().join(";")
+}
+
+impl Stacks {
+    /// The row that spells a stack out, if this is the first one of its number and process.
+    pub(crate) fn first_seen(
+        &mut self,
+        ts_ns: i64,
+        pid: u32,
+        id: u32,
+        kernel: &Kernel,
+        callers: &mut Callers,
+    ) -> Option<Row> {
+        if self.seen.contains_key(&(pid, id)) {
+            return None;
+        }
+        let frames: Vec<Frame> = kernel
+            .stack(id)
+            .into_iter()
+            .map(|address| match callers.place(pid, address) {
+                Some(place) => Frame::File {
+                    path: place.path.to_owned(),
+                    name: place.name.to_string(),
+                    offset: place.offset,
+                },
+                None => Frame::Address(address),
+            })
+            .collect();
+        let text = folded(frames.iter().map(|frame| match frame {
+            Frame::File { name, offset, .. } => format!("{name}+0x{offset:x}"),
+            Frame::Address(address) => format!("0x{address:x}"),
+        }));
+        self.seen.insert((pid, id), frames);
+        Some(row(ts_ns, pid, id, text))
+    }
+
+    /// The same stacks with the best names that can be had now.
+    pub(crate) fn named(self, ts_ns: i64) -> Vec<Row> {
+        let mut files: HashMap<PathBuf, Symbols> = HashMap::new();
+        let mut generated: HashMap<u32, Vec<(u64, u64, String)>> = HashMap::new();
+        self.seen
+            .into_iter()
+            .map(|((pid, id), frames)| {
+                let text = folded(frames.into_iter().enumerate().map(|(depth, frame)| match frame {
+                    Frame::File { path, name, offset } => {
+                        let symbols = files.entry(path).or_insert_with_key(|path| {
+                            let inside = through_root(pid, path);
+                            Symbols::read(if inside.exists() { &inside } else { path })
+                        });
+                        // A return address may be the first byte after its function.
+                        let at = if depth == 0 { offset } else { offset.saturating_sub(1) };
+                        match symbols.name(at) {
+                            Some(function) => function.replace(';', ":"),
+                            None => format!("{name}+0x{offset:x}"),
+                        }
+                    }
+                    Frame::Address(address) => generated
+                        .entry(pid)
+                        .or_insert_with(|| perf_map(pid))
+                        .iter()
+                        .find(|(start, size, _)| address >= *start && address - start < *size)
+                        .map_or_else(|| format!("0x{address:x}"), |(_, _, name)| name.replace(';', ":")),
+                }));
+                row(ts_ns, pid, id, text)
+            })
+            .collect()
+    }
+}
+
+/// `start size name` a line, numbers in hexadecimal.
+fn parse_perf_map(text: &str) -> Vec<(u64, u64, String)> {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let number = |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
+            Some((number(words.next())?, number(words.next())?, words.next()?.to_owned()))
+        })
+        .collect()
+}
+
+fn perf_map(pid: u32) -> Vec<(u64, u64, String)> {
+    let name = format!("tmp/perf-{pid}.map");
+    let inside = PathBuf::from(format!("/proc/{pid}/root")).join(&name);
+    let text = fs::read_to_string(inside).or_else(|_| fs::read_to_string(PathBuf::from("/").join(&name)));
+    parse_perf_map(&text.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_maps_are_read_and_rubbish_is_not() {
+        let map = parse_perf_map("7f00 20 py::step:/a b.py\nnonsense\n0x8000 10 py::main:/m.py\n");
+        assert_eq!(map.len(), 2);
+        assert_eq!(map[0], (0x7f00, 0x20, "py::step:/a b.py".to_owned()));
+    }
+}

@@ -1,0 +1,133 @@
+//! A run in numbered parts, each a complete file: `run.0001.parquet`, `run.0002.parquet`, …
+//!
+//! ```text
+//! run.0001.parquet  ◄─ finished by a thread ─ run.0001.parquet.recording (full)
+//!                                             run.0002.parquet.recording ◄─ rows
+//! ```
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread::{self, JoinHandle},
+};
+
+use trace_schema::{Bytes, Row, Run};
+
+use crate::{Finished, Recorder, WriteError};
+
+/// A run under way, in one file or in parts of bounded size.
+pub struct Parts {
+    out: PathBuf,
+    force: bool,
+    max_bytes: Option<u64>,
+    /// Number of the current part; 0: the run is one file.
+    number: u32,
+    current: Recorder,
+    earlier: Vec<JoinHandle<Result<Finished, WriteError>>>,
+}
+
+/// The file of one part of `out`.
+pub fn part_path(out: &Path, number: u32) -> PathBuf {
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = out.extension().unwrap_or_default().to_string_lossy();
+    out.with_file_name(format!("{stem}.{number:04}.{extension}"))
+}
+
+/// The parts of `out` that exist, in order. A gap ends them.
+pub fn parts_of(out: &Path) -> Vec<PathBuf> {
+    (1..).map(|number| part_path(out, number)).take_while(|path| path.exists()).collect()
+}
+
+impl Parts {
+    /// Opens the recording of the first or only file. With `max_size`, a part is ended when its recording
+    /// has reached that size; the finished file is smaller.
+    ///
+    /// # Errors
+    /// As [`Recorder::create`]; and if there are parts of an earlier run and `force` is not given.
+    pub fn create(out: &Path, force: bool, max_size: Option<Bytes>, run: &Run) -> Result<Self, WriteError> {
+        let number = u32::from(max_size.is_some());
+        if max_size.is_some() {
+            // Parts of another run would be taken for this one's.
+            for path in parts_of(out) {
+                if !force {
+                    return Err(WriteError::Exists(path));
+                }
+                fs::remove_file(&path).map_err(|source| WriteError::Io { path, source })?;
+            }
+        }
+        let current = open(out, number, force, run)?;
+        let max_bytes = max_size.map(|size| size.0.unsigned_abs());
+        Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new() })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// On I/O.
+    pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
+        self.current.push(row)
+    }
+
+    /// See [`Recorder::flush`].
+    ///
+    /// # Errors
+    /// On I/O.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.current.flush()
+    }
+
+    /// Bytes of the current recording.
+    pub fn size_bytes(&self) -> u64 {
+        self.current.size_bytes()
+    }
+
+    /// Whether the current part has reached its size.
+    pub fn is_full(&self) -> bool {
+        self.max_bytes.is_some_and(|max| self.current.size_bytes() >= max)
+    }
+
+    /// Begins the next part; the current one is finished beside it, with `run` as metadata.
+    ///
+    /// # Errors
+    /// If the next part cannot be opened.
+    pub fn next(&mut self, run: &Run) -> Result<(), WriteError> {
+        self.number += 1;
+        let next = open(&self.out, self.number, self.force, run)?;
+        let full = std::mem::replace(&mut self.current, next);
+        let run = Run { part_number: self.number - 1, ..run.clone() };
+        self.earlier.push(thread::spawn(move || full.finish(&run)));
+        Ok(())
+    }
+
+    /// Gives up before anything was recorded.
+    pub fn discard(self) {
+        self.current.discard();
+    }
+
+    /// Finishes the last part and waits for the others.
+    ///
+    /// # Errors
+    /// On I/O. A part that could not be finished is still there as a recording.
+    pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
+        let number = self.number;
+        let mut total = self.current.finish(&Run { part_number: number, ..run.clone() });
+        for thread in self.earlier {
+            let part = thread.join().unwrap_or_else(|_| {
+                Err(WriteError::Io { path: self.out.clone(), source: std::io::ErrorKind::Other.into() })
+            });
+            total = total.and_then(|total| {
+                part.map(|part| Finished {
+                    rows_count: total.rows_count + part.rows_count,
+                    size_bytes: total.size_bytes + part.size_bytes,
+                    parts_count: 0,
+                })
+            });
+        }
+        total.map(|total| Finished { parts_count: number, ..total })
+    }
+}
+
+fn open(out: &Path, number: u32, force: bool, run: &Run) -> Result<Recorder, WriteError> {
+    let path = if number == 0 { out.to_owned() } else { part_path(out, number) };
+    Recorder::create(&path, force, &Run { part_number: number, ..run.clone() })
+}
