@@ -22,6 +22,7 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use capture_wire::{cookie, target};
+use clap::ValueEnum;
 use serde::Serialize;
 use trace_schema::{Bytes, Run};
 use trace_writer::Parts;
@@ -273,7 +274,7 @@ impl Sink {
 }
 
 fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
-    let mut costs: [Vec<f64>; 3] = Default::default();
+    let mut costs: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS.div_ceil(3) {
         let mut rig = Rig::new(Variant::Call(MethodOrder::Session), 128 << 20)
             .or_else(|_| Rig::new(Variant::Call(MethodOrder::Single), 128 << 20))?;
@@ -285,6 +286,20 @@ fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
         };
         costs[0].push(timed(&mut rig, &mut |rig| Ok(rig.discard()))?);
         let mut sink = Sink::new()?;
+        // The first fill meets memory that nobody has touched yet; a recording does so once.
+        call_many(READ_EVENTS);
+        sink.drain(&mut rig.events)?;
+        sink.recorder.flush()?;
+        costs[3].push(timed(&mut rig, &mut |rig| {
+            let mut count = 0;
+            while let Some(item) = rig.events.next() {
+                if let Event::Call(call) = decode::decode(&item)? {
+                    black_box(calls::row(&call, false, &mut sink.callers));
+                    count += 1;
+                }
+            }
+            Ok(count)
+        })?);
         costs[1].push(timed(&mut rig, &mut |rig| {
             let count = sink.drain(&mut rig.events)?;
             sink.recorder.flush()?;
@@ -294,7 +309,7 @@ fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
         let rows = sink.finish()?;
         costs[2].push((clock::thread_cpu_ns() - start) as f64 / rows.max(1) as f64);
     }
-    let what = ["a reader that discards", "buffer to recording on disk", "recording to Parquet, at the end"];
+    let what = ["a reader that discards", "buffer to recording on disk", "recording to Parquet, at the end", "rows"];
     Ok(what
         .into_iter()
         .zip(&mut costs)
@@ -361,10 +376,35 @@ fn flood(what: String, buffer_bytes: u32, discard: bool, rate: Option<f64>) -> R
     })
 }
 
-/// Measures everything; takes about a minute.
-pub(crate) fn run() -> Result<Report, CaptureError> {
-    let calls = call_costs()?;
-    let reader = reader_costs()?;
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Everything, in about a minute
+    All,
+    /// Cost of a probed call
+    Calls,
+    /// Cost of an event in the reader
+    Reader,
+    /// Rates at which events are lost
+    Floods,
+}
+
+/// Measures.
+///
+/// # Errors
+/// If this machine cannot trace.
+pub(crate) fn run(part: Part) -> Result<Report, CaptureError> {
+    let wanted = |one| part == Part::All || part == one;
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    Ok(Report {
+        cpus,
+        calls: if wanted(Part::Calls) { call_costs()? } else { Vec::new() },
+        reader: if wanted(Part::Reader) { reader_costs()? } else { Vec::new() },
+        floods: if wanted(Part::Floods) { floods()? } else { Vec::new() },
+    })
+}
+
+fn floods() -> Result<Vec<Flood>, CaptureError> {
     let mut floods = vec![
         flood("a reader that discards".to_owned(), 64 << 20, true, None)?,
         flood("the whole path to Parquet".to_owned(), 64 << 20, false, None)?,
@@ -375,8 +415,7 @@ pub(crate) fn run() -> Result<Report, CaptureError> {
         let rate = most * part;
         floods.push(flood(format!("the whole path at {rate:.0} calls/s"), 64 << 20, false, Some(rate))?);
     }
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    Ok(Report { cpus, calls, reader, floods })
+    Ok(floods)
 }
 
 impl Report {

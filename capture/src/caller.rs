@@ -79,7 +79,8 @@ impl Callers {
                 let file = match self.files.get(&path) {
                     Some(file) => Arc::clone(file),
                     None => {
-                        let name = Text::new(&name.to_string_lossy());
+                        // Never freed: they are few, and a row takes one without counting references.
+                        let name = Text::Static(name.to_string_lossy().into_owned().leak());
                         let file = Arc::new(File { path: path.clone(), name });
                         self.files.insert(path, Arc::clone(&file));
                         file

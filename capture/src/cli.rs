@@ -39,6 +39,9 @@ enum Verb {
     },
     /// Measure what recording costs on this machine: per call, per event, and where events begin to be lost
     Bench {
+        /// What to measure
+        #[arg(value_enum, default_value_t = bench::Part::All)]
+        part: bench::Part,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -177,8 +180,8 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
             print!("{}", if json { report.to_json() } else { report.to_text() });
             return Ok(ExitCode::from(if report.can_record() { EXIT_OK } else { EXIT_UNSUPPORTED }));
         }
-        Some(Verb::Bench { json }) => {
-            let report = bench::run()?;
+        Some(Verb::Bench { part, json }) => {
+            let report = bench::run(part)?;
             print!("{}", if json { report.to_json() } else { report.to_text() });
             return Ok(ExitCode::from(EXIT_OK));
         }

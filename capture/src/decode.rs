@@ -1,12 +1,12 @@
 //! Bytes from the ring buffer to events.
 
 use bytemuck::AnyBitPattern;
-use capture_wire::{Call, Fault, Name, OffCpu, Process, Run, tag};
+use capture_wire::{Call, Fault, Name, OffCpu, Process, Run, ShortCall, tag};
 
 use crate::error::CaptureError;
 
 /// One event from the kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A call with its return, or an entry-only probe's hit.
     Call(Call),
@@ -17,31 +17,49 @@ pub(crate) enum Event {
     /// Life of a process.
     Process(Process),
     /// A string.
-    Name(Name),
+    Name(Box<Name>),
     /// A major page fault or an out-of-memory kill.
     Fault(Fault),
 }
 
-fn read<T: AnyBitPattern>(bytes: &[u8]) -> Option<T> {
-    bytemuck::try_pod_read_unaligned(bytes).ok()
+fn read<T: AnyBitPattern>(bytes: &[u8]) -> Result<T, CaptureError> {
+    bytemuck::try_pod_read_unaligned(bytes).map_err(|_| unknown(bytes))
+}
+
+#[cold]
+fn unknown(bytes: &[u8]) -> CaptureError {
+    CaptureError::UnknownEvent { tag: bytes.first().copied().unwrap_or_default(), bytes: bytes.len() }
+}
+
+/// A call, whole or without the words that its function does not have.
+#[inline(always)]
+fn call(bytes: &[u8]) -> Result<Call, CaptureError> {
+    let mut call: Call = bytemuck::Zeroable::zeroed();
+    match bytes.len() {
+        size if size == size_of::<ShortCall>() || size == size_of::<Call>() => {
+            bytemuck::bytes_of_mut(&mut call)[..size].copy_from_slice(bytes);
+            Ok(call)
+        }
+        _ => Err(unknown(bytes)),
+    }
 }
 
 /// Reads one event.
 ///
 /// # Errors
 /// If its tag or size is unknown: the embedded object and this program would not belong together.
+// Inlined, because an event moved is an event copied.
+#[inline(always)]
 pub(crate) fn decode(bytes: &[u8]) -> Result<Event, CaptureError> {
-    let tag = bytes.first().copied().unwrap_or_default();
-    let event = match tag {
-        tag::CALL | tag::POINT => read(bytes).map(Event::Call),
-        tag::OFF_CPU => read(bytes).map(Event::OffCpu),
-        tag::RUN => read(bytes).map(Event::Run),
-        tag::PROCESS => read(bytes).map(Event::Process),
-        tag::NAME => read(bytes).map(Event::Name),
-        tag::FAULT => read(bytes).map(Event::Fault),
-        _ => None,
-    };
-    event.ok_or(CaptureError::UnknownEvent { tag, bytes: bytes.len() })
+    Ok(match bytes.first().copied().unwrap_or_default() {
+        tag::CALL | tag::POINT => Event::Call(call(bytes)?),
+        tag::OFF_CPU => Event::OffCpu(read(bytes)?),
+        tag::RUN => Event::Run(read(bytes)?),
+        tag::PROCESS => Event::Process(read(bytes)?),
+        tag::NAME => Event::Name(Box::new(read(bytes)?)),
+        tag::FAULT => Event::Fault(read(bytes)?),
+        _ => return Err(unknown(bytes)),
+    })
 }
 
 /// A kernel thread name: bytes up to the first NUL.

@@ -17,10 +17,10 @@ use aya_ebpf::{
     maps::{Array, StackTrace},
     programs::{ProbeContext, RetProbeContext},
 };
-use capture_wire::{Call, NAME_BYTES, NO_STACK, Name, OPEN_SLOTS, Open, READ_WORDS, cookie, kfunc, probe, tag};
+use capture_wire::{Call, NAME_BYTES, NO_STACK, Name, OPEN_SLOTS, Open, READ_WORDS, ShortCall, cookie, kfunc, probe, tag};
 
 use crate::{
-    maps::{EVENTS, emit, emit_from, lose, recorded, submit},
+    maps::{EVENTS, emit_from, lose, recorded, submit},
     task,
 };
 
@@ -89,7 +89,7 @@ fn enter(call: &mut Call, ctx: &ProbeContext, tag: u8, cookie: u64, pid: u32, ti
     // SAFETY: as above. [return address, three words of stack arguments]
     let top: [u64; 4] = unsafe { bpf_probe_read_user(sp as *const [u64; 4]) }.unwrap_or_default();
     call.caller = top[0];
-    call.more = [top[1], top[2], top[3], 0, 0, 0, 0];
+    (call.more[0], call.more[1], call.more[2]) = (top[1], top[2], top[3]);
     if cookie & cookie::READ != 0
         && let Some(offsets) = READS.get(probe)
     {
@@ -168,7 +168,14 @@ fn close(ctx: &RetProbeContext, cookie: u64, slot: *mut Open) {
     if call.dur_ns >= slow_ns && call.stack_id == NO_STACK {
         call.stack_id = stack_of(ctx);
     }
-    emit_from(probe, call);
+    let call: *const Call = call;
+    if cookie & cookie::READ == 0 {
+        emit_from(probe, call.cast::<ShortCall>());
+    } else {
+        emit_from(probe, call);
+    }
+    // SAFETY: as above.
+    let call = unsafe { &*call };
     if cookie & cookie::NAMES != 0 {
         send_name(probe, call.pid, call.tid, call.out, call.args[2]);
     }
@@ -296,13 +303,11 @@ pub fn call_point(ctx: ProbeContext) -> u32 {
         return 0;
     }
     let cookie = cookie_of(&ctx);
-    let mut call = core::mem::MaybeUninit::<Call>::uninit();
-    // SAFETY: every field is written.
-    let call = unsafe {
-        enter(&mut *call.as_mut_ptr(), &ctx, tag::POINT, cookie, pid, tid);
-        call.assume_init()
-    };
-    emit((cookie & cookie::PROBE_MASK) as u32, false, call);
+    // SAFETY: all zeros is a call.
+    let mut call: Call = unsafe { core::mem::zeroed() };
+    enter(&mut call, &ctx, tag::POINT, cookie, pid, tid);
+    let probe = (cookie & cookie::PROBE_MASK) as u32;
+    emit_from(probe, (&raw const call).cast::<ShortCall>());
     0
 }
 

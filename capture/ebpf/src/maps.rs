@@ -5,7 +5,7 @@ use aya_ebpf::{
     macros::map,
     maps::{HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
-use capture_wire::{Call, probe};
+use capture_wire::probe;
 
 /// Traced processes by id; the value is a set of [`capture_wire::target`] flags.
 #[map]
@@ -49,14 +49,15 @@ pub fn lose(probe: u32) {
     }
 }
 
-/// Hands a call to user space from where it lies, or counts it as lost.
+/// Hands a call to user space from where it lies, or counts it as lost. `T` is as much of a `Call` as
+/// there is to say.
 #[inline(always)]
-pub fn emit_from(probe: u32, call: &Call) {
-    let Some(mut slot) = EVENTS.reserve::<Call>(0) else {
+pub fn emit_from<T: 'static>(probe: u32, call: *const T) {
+    let Some(mut slot) = EVENTS.reserve::<T>(0) else {
         lose(probe);
         return;
     };
-    // SAFETY: both are whole calls, and the reserved one is ours.
+    // SAFETY: the caller's call is at least that long, and the reserved bytes are ours.
     unsafe { core::ptr::copy_nonoverlapping(call, slot.as_mut_ptr(), 1) };
     submit(slot, false);
 }

@@ -184,6 +184,7 @@ for_each_column!(define);
 
 impl Row {
     /// A row with its required values; every optional one is null.
+    #[inline]
     pub fn new(ts: i64, kind: Kind, op: Text, pid: u32, tid: u32) -> Self {
         Self { ts, kind, op, pid, tid, ..Self::EMPTY }
     }

@@ -116,17 +116,22 @@ pub struct Call {
     pub caller: u64,
     /// The six argument registers at entry.
     pub args: [u64; 6],
-    /// With [`cookie::READ`], words of the struct that argument 0 points at; else the first three words
-    /// of the caller's argument area on the stack.
-    pub more: [u64; READ_WORDS],
     /// Number of the call stack, or [`NO_STACK`].
     pub stack_id: i32,
     /// Padding, zero.
     pub pad2: u32,
+    /// With [`cookie::READ`], words of the struct that argument 0 points at; else the first three words
+    /// of the caller's argument area on the stack, and the event ends there ([`ShortCall`]).
+    pub more: [u64; READ_WORDS],
 }
+
+/// The bytes of a [`Call`] up to its third word from memory: all there is for most functions.
+pub type ShortCall = [u64; (size_of::<Call>() - 8 * (READ_WORDS - STACK_WORDS)) / 8];
 
 /// [`Call::stack_id`] of a call without a stack.
 pub const NO_STACK: i32 = -1;
+/// Words of stack arguments.
+pub const STACK_WORDS: usize = 3;
 /// Words that can be read from an argument struct.
 pub const READ_WORDS: usize = 7;
 /// Slots for calls in flight: a power of two.

@@ -30,8 +30,8 @@ use crate::{WriteError, parquet_file, rows::Rows};
 
 /// Bytes that are read or written at once.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Rows from which a batch is written without waiting for the caller's flush.
-const BATCH_ROWS: usize = 1 << 16;
+/// Rows from which a batch is written without waiting for the caller's flush. They fit into a cache.
+const BATCH_ROWS: usize = 1 << 14;
 
 /// A run under way.
 pub struct Recorder {
