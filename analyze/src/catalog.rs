@@ -18,12 +18,18 @@ use crate::error::AnalyzeError;
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
+    ("core/kernels.sql", include_str!("../../queries/core/kernels.sql")),
     ("core/lost.sql", include_str!("../../queries/core/lost.sql")),
+    ("core/marks.sql", include_str!("../../queries/core/marks.sql")),
+    ("core/nccl.sql", include_str!("../../queries/core/nccl.sql")),
     ("core/off_cpu.sql", include_str!("../../queries/core/off_cpu.sql")),
     ("core/op_baseline.sql", include_str!("../../queries/core/op_baseline.sql")),
     ("core/op_summary.sql", include_str!("../../queries/core/op_summary.sql")),
     ("core/op_time.sql", include_str!("../../queries/core/op_time.sql")),
     ("core/ops.sql", include_str!("../../queries/core/ops.sql")),
+    ("core/process_events.sql", include_str!("../../queries/core/process_events.sql")),
+    ("core/samples.sql", include_str!("../../queries/core/samples.sql")),
+    ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
 ];

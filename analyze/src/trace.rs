@@ -25,8 +25,8 @@ use crate::{catalog, error::AnalyzeError, functions};
 pub(crate) struct RunFile {
     /// Name in the `run` column: the file's name without its ending.
     pub(crate) name: String,
-    /// Where it is.
-    pub(crate) path: PathBuf,
+    /// Where it is: one file, or its parts in order.
+    pub(crate) paths: Vec<PathBuf>,
     /// What it says about itself.
     pub(crate) run: Run,
     /// Its size.
@@ -80,11 +80,41 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
     }
     Ok(RunFile {
         name: path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
-        path: path.to_owned(),
+        paths: vec![path.to_owned()],
         run,
         size_bytes,
         rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
     })
+}
+
+/// Opens a run: a file, or the numbered parts that `capture --max-size` wrote in its place.
+fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
+    let parts = if path.exists() { Vec::new() } else { trace_writer::parts_of(path) };
+    let Some((last, earlier)) = parts.split_last() else {
+        return open_file(path);
+    };
+    // The last part knows everything that was known: libraries, threads, losses.
+    let mut whole = open_file(last)?;
+    for part in earlier.iter().rev() {
+        let file = open_file(part)?;
+        if file.run.clock.start_ns != whole.run.clock.start_ns || file.run.host.name != whole.run.host.name {
+            return Err(AnalyzeError::NotARun {
+                path: part.clone(),
+                reason: format!("it is not a part of the run that {} ends", last.display()),
+            });
+        }
+        whole.rows_count += file.rows_count;
+        whole.size_bytes += file.size_bytes;
+        whole.paths.insert(0, part.clone());
+    }
+    whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    if parts.len() as u32 != whole.run.part_number {
+        return Err(AnalyzeError::NotARun {
+            path: last.clone(),
+            reason: format!("it is part {} of its run, and {} are here", whole.run.part_number, parts.len()),
+        });
+    }
+    Ok(whole)
 }
 
 /// SQL text of a string value.
@@ -98,7 +128,7 @@ impl Trace {
     /// # Errors
     /// If a file is missing, no run, or of a newer format.
     pub(crate) async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
-        let mut files = paths.iter().map(|path| open_file(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut files = paths.iter().map(|path| open_run(path)).collect::<Result<Vec<_>, _>>()?;
         let mut names = HashSet::new();
         for file in &mut files {
             let base = file.name.clone();
@@ -111,12 +141,14 @@ impl Trace {
         let context = session();
         let schema = arrow_schema();
         let mut parts = Vec::new();
-        for (number, file) in files.iter().enumerate() {
-            let table = format!("_run_{number}");
-            let options =
-                ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
-            context.register_parquet(table.as_str(), file.path.to_string_lossy(), options).await?;
-            parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
+        for file in &files {
+            for path in &file.paths {
+                let table = format!("_run_{}", parts.len());
+                let options =
+                    ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
+                context.register_parquet(table.as_str(), path.to_string_lossy(), options).await?;
+                parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
+            }
         }
         let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
         context.register_table("events", events)?;

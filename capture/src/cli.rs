@@ -11,7 +11,6 @@ use crate::{
     bench, check,
     error::{CaptureError, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
     kernel::{Method, Setup},
-    privileges,
     probes::{self, Profile},
     session::{self, Options, Subject},
 };
@@ -191,7 +190,6 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
         }
         None => {}
     }
-    privileges::drop_unneeded();
     let outcome = session::record(options(cli.record))?;
     eprintln!("{outcome}");
     Ok(ExitCode::from(if outcome.command_failed() { EXIT_COMMAND_FAILED } else { EXIT_OK }))

@@ -109,9 +109,17 @@ pub(crate) enum PointKind {
 
 /// The loaded form of the function probes.
 enum Functions {
-    Session { both: multi::Program, point: multi::Program, named: multi::Program },
-    Multi { entry: multi::Program, end: multi::Program, point: multi::Program, named: multi::Program },
+    Session { both: multi::Program, entries: Entries },
+    Multi { entry: multi::Program, end: multi::Program, entries: Entries },
     Single,
+}
+
+/// Programs that see entries only.
+struct Entries {
+    point: multi::Program,
+    named: multi::Program,
+    library: multi::Program,
+    cuda: multi::Program,
 }
 
 /// The loaded programs and their tables.
@@ -135,23 +143,25 @@ fn load_functions(ebpf: &mut Ebpf, method: Method) -> Result<Functions, CaptureE
     let names = btf::functions()?;
     let object = multi::relocated(OBJECT, ebpf)?;
     let load = |name, shape| multi::Program::load(&object, name, shape, &names);
-    let session = || {
-        Ok(Functions::Session {
-            both: load(CALL_SESSION, Shape::Session)?,
+    let entries = || {
+        Ok::<_, CaptureError>(Entries {
             point: load(CALL_POINT, Shape::Entry)?,
             named: load(CALL_NAMED, Shape::Entry)?,
+            library: load(LIBRARY_LOADED, Shape::Entry)?,
+            cuda: load(CUDA_STARTS, Shape::Entry)?,
         })
     };
+    let session =
+        || Ok(Functions::Session { both: load(CALL_SESSION, Shape::Session)?, entries: entries()? });
     let multi = || {
         Ok(Functions::Multi {
             entry: load(CALL_ENTRY, Shape::Entry)?,
             end: load(CALL_RETURN, Shape::Return)?,
-            point: load(CALL_POINT, Shape::Entry)?,
-            named: load(CALL_NAMED, Shape::Entry)?,
+            entries: entries()?,
         })
     };
     let mut single = || {
-        for name in [CALL_ENTRY, CALL_RETURN, CALL_POINT] {
+        for name in [CALL_ENTRY, CALL_RETURN, CALL_POINT, CALL_NAMED, LIBRARY_LOADED, CUDA_STARTS] {
             uprobe_of(ebpf, name)?.load().map_err(|source| CaptureError::Program { name, source })?;
         }
         Ok(Functions::Single)
@@ -226,11 +236,11 @@ impl Kernel {
         let (calls, entries, names) = (of(PointKind::Call), of(PointKind::Entry), of(PointKind::Named));
         // The return first: an entry without it would leave calls open for ever.
         let steps: Vec<(&multi::Program, &[(u64, u64)])> = match &self.functions {
-            Functions::Session { both, point, named } => {
-                vec![(both, &calls), (point, &entries), (named, &names)]
+            Functions::Session { both, entries: own } => {
+                vec![(both, &calls), (&own.point, &entries), (&own.named, &names)]
             }
-            Functions::Multi { entry, end, point, named } => {
-                vec![(end, &calls), (entry, &calls), (point, &entries), (named, &names)]
+            Functions::Multi { entry, end, entries: own } => {
+                vec![(end, &calls), (entry, &calls), (&own.point, &entries), (&own.named, &names)]
             }
             Functions::Single => return points.iter().map(|point| self.attach_single(path, point)).collect(),
         };
@@ -278,6 +288,17 @@ impl Kernel {
         offset: u64,
         cookie: u64,
     ) -> Result<Option<String>, CaptureError> {
+        if let Functions::Session { entries, .. } | Functions::Multi { entries, .. } = &self.functions {
+            let own = match program {
+                LIBRARY_LOADED => Some(&entries.library),
+                CUDA_STARTS => Some(&entries.cuda),
+                _ => None,
+            };
+            if let Some(own) = own {
+                let link = own.attach(path, &[(offset, cookie)]);
+                return Ok(link.map(|link| self.links.push(link)).err().map(|error| error.to_string()));
+            }
+        }
         let point =
             UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
         let probe = uprobe_of(&mut self.ebpf, program)?;

@@ -16,12 +16,14 @@ const KEPT: [Capability; 6] = [
     Capability::CAP_DAC_OVERRIDE,
 ];
 
-/// Drops the rest from this program; a command that it starts as root has them again.
-pub(crate) fn drop_unneeded() {
+/// Drops the rest from this thread and those it starts; a command that it starts as root has them again.
+/// `admin`: probes of single functions need CAP_SYS_ADMIN, whatever else there is.
+pub(crate) fn drop_unneeded(admin: bool) {
     let Ok(have) = caps::read(None, CapSet::Permitted) else {
         return;
     };
-    let kept: CapsHashSet = have.intersection(&KEPT.into_iter().collect()).copied().collect();
+    let wanted = KEPT.into_iter().chain(admin.then_some(Capability::CAP_SYS_ADMIN)).collect();
+    let kept: CapsHashSet = have.intersection(&wanted).copied().collect();
     if kept.contains(&Capability::CAP_BPF) && kept.contains(&Capability::CAP_PERFMON) {
         // Holding more than is needed is no reason not to record.
         let _ = caps::set(None, CapSet::Effective, &kept);

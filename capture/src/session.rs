@@ -32,11 +32,12 @@ use crate::{
     decode::{self, Event},
     describe,
     error::CaptureError,
-    kernel::{Kernel, Setup},
+    kernel::{Kernel, Method, Setup},
     launch::{self, Running},
     lost::LostCounters,
     mark_socket::MarkSocket,
     nvml::Sampler,
+    privileges,
     probes::{self, Profile, calls, marks, process as process_probe, sched},
     progress::Progress,
     stacks::Stacks,
@@ -133,6 +134,7 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     let stacks_count = if options.stacks.any() { STACKS_COUNT } else { 0 };
     let setup = Setup { stacks_count, ..options.setup };
     let (kernel, mut events) = Kernel::load(&setup)?;
+    privileges::drop_unneeded(kernel.method() == Method::Single);
     let sampler = options.nvml.map(|Nanos(ns)| Sampler::start(Duration::from_nanos(ns as u64)));
     let run = describe::run(&options, &kernel, sampler.as_ref());
     let recorder = Parts::create(&options.out, options.force, options.max_size, &run)?;

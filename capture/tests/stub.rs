@@ -75,6 +75,7 @@ fn record(flags: &[&str], scenario: &[&str]) -> Run {
     let output = Command::new(CAPTURE)
         .arg("--out")
         .arg(directory.path().join("run.parquet"))
+        .args(["--profile", "full"])
         .args(flags)
         .arg("--")
         .arg(stub.get_program())
@@ -333,7 +334,7 @@ fn a_running_process_is_joined_and_left_alone() {
     std::thread::sleep(Duration::from_millis(300));
     let out = directory.path().join("run.parquet");
     let output = Command::new(CAPTURE)
-        .args(["--pid", &child.id().to_string(), "--duration", "700ms", "--out"])
+        .args(["--profile", "full", "--pid", &child.id().to_string(), "--duration", "700ms", "--out"])
         .arg(&out)
         .output()
         .unwrap();
@@ -356,7 +357,7 @@ fn a_killed_recording_can_be_recovered() {
     let stub = workload(directory.path(), &["steady", "500000"]);
     let out = directory.path().join("run.parquet");
     let mut capture = Command::new(CAPTURE)
-        .arg("--out")
+        .args(["--profile", "full", "--out"])
         .arg(&out)
         .arg("--")
         .arg(stub.get_program())
@@ -395,7 +396,7 @@ fn a_full_disk_ends_the_recording_and_frees_the_process() {
     let out = disk.join("run.parquet");
     let stub = workload(directory.path(), &["mixed", "200000"]);
     let capture = Command::new(CAPTURE)
-        .arg("--out")
+        .args(["--profile", "full", "--out"])
         .arg(&out)
         .arg("--")
         .arg(stub.get_program())

@@ -288,6 +288,10 @@ pub fn call_session(ctx: ProbeContext) -> u32 {
     }
     // SAFETY: as above.
     let index = unsafe { *slot_of_session() } as u32;
+    // The entry was of no interest; some kernels come back all the same.
+    if index == 0 {
+        return 0;
+    }
     if let Some(slot) = OPEN.get_ptr_mut(index.wrapping_sub(1) & (OPEN_SLOTS - 1)) {
         let ctx = RetProbeContext::new(ctx.as_ptr());
         close(&ctx, cookie_of(&ctx), slot);

@@ -59,9 +59,12 @@ impl Library {
             Self::C10Cuda => "libc10_cuda",
             Self::C10 => "libc10",
         };
-        file_name
-            .strip_prefix(stem)
-            .is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-') && rest.contains(".so"))
+        let Some(rest) = file_name.strip_prefix(stem) else {
+            return false;
+        };
+        let hash = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        rest.starts_with(".so")
+            || rest.strip_prefix('-').and_then(|rest| rest.split_once(".so")).is_some_and(|(text, _)| hash(text))
     }
 }
 
