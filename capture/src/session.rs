@@ -45,6 +45,8 @@ use crate::{
 
 /// How long events may wait in the kernel's buffer.
 const DRAIN: Duration = Duration::from_millis(50);
+/// Events after which a reader that cannot keep up looks at the time: flushing must not wait for quiet.
+const AT_ONCE: usize = 1 << 14;
 /// How much of a recording a kill may cost, less what lies in the buffer.
 const FLUSH: Duration = Duration::from_millis(500);
 /// Distinct call stacks that are kept.
@@ -231,7 +233,7 @@ impl Session {
     ) -> Result<Option<ExitStatus>, CaptureError> {
         let mut flushed = Instant::now();
         loop {
-            self.drain(events, |_| ())?;
+            let emptied = self.drain(events, |_| ())?;
             self.push_marks()?;
             if let Some(status) = running.ended(&self.kernel)? {
                 return Ok(status);
@@ -243,8 +245,14 @@ impl Session {
                 self.tick()?;
                 flushed = Instant::now();
             }
+            if self.recorder.is_full() {
+                let run = self.metadata();
+                self.recorder.next(&run)?;
+            }
             progress.update(self.rows, self.recorder.size_bytes(), self.lost.total());
-            wait(events.as_raw_fd(), DRAIN);
+            if emptied {
+                wait(events.as_raw_fd(), DRAIN);
+            }
         }
     }
 
@@ -253,12 +261,7 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.lost.read(&self.kernel, now_ns)?;
         self.push_samples(now_ns)?;
-        self.recorder.flush()?;
-        if self.recorder.is_full() {
-            let run = self.metadata();
-            self.recorder.next(&run)?;
-        }
-        Ok(())
+        Ok(self.recorder.flush()?)
     }
 
     fn push_samples(&mut self, now_ns: i64) -> Result<(), CaptureError> {
@@ -284,19 +287,23 @@ impl Session {
         Ok(self.recorder.push(row)?)
     }
 
-    /// Takes everything out of the kernel's buffer; `look` sees each event first.
+    /// Takes events out of the kernel's buffer, at most [`AT_ONCE`]; `look` sees each one first. Whether it
+    /// was emptied.
     fn drain(
         &mut self,
         events: &mut RingBuf<MapData>,
         mut look: impl FnMut(&Event),
-    ) -> Result<(), CaptureError> {
-        while let Some(item) = events.next() {
+    ) -> Result<bool, CaptureError> {
+        for _ in 0..AT_ONCE {
+            let Some(item) = events.next() else {
+                return Ok(true);
+            };
             let event = decode::decode(&item)?;
             drop(item);
             look(&event);
             self.handle(event)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn handle(&mut self, event: Event) -> Result<(), CaptureError> {
@@ -314,12 +321,12 @@ impl Session {
     }
 
     fn call(&mut self, call: &Call, censored: bool) -> Result<(), CaptureError> {
-        let Some(row) = calls::row(call, censored, &mut self.callers) else {
+        let Some(mut row) = calls::row(call, censored, &mut self.callers) else {
             return Ok(());
         };
         if let Some(id) = row.stack {
-            let first =
-                self.stacks.first_seen(row.ts, call.pid, id, &self.kernel, &mut self.callers);
+            let (number, first) = self.stacks.number(call, id, &self.kernel, &mut self.callers);
+            row.stack = Some(number);
             if let Some(row) = first {
                 self.push(&row)?;
             }
@@ -452,13 +459,14 @@ impl Session {
         let open_calls = self.kernel.open_calls();
         let open_off = self.kernel.open_off_cpu();
         let mut closed = HashSet::new();
-        self.drain(events, |event| {
+        let mut look = |event: &Event| {
             match event {
                 Event::Call(call) => closed.insert((call.tid, call.ts)),
                 Event::OffCpu(off) => closed.insert((off.tid, off.out_ts)),
                 _ => false,
             };
-        })?;
+        };
+        while !self.drain(events, &mut look)? {}
         self.push_marks()?;
         self.push_samples(end_ns)?;
         for call in open_calls.iter().filter(|call| !closed.contains(&(call.tid, call.ts))) {

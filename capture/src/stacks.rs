@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use capture_wire::Call;
 use trace_schema::{Kind, Row};
 
 use crate::{attach::through_root, caller::Callers, elf::Symbols, kernel::Kernel};
@@ -23,9 +24,14 @@ enum Frame {
     Address(u64),
 }
 
+/// A stack as it was found: process, the kernel's number, and the return address of the probed function. The
+/// last one belongs to it, because a frame-pointer walk from a function's first instruction skips the caller.
+type Found = (u32, u32, u64);
+
 /// Every stack seen so far.
 #[derive(Default)]
 pub(crate) struct Stacks {
+    numbers: HashMap<Found, u32>,
     seen: BTreeMap<(u32, u32), Vec<Frame>>,
 }
 
@@ -43,20 +49,25 @@ fn folded(frames: impl DoubleEndedIterator<Item = String>) -> String {
 }
 
 impl Stacks {
-    /// The row that spells a stack out, if this is the first one of its number and process.
-    pub(crate) fn first_seen(
+    /// The number of a call's stack and, if it is the first one of its process, the row that spells it out.
+    pub(crate) fn number(
         &mut self,
-        ts_ns: i64,
-        pid: u32,
+        call: &Call,
         id: u32,
         kernel: &Kernel,
         callers: &mut Callers,
-    ) -> Option<Row> {
-        if self.seen.contains_key(&(pid, id)) {
-            return None;
+    ) -> (u32, Option<Row>) {
+        let (ts_ns, pid) = (call.ts as i64, call.pid);
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry((pid, id, call.caller)).or_insert(next);
+        if number != next {
+            return (number, None);
         }
-        let frames: Vec<Frame> = kernel
-            .stack(id)
+        let mut addresses = kernel.stack(id);
+        if !addresses.iter().take(2).any(|address| *address == call.caller) {
+            addresses.insert(addresses.len().min(1), call.caller);
+        }
+        let frames: Vec<Frame> = addresses
             .into_iter()
             .map(|address| match callers.place(pid, address) {
                 Some(place) => Frame::File {
@@ -71,8 +82,8 @@ impl Stacks {
             Frame::File { name, offset, .. } => format!("{name}+0x{offset:x}"),
             Frame::Address(address) => format!("0x{address:x}"),
         }));
-        self.seen.insert((pid, id), frames);
-        Some(row(ts_ns, pid, id, text))
+        self.seen.insert((pid, number), frames);
+        (number, Some(row(ts_ns, pid, number, text)))
     }
 
     /// The same stacks with the best names that can be had now.

@@ -1,9 +1,12 @@
 //! A scripted CUDA workload over the stub libraries. It writes down every call it made, with its own
 //! clock readings around it, for a test to compare with the trace.
 //!
-//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt`, `open` or `steady`.
+//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt`, `open`, `steady`
+//! or `api`.
 #![expect(unsafe_code, reason = "C interfaces of the real libraries")]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test program: it fails loudly")]
+
+mod api;
 
 use std::{
     ffi::{CString, c_int, c_uint, c_void},
@@ -221,10 +224,15 @@ fn preempt(log: &mut Log) {
     log.hog_tid = tid;
 }
 
-/// Launches for a while, and keeps no log of them.
+/// Launches for a while; once a millisecond, the time goes to standard output instead of a log.
 fn steady(count: usize) {
+    let mut said_ns = 0;
     for _ in 0..count {
-        launch(0x4001, 20_000);
+        let call = launch(0x4001, 20_000);
+        if call.after_ns > said_ns + 1_000_000 {
+            said_ns = call.after_ns;
+            println!("{said_ns}");
+        }
     }
 }
 
@@ -241,9 +249,9 @@ fn open(log: &mut Log) {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [directory, log_path, scenario, rest @ ..] = args.as_slice() else {
-        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady [LAUNCHES]");
+        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady|api [LAUNCHES]");
     };
-    for name in ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so"] {
+    for name in ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"] {
         load(Path::new(directory), name);
     }
     let mut log = Log { pid: std::process::id(), tid: tid(), ..Log::default() };
@@ -253,6 +261,7 @@ fn main() {
         "preempt" => preempt(&mut log),
         "open" => open(&mut log),
         "steady" => steady(count),
+        "api" => api::calls(),
         other => panic!("no scenario {other}"),
     }
     let json = serde_json::to_vec(&log).expect("JSON");

@@ -1,0 +1,211 @@
+//! What goes wrong in the field, on purpose: kills, full disks, short lives, bad requests.
+//!
+//! Needs what `stub.rs` needs, and skips as it does.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use common::{CAPTURE, Rows, built, can_record, workload};
+
+/// Kills at random moments; INQUEST_KILLS in the environment sets how many. Whatever was recorded more than
+/// a second before is there.
+#[test]
+fn a_killed_recording_loses_a_second_at_most() {
+    if !can_record() {
+        return;
+    }
+    let kills: u64 = std::env::var("INQUEST_KILLS").map_or(5, |text| text.parse().unwrap());
+    let mut worst_ns = 0;
+    for kill in 0..kills {
+        let directory = tempfile::tempdir().unwrap();
+        let stub = workload(directory.path(), &["steady", "100000000"]);
+        let out = directory.path().join("run.parquet");
+        let mut capture = Command::new(CAPTURE)
+            .args(["--profile", "full", "--quiet", "--out"])
+            .arg(&out)
+            .arg("--")
+            .arg(stub.get_program())
+            .args(stub.get_args())
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The workload says the time of one of its calls every millisecond.
+        let lines = BufReader::new(capture.stdout.take().unwrap()).lines();
+        let times = std::thread::spawn(move || lines.map_while(Result::ok).last());
+        std::thread::sleep(Duration::from_millis(1500 + kill * 7919 % 2500));
+        // The whole group: the workload, too.
+        Command::new("kill").args(["-9", "--", &format!("-{}", capture.id())]).status().unwrap();
+        assert_eq!(capture.wait().unwrap().signal(), Some(9));
+        let last_ns: i64 = times.join().unwrap().expect("the workload ran").parse().unwrap();
+        assert!(!out.exists());
+        let recording = directory.path().join("run.parquet.recording");
+        let recover = Command::new(built("analyze")).arg("recover").arg(&recording).output().unwrap();
+        assert!(recover.status.success(), "{}", String::from_utf8_lossy(&recover.stderr));
+        let rows = Rows::open(&out);
+        let launches = rows.select("call", Some("cudaLaunchKernel"));
+        let ts = rows.column("ts");
+        let recorded_ns = ts[*launches.last().expect("launches")].unwrap();
+        worst_ns = worst_ns.max(last_ns - recorded_ns);
+        assert!(last_ns - recorded_ns <= 1_000_000_000, "kill {kill}: {} ns are lost", last_ns - recorded_ns);
+        let notes = rows.meta["not_captured"].to_string();
+        assert!(notes.contains("interrupted"), "{notes}");
+    }
+    eprintln!("{kills} kills, at most {} ms lost", worst_ns / 1_000_000);
+}
+
+#[test]
+fn a_thousand_short_lives_are_all_on_record() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let output = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .args(["--", "sh", "-c", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = Rows::open(&out);
+    assert_eq!(rows.lost("process"), 0);
+    assert!(rows.select("process", Some("fork")).len() >= 1000);
+    assert!(rows.select("process", Some("exec")).len() >= 1001);
+    assert!(rows.select("process", Some("exit")).len() >= 1001);
+}
+
+#[test]
+fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let seconds = |by: i64| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        Command::new("date").arg("-s").arg(format!("@{:.3}", now + by as f64)).output().unwrap().status.success()
+    };
+    let mut capture = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .args(["--", "sleep", "1.5"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    let stepped = seconds(3600);
+    let status = capture.wait().unwrap();
+    if !stepped {
+        eprintln!("\n*** SKIPPED: this user cannot set the clock, so a step was not tested here ***");
+        return;
+    }
+    assert!(seconds(-3600));
+    assert!(status.success());
+    let rows = Rows::open(&out);
+    let step_ns = rows.meta["clock"]["wall_step_ns"].as_i64().unwrap();
+    assert!((step_ns - 3_600_000_000_000).abs() < 1_000_000_000, "{step_ns}");
+    let (ts, dur) = (rows.column("ts"), rows.column("dur"));
+    let start = rows.meta["clock"]["start_ns"].as_i64().unwrap();
+    for row in 0..rows.batch.num_rows() {
+        let end = ts[row].unwrap() + dur[row].unwrap_or(0);
+        assert!(end - start < 60_000_000_000, "row {row} ends {} ns after the start", end - start);
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_frees_the_process() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&disk).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("\n*** SKIPPED: cannot mount a small tmpfs, so a full disk was not tested here ***");
+        return;
+    }
+    let out = disk.join("run.parquet");
+    let stub = workload(directory.path(), &["mixed", "200000"]);
+    let capture = Command::new(CAPTURE)
+        .args(["--profile", "full", "--out"])
+        .arg(&out)
+        .arg("--")
+        .arg(stub.get_program())
+        .args(stub.get_args())
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&capture.stderr).into_owned();
+    let saved = directory.path().join("saved.parquet");
+    let recover = Command::new(built("analyze"))
+        .arg("recover")
+        .arg(disk.join("run.parquet.recording"))
+        .arg("--out")
+        .arg(&saved)
+        .output()
+        .unwrap();
+    Command::new("umount").arg("-l").arg(&disk).status().unwrap();
+    assert_eq!(capture.status.code(), Some(5), "{message}");
+    assert!(message.contains("run.parquet.recording") && message.contains("space"), "{message}");
+    assert!(recover.status.success(), "{}", String::from_utf8_lossy(&recover.stderr));
+    assert!(!Rows::open(&saved).select("call", None).is_empty());
+    // The workload was not left stopped: it writes its log at its end.
+    let log = directory.path().join("log.json");
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !log.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(log.exists(), "the workload did not end");
+}
+
+#[test]
+fn bad_requests_are_refused_and_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let capture = |args: &[&str]| {
+        let output = Command::new(CAPTURE).arg("--out").arg(&out).args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(capture(&[]).0, Some(2), "neither a command nor a process");
+    assert_eq!(capture(&["--duration", "soon", "--", "true"]).0, Some(2));
+    assert_eq!(capture(&["--buffer", "100KiB", "--", "true"]).0, Some(2));
+    if !can_record() {
+        return;
+    }
+    let (code, message) = capture(&["--", "/no/such/program"]);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("/no/such/program"), "{message}");
+    let (code, message) = capture(&["--pid", "4194304"]);
+    assert_eq!((code, message.contains("4194304")), (Some(2), true), "{message}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a failed start leaves no file");
+
+    std::fs::write(&out, "precious").unwrap();
+    let (code, message) = capture(&["--", "true"]);
+    assert_eq!((code, message.contains("--force")), (Some(2), true), "{message}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "precious");
+    let (code, message) = capture(&["--force", "--", "false"]);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("no CUDA library"), "{message}");
+
+    // Without privileges.
+    let copy = std::env::temp_dir().join(format!("capture-{}", std::process::id()));
+    std::fs::copy(CAPTURE, &copy).unwrap();
+    let output = Command::new(&copy)
+        .args(["--out", "/tmp/never.parquet", "--", "true"])
+        .uid(65534)
+        .gid(65534)
+        .output();
+    std::fs::remove_file(&copy).unwrap();
+    let output = output.unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), message.contains("CAP_BPF")), (Some(4), true), "{message}");
+}
