@@ -310,7 +310,8 @@ fn a_long_run_comes_in_parts_and_opens_as_one() {
     // A part that is missing is noticed.
     std::fs::remove_file(part(1)).unwrap();
     let output = Command::new(built("analyze")).arg("info").arg(run.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(5));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), message.contains("part")), (Some(2), true), "{message}");
 }
 
 #[test]

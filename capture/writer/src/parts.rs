@@ -33,9 +33,27 @@ pub fn part_path(out: &Path, number: u32) -> PathBuf {
     out.with_file_name(format!("{stem}.{number:04}.{extension}"))
 }
 
-/// The parts of `out` that exist, in order. A gap ends them.
+/// The parts of `out` that exist, in order; there may be gaps.
 pub fn parts_of(out: &Path) -> Vec<PathBuf> {
-    (1..).map(|number| part_path(out, number)).take_while(|path| path.exists()).collect()
+    let directory = match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = out.extension().unwrap_or_default().to_string_lossy();
+    let number = |name: &str| -> Option<u32> {
+        let rest = name.strip_prefix(&*stem)?.strip_prefix('.')?;
+        let digits = rest.strip_suffix(&*extension)?.strip_suffix('.')?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    };
+    let mut numbers: Vec<u32> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| number(&entry.file_name().to_string_lossy()))
+        .collect();
+    numbers.sort_unstable();
+    numbers.into_iter().map(|number| part_path(out, number)).collect()
 }
 
 impl Parts {
