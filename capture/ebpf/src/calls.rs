@@ -66,41 +66,46 @@ fn stack_of(ctx: &impl EbpfContext) -> i32 {
     if id < 0 { NO_STACK } else { id as i32 }
 }
 
-/// Writes everything known at entry to `call`.
+/// Writes everything known at entry to `call`, up to its third word from memory; with `STRUCT`, to its end.
+///
+/// # Safety
+/// `call` can be written that far.
 #[inline(always)]
-fn enter(call: &mut Call, ctx: &ProbeContext, tag: u8, cookie: u64, pid: u32, tid: u32) {
+unsafe fn enter<const STRUCT: bool>(call: *mut Call, ctx: &ProbeContext, tag: u8, cookie: u64, pid: u32, tid: u32) {
     let probe = (cookie & cookie::PROBE_MASK) as u32;
-    // SAFETY: the verifier knows the context; user memory is read through the checking helper.
-    let (args, sp) = unsafe {
+    // SAFETY: the caller's promise; the verifier knows the context; user memory is read through the checking helper.
+    unsafe {
         let r = &*ctx.regs;
-        ([r.rdi, r.rsi, r.rdx, r.rcx, r.r8, r.r9], r.rsp)
-    };
-    call.tag = tag;
-    call.pad = 0;
-    call.probe = probe as u16;
-    (call.pid, call.tid) = (pid, tid);
-    call.cpu = 0;
-    call.dur_ns = 0;
-    call.ret = 0;
-    call.out = 0;
-    call.args = args;
-    call.stack_id = if cookie & cookie::STACK != 0 { stack_of(ctx) } else { NO_STACK };
-    call.pad2 = 0;
-    // SAFETY: as above. [return address, three words of stack arguments]
-    let top: [u64; 4] = unsafe { bpf_probe_read_user(sp as *const [u64; 4]) }.unwrap_or_default();
-    call.caller = top[0];
-    (call.more[0], call.more[1], call.more[2]) = (top[1], top[2], top[3]);
-    if cookie & cookie::READ != 0
-        && let Some(offsets) = READS.get(probe)
-    {
-        for i in 0..READ_WORDS {
-            let at = args[0].wrapping_add(offsets[i] as u64);
-            // SAFETY: the helper checks the address.
-            call.more[i] = unsafe { bpf_probe_read_user(at as *const u64) }.unwrap_or_default();
+        (*call).tag = tag;
+        (*call).pad = 0;
+        (*call).probe = probe as u16;
+        (*call).pid = pid;
+        (*call).tid = tid;
+        (*call).cpu = 0;
+        (*call).dur_ns = 0;
+        (*call).ret = 0;
+        (*call).out = 0;
+        (*call).args = [r.rdi, r.rsi, r.rdx, r.rcx, r.r8, r.r9];
+        (*call).stack_id = if cookie & cookie::STACK != 0 { stack_of(ctx) } else { NO_STACK };
+        (*call).pad2 = 0;
+        // [return address, three words of stack arguments]
+        let top: [u64; 4] = bpf_probe_read_user(r.rsp as *const [u64; 4]).unwrap_or_default();
+        (*call).caller = top[0];
+        (*call).more[0] = top[1];
+        (*call).more[1] = top[2];
+        (*call).more[2] = top[3];
+        if STRUCT
+            && cookie & cookie::READ != 0
+            && let Some(offsets) = READS.get(probe)
+        {
+            for i in 0..READ_WORDS {
+                let at = r.rdi.wrapping_add(offsets[i] as u64);
+                (*call).more[i] = bpf_probe_read_user(at as *const u64).unwrap_or_default();
+            }
         }
+        // Last: what this probe itself took stands before the call, not in it.
+        (*call).ts = now();
     }
-    // Last: what this probe itself took stands before the call, not in it.
-    call.ts = now();
 }
 
 /// The slot a call of this thread and function tries first.
@@ -132,7 +137,7 @@ fn open(ctx: &ProbeContext, cookie: u64, pid: u32, tid: u32) -> u32 {
                 owner(tid, probe),
             );
             if claim.1 {
-                enter(&mut (*slot).call, ctx, tag::CALL, cookie, pid, tid);
+                enter::<true>(&raw mut (*slot).call, ctx, tag::CALL, cookie, pid, tid);
                 return index + 1;
             }
         }
@@ -307,11 +312,13 @@ pub fn call_point(ctx: ProbeContext) -> u32 {
         return 0;
     }
     let cookie = cookie_of(&ctx);
-    // SAFETY: all zeros is a call.
-    let mut call: Call = unsafe { core::mem::zeroed() };
-    enter(&mut call, &ctx, tag::POINT, cookie, pid, tid);
-    let probe = (cookie & cookie::PROBE_MASK) as u32;
-    emit_from(probe, (&raw const call).cast::<ShortCall>());
+    let Some(mut slot) = EVENTS.reserve::<ShortCall>(0) else {
+        lose((cookie & cookie::PROBE_MASK) as u32);
+        return 0;
+    };
+    // SAFETY: the slot is as long as a call without struct words.
+    unsafe { enter::<false>(slot.as_mut_ptr().cast(), &ctx, tag::POINT, cookie, pid, tid) };
+    submit(slot, false);
     0
 }
 
