@@ -169,7 +169,10 @@ impl Rig {
         let kind = match variant {
             Variant::Nothing => return Ok(Self { kernel, events, probe }),
             Variant::Floor => {
-                let refused = [kernel.hook("floor_return", &path, offset, 0)?, kernel.hook("floor_entry", &path, offset, 0)?];
+                let refused = [
+                    kernel.hook("floor_return", &path, offset, 0)?,
+                    kernel.hook("floor_entry", &path, offset, 0)?,
+                ];
                 return match refused.into_iter().flatten().next() {
                     Some(error) => Err(CaptureError::Multi { what: "the empty probes", error }),
                     None => Ok(Self { kernel, events, probe }),
@@ -247,7 +250,11 @@ struct Sink {
 impl Sink {
     fn new() -> Result<Self, CaptureError> {
         let path = std::env::temp_dir().join(format!("inquest-bench-{}.parquet", std::process::id()));
-        Ok(Self { recorder: Parts::create(&path, true, None, &Run::default())?, callers: Callers::default(), path })
+        Ok(Self {
+            recorder: Parts::create(&path, true, None, &Run::default())?,
+            callers: Callers::default(),
+            path,
+        })
     }
 
     fn drain(&mut self, events: &mut RingBuf<MapData>) -> Result<u64, CaptureError> {
@@ -309,7 +316,8 @@ fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
         let rows = sink.finish()?;
         costs[2].push((clock::thread_cpu_ns() - start) as f64 / rows.max(1) as f64);
     }
-    let what = ["a reader that discards", "buffer to recording on disk", "recording to Parquet, at the end", "rows"];
+    let what =
+        ["a reader that discards", "buffer to recording on disk", "recording to Parquet, at the end", "rows"];
     Ok(what
         .into_iter()
         .zip(&mut costs)
@@ -318,7 +326,11 @@ fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
 }
 
 /// Callers on every CPU for a while, each at `per_thread` calls a second or as fast as it can.
-fn callers(duration: Duration, threads: usize, per_thread: Option<f64>) -> (Vec<thread::JoinHandle<()>>, Arc<AtomicU64>, Arc<AtomicBool>) {
+fn callers(
+    duration: Duration,
+    threads: usize,
+    per_thread: Option<f64>,
+) -> (Vec<thread::JoinHandle<()>>, Arc<AtomicU64>, Arc<AtomicBool>) {
     let (made, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let handles = (0..threads)
         .map(|_| {
@@ -426,7 +438,10 @@ impl Report {
 
     /// For people.
     pub(crate) fn to_text(&self) -> String {
-        let mut text = format!("On {} CPUs. Cost of a probed call (lowest and highest round; against the floor):\n", self.cpus);
+        let mut text = format!(
+            "On {} CPUs. Cost of a probed call (lowest and highest round; against the floor):\n",
+            self.cpus
+        );
         // Writing to a string cannot fail.
         for call in &self.calls {
             let (low, high) = call.spread_ns;

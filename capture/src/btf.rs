@@ -33,10 +33,7 @@ pub(crate) fn functions() -> Result<Functions, CaptureError> {
     let data = std::fs::read(PATH).map_err(|error| CaptureError::NoBtf(error.to_string()))?;
     let btf = Btf::parse(&data).ok_or_else(|| CaptureError::NoBtf("it is malformed".to_owned()))?;
     let id = |name| btf.functions.get(name).copied().unwrap_or_default();
-    Ok(Functions {
-        session_is_return: id("bpf_session_is_return"),
-        session_cookie: id("bpf_session_cookie"),
-    })
+    Ok(Functions { session_is_return: id("bpf_session_is_return"), session_cookie: id("bpf_session_cookie") })
 }
 
 /// Reads them from the running kernel.

@@ -123,7 +123,10 @@ mod tests {
             (format!("/system.slice/docker-{id}.scope"), id, ""),
             (format!("/docker/{id}"), id, ""),
             (
-                format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope", uid.replace('-', "_")),
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{id}.scope",
+                    uid.replace('-', "_")
+                ),
                 id,
                 uid,
             ),

@@ -102,15 +102,15 @@ pub(crate) fn run() -> Report {
                 match method {
                     Method::Session => Ok("sessions (uprobe.session)".to_owned()),
                     _ => {
-                        let why = load(Method::Session).err().map(|error| error.to_string()).unwrap_or_default();
+                        let why =
+                            load(Method::Session).err().map(|error| error.to_string()).unwrap_or_default();
                         Err(format!("{method:?} instead of sessions: {why}"))
                     }
                 },
             ),
         }
     };
-    let nvml = Sampler::start(Duration::from_secs(1))
-        .map(|sampler| format!("{} GPUs", sampler.gpus.len()));
+    let nvml = Sampler::start(Duration::from_secs(1)).map(|sampler| format!("{} GPUs", sampler.gpus.len()));
     let findings = vec![
         finding("architecture", architecture, Status::Error, "record on an x86-64 machine"),
         finding(

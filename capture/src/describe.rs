@@ -22,7 +22,9 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
     ];
     let mut without = |what: &str, flag: &str| not_captured.push(format!("{what} ({flag})"));
     match options.profile {
-        Profile::Light => without("kernel launches, allocator events, event records and queries", "--profile light"),
+        Profile::Light => {
+            without("kernel launches, allocator events, event records and queries", "--profile light")
+        }
         Profile::Default => {
             without("launches on the runtime's layer, event records and queries", "--profile default");
         }

@@ -119,9 +119,8 @@ impl Symbols {
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
             .filter_map(|symbol| {
                 let address = symbol.address();
-                let (start, _, offset) = segments
-                    .iter()
-                    .find(|(start, size, _)| address >= *start && address - start < *size)?;
+                let (start, _, offset) =
+                    segments.iter().find(|(start, size, _)| address >= *start && address - start < *size)?;
                 Some((address - start + offset, symbol.size(), symbol.name().ok()?.to_owned()))
             })
             .collect();

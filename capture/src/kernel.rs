@@ -262,7 +262,8 @@ impl Kernel {
                 }
             }
         }
-        let why = |point: &Point| refused.iter().find(|(at, _)| *at == point.offset).map(|(_, why)| why.clone());
+        let why =
+            |point: &Point| refused.iter().find(|(at, _)| *at == point.offset).map(|(_, why)| why.clone());
         Ok(points.iter().map(why).collect())
     }
 
@@ -299,8 +300,10 @@ impl Kernel {
                 return Ok(link.map(|link| self.links.push(link)).err().map(|error| error.to_string()));
             }
         }
-        let point =
-            UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
+        let point = UProbeAttachPoint {
+            location: UProbeAttachLocation::AbsoluteOffset(offset),
+            cookie: Some(cookie),
+        };
         let probe = uprobe_of(&mut self.ebpf, program)?;
         if probe.fd().is_err() {
             probe.load().map_err(|source| CaptureError::Program { name: program, source })?;
@@ -344,7 +347,8 @@ impl Kernel {
         let program = self.ebpf.program_mut(name).ok_or(CaptureError::MissingPart(name))?;
         let program: &mut PerfEvent = program.try_into().map_err(failed)?;
         program.load().map_err(failed)?;
-        let cpus = online_cpus().map_err(|(what, source)| CaptureError::Io { what: what.to_owned(), source })?;
+        let cpus =
+            online_cpus().map_err(|(what, source)| CaptureError::Io { what: what.to_owned(), source })?;
         for cpu in cpus {
             program
                 .attach(
@@ -396,7 +400,9 @@ impl Kernel {
 
     /// Return addresses of a call stack, innermost first.
     pub(crate) fn stack(&self, id: u32) -> Vec<u64> {
-        self.stacks.get(&id, 0).map_or_else(|_| Vec::new(), |trace| trace.frames().iter().map(|f| f.ip).collect())
+        self.stacks
+            .get(&id, 0)
+            .map_or_else(|_| Vec::new(), |trace| trace.frames().iter().map(|f| f.ip).collect())
     }
 
     /// Threads that are off CPU.

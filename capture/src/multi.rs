@@ -119,10 +119,8 @@ pub(crate) fn relocated(object: &[u8], loaded: &Ebpf) -> Result<Object, CaptureE
     let failed = |error: String| CaptureError::Multi { what: "the embedded object", error };
     let mut object = Object::parse(object).map_err(|error| failed(error.to_string()))?;
     let maps = object.maps.clone();
-    let fds: Vec<(&str, RawFd, &aya_obj::Map)> = loaded
-        .maps()
-        .filter_map(|(name, map)| Some((name, fd_of(map)?, maps.get(name)?)))
-        .collect();
+    let fds: Vec<(&str, RawFd, &aya_obj::Map)> =
+        loaded.maps().filter_map(|(name, map)| Some((name, fd_of(map)?, maps.get(name)?))).collect();
     let sections: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
     object.relocate_maps(fds.into_iter(), &sections).map_err(|error| failed(error.to_string()))?;
     object.relocate_calls(&sections).map_err(|error| failed(error.to_string()))?;
@@ -156,7 +154,8 @@ impl Program {
         functions: &Functions,
     ) -> Result<Self, CaptureError> {
         let program = object.programs.get(name).ok_or(CaptureError::MissingPart(name))?;
-        let function = object.functions.get(&program.function_key()).ok_or(CaptureError::MissingPart(name))?;
+        let function =
+            object.functions.get(&program.function_key()).ok_or(CaptureError::MissingPart(name))?;
         let mut instructions = function.instructions.clone();
         if shape == Shape::Session {
             name_kernel_functions(&mut instructions, functions);

@@ -214,7 +214,8 @@ impl Session {
                     self.attacher.watch_driver(&mut self.kernel, &driver)?;
                 }
                 for pid in launch::every_pid().filter(|pid| attach::uses_cuda(*pid)) {
-                    self.kernel.add_target(pid, capture_wire::target::RECORD | capture_wire::target::FOLLOW)?;
+                    self.kernel
+                        .add_target(pid, capture_wire::target::RECORD | capture_wire::target::FOLLOW)?;
                     self.libraries_of(pid, now_ns)?;
                 }
             }
@@ -497,11 +498,7 @@ impl Session {
 }
 
 fn kernel_name(ts_ns: i64, pid: u32, tid: u32, func: u64, name: Text) -> Row {
-    Row {
-        func: Some(func),
-        detail: Some(name),
-        ..Row::new(ts_ns, Kind::Name, "kernel".into(), pid, tid)
-    }
+    Row { func: Some(func), detail: Some(name), ..Row::new(ts_ns, Kind::Name, "kernel".into(), pid, tid) }
 }
 
 /// Whether a process has no thread left but its ending leader.

@@ -93,25 +93,27 @@ impl Stacks {
         self.seen
             .into_iter()
             .map(|((pid, id), frames)| {
-                let text = folded(frames.into_iter().enumerate().map(|(depth, frame)| match frame {
-                    Frame::File { path, name, offset } => {
-                        let symbols = files.entry(path).or_insert_with_key(|path| {
-                            let inside = through_root(pid, path);
-                            Symbols::read(if inside.exists() { &inside } else { path })
-                        });
-                        // A return address may be the first byte after its function.
-                        let at = if depth == 0 { offset } else { offset.saturating_sub(1) };
-                        match symbols.name(at) {
-                            Some(function) => function.replace(';', ":"),
-                            None => format!("{name}+0x{offset:x}"),
+                let text = folded(frames.into_iter().enumerate().map(|(depth, frame)| {
+                    match frame {
+                        Frame::File { path, name, offset } => {
+                            let symbols = files.entry(path).or_insert_with_key(|path| {
+                                let inside = through_root(pid, path);
+                                Symbols::read(if inside.exists() { &inside } else { path })
+                            });
+                            // A return address may be the first byte after its function.
+                            let at = if depth == 0 { offset } else { offset.saturating_sub(1) };
+                            match symbols.name(at) {
+                                Some(function) => function.replace(';', ":"),
+                                None => format!("{name}+0x{offset:x}"),
+                            }
                         }
+                        Frame::Address(address) => generated
+                            .entry(pid)
+                            .or_insert_with(|| perf_map(pid))
+                            .iter()
+                            .find(|(start, size, _)| address >= *start && address - start < *size)
+                            .map_or_else(|| format!("0x{address:x}"), |(_, _, name)| name.replace(';', ":")),
                     }
-                    Frame::Address(address) => generated
-                        .entry(pid)
-                        .or_insert_with(|| perf_map(pid))
-                        .iter()
-                        .find(|(start, size, _)| address >= *start && address - start < *size)
-                        .map_or_else(|| format!("0x{address:x}"), |(_, _, name)| name.replace(';', ":")),
                 }));
                 row(ts_ns, pid, id, text)
             })

@@ -1,6 +1,7 @@
 //! What a call, a mark, a reading or a stack turns into; and every way to choose whom to trace.
 //!
 //! Needs what `stub.rs` needs, and skips as it does.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -38,23 +39,58 @@ fn arguments_are_read_wherever_they_lie() {
         assert_eq!(rows.meta["attach_method"], method);
         assert_eq!(rows.meta["lost"].as_array().unwrap().len(), 0, "{}", rows.meta["lost"]);
         let all = [
-            "addr", "src_addr", "size_bytes", "direction", "stream", "func", "grid_x", "grid_y", "grid_z",
-            "block_x", "block_y", "block_z", "element_count", "dtype", "communicator", "peer",
+            "addr",
+            "src_addr",
+            "size_bytes",
+            "direction",
+            "stream",
+            "func",
+            "grid_x",
+            "grid_y",
+            "grid_z",
+            "block_x",
+            "block_y",
+            "block_z",
+            "element_count",
+            "dtype",
+            "communicator",
+            "peer",
         ];
         for (op, expected) in [
             ("cuInit", ""),
-            ("cuLaunchKernelEx", "stream=0x55 func=0x4001 grid_x=0x9 grid_y=0x8 grid_z=0x7 block_x=0x6 block_y=0x5 block_z=0x4"),
-            ("cudaLaunchKernelExC", "stream=0x55 func=0x4002 grid_x=0x9 grid_y=0x8 grid_z=0x7 block_x=0x6 block_y=0x5 block_z=0x4"),
-            ("cudaLaunchKernel", "stream=0x56 func=0x4003 grid_x=0x3 grid_y=0x2 grid_z=0x1 block_x=0x40 block_y=0x4 block_z=0x2"),
-            ("cuLaunchKernel", "stream=0x56 func=0x4003 grid_x=0x3 grid_y=0x2 grid_z=0x1 block_x=0x40 block_y=0x4 block_z=0x2"),
+            (
+                "cuLaunchKernelEx",
+                "stream=0x55 func=0x4001 grid_x=0x9 grid_y=0x8 grid_z=0x7 block_x=0x6 block_y=0x5 block_z=0x4",
+            ),
+            (
+                "cudaLaunchKernelExC",
+                "stream=0x55 func=0x4002 grid_x=0x9 grid_y=0x8 grid_z=0x7 block_x=0x6 block_y=0x5 block_z=0x4",
+            ),
+            (
+                "cudaLaunchKernel",
+                "stream=0x56 func=0x4003 grid_x=0x3 grid_y=0x2 grid_z=0x1 block_x=0x40 block_y=0x4 block_z=0x2",
+            ),
+            (
+                "cuLaunchKernel",
+                "stream=0x56 func=0x4003 grid_x=0x3 grid_y=0x2 grid_z=0x1 block_x=0x40 block_y=0x4 block_z=0x2",
+            ),
             ("cuLibraryGetKernel", "func=0x7001"),
             ("cuMemcpy2D", "addr=0x2000 size_bytes=0x280 direction=h2d"),
             ("cuMemcpy3DAsync", "addr=0x2000 src_addr=0x1000 size_bytes=0x780 direction=d2d stream=0x57"),
             ("cudaMemcpy3DAsync", "addr=0x2000 src_addr=0x1000 size_bytes=0x780 direction=d2h stream=0x58"),
             ("cuGraphLaunch", "stream=0x59 func=0x9000"),
-            ("ncclAllReduce", "addr=0x20 src_addr=0x10 size_bytes=0x7d0 stream=0x61 element_count=0x3e8 dtype=bfloat16 communicator=0xc0"),
-            ("ncclReduce", "addr=0x20 src_addr=0x10 size_bytes=0x190 stream=0x62 element_count=0x64 dtype=float32 communicator=0xc0 peer=0x3"),
-            ("ncclSend", "src_addr=0x10 size_bytes=0x50 stream=0x63 element_count=0xa dtype=int64 communicator=0xc0 peer=0x2"),
+            (
+                "ncclAllReduce",
+                "addr=0x20 src_addr=0x10 size_bytes=0x7d0 stream=0x61 element_count=0x3e8 dtype=bfloat16 communicator=0xc0",
+            ),
+            (
+                "ncclReduce",
+                "addr=0x20 src_addr=0x10 size_bytes=0x190 stream=0x62 element_count=0x64 dtype=float32 communicator=0xc0 peer=0x3",
+            ),
+            (
+                "ncclSend",
+                "src_addr=0x10 size_bytes=0x50 stream=0x63 element_count=0xa dtype=int64 communicator=0xc0 peer=0x2",
+            ),
         ] {
             let found = rows.select("call", Some(op));
             assert!(!found.is_empty(), "{method}: no {op}");
@@ -331,7 +367,9 @@ fn few_privileges_are_enough() {
     for program in [Path::new(CAPTURE).to_owned(), built("cuda-stub")] {
         std::fs::copy(&program, copies.join(program.file_name().unwrap())).unwrap();
     }
-    for library in ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"] {
+    for library in
+        ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"]
+    {
         std::fs::copy(built("examples").join(library), copies.join(library)).unwrap();
     }
     Command::new("chmod").args(["-R", "a+rwX"]).arg(directory.path()).status().unwrap();

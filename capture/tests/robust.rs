@@ -1,7 +1,6 @@
 //! What goes wrong in the field, on purpose: kills, full disks, short lives, bad requests.
 //!
 //! Needs what `stub.rs` needs, and skips as it does.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -92,7 +91,13 @@ fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
     let out = directory.path().join("run.parquet");
     let seconds = |by: i64| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-        Command::new("date").arg("-s").arg(format!("@{:.3}", now + by as f64)).output().unwrap().status.success()
+        Command::new("date")
+            .arg("-s")
+            .arg(format!("@{:.3}", now + by as f64))
+            .output()
+            .unwrap()
+            .status
+            .success()
     };
     let mut capture = Command::new(CAPTURE)
         .arg("--out")

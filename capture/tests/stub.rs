@@ -2,7 +2,6 @@
 //!
 //! Needs root and a kernel with BTF. Where `capture check` says that this machine cannot record, every test
 //! here says so loudly and passes; with INQUEST_EBPF=required it fails instead.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -33,4 +33,14 @@ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False "$capture" --out "$out/mixed-7
   "$python" mixed_7gb.py "$out/mixed-7gb.marks.json" "$out/mixed-7gb.history.json"
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "$capture" --out "$out/mixed-7gb-expandable.parquet" -- \
   "$python" mixed_7gb.py "$out/mixed-7gb-expandable.marks.json" "$out/mixed-7gb-expandable.history.json"
+
+# One way to use the GPU each, with counts from a source of their own. NCCL needs two GPUs.
+cc -O2 -fno-omit-frame-pointer -shared -fPIC -o pluggable.so pluggable.c -l:libcuda.so.1
+scenarios=(graphs compile malloc_async pluggable shared)
+[ "$(nvidia-smi -L | wc -l)" -lt 2 ] || scenarios+=(nccl)
+for scenario in "${scenarios[@]}"; do
+  [ "$scenario" != malloc_async ] || export PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
+  "$capture" --nvml 100ms --out "$out/$scenario.parquet" -- "$python" scenarios.py "$scenario" "$out/$scenario.counts.json"
+  unset PYTORCH_CUDA_ALLOC_CONF
+done
 ls -l "$out"

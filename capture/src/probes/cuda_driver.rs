@@ -196,11 +196,6 @@ pub(super) const PROBES: &[FunctionProbe] = &[
     call("cuEventQuery", Op::CuEventQuery, None, SUBJECT).from(Full),
     call("cuStreamQuery", Op::CuStreamQuery, None, NONE.on(Arg(0))).from(Full),
     // (stream, event, flags)
-    call(
-        "cuStreamWaitEvent",
-        Op::CuStreamWaitEvent,
-        None,
-        Fields { func: Arg(1), stream: Arg(0), ..NONE },
-    )
-    .from(Full),
+    call("cuStreamWaitEvent", Op::CuStreamWaitEvent, None, Fields { func: Arg(1), stream: Arg(0), ..NONE })
+        .from(Full),
 ];

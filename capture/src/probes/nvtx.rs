@@ -1,10 +1,7 @@
 //! NVIDIA's marks for tools (libnvToolsExt): a program names its phases. Programs built with the
 //! header-only version 3 have no such library; theirs are visible only to a tool they load themselves.
 
-use super::spec::{
-    Event, Fields, FunctionProbe, Library, MarkKind,
-    Profile::Light,
-};
+use super::spec::{Event, Fields, FunctionProbe, Library, MarkKind, Profile::Light};
 
 const fn mark(symbol: &'static str, kind: MarkKind) -> FunctionProbe {
     FunctionProbe {

@@ -64,7 +64,10 @@ impl Library {
         };
         let hash = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         rest.starts_with(".so")
-            || rest.strip_prefix('-').and_then(|rest| rest.split_once(".so")).is_some_and(|(text, _)| hash(text))
+            || rest
+                .strip_prefix('-')
+                .and_then(|rest| rest.split_once(".so"))
+                .is_some_and(|(text, _)| hash(text))
     }
 }
 

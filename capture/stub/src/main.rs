@@ -251,7 +251,9 @@ fn main() {
     let [directory, log_path, scenario, rest @ ..] = args.as_slice() else {
         panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady|api [LAUNCHES]");
     };
-    for name in ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"] {
+    for name in
+        ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"]
+    {
         load(Path::new(directory), name);
     }
     let mut log = Log { pid: std::process::id(), tid: tid(), ..Log::default() };

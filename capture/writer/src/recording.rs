@@ -144,8 +144,7 @@ impl Recorder {
             (META_VERSION.to_owned(), FORMAT_VERSION.to_string()),
             (META_RUN.to_owned(), json),
         ]));
-        let syncer =
-            Syncer::start(&file).map_err(|source| WriteError::Io { path: path.clone(), source })?;
+        let syncer = Syncer::start(&file).map_err(|source| WriteError::Io { path: path.clone(), source })?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let head = RecordBatch::new_empty(Arc::new(schema));
         append(&mut file, &head).map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
