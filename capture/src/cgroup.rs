@@ -1,7 +1,11 @@
 //! Where a process belongs: its control group, and the container and pod that the group's name tells;
 //! and how long the kernel kept such a group from running (CPU quota).
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use procfs::process::Process;
 use trace_schema::{Kind, ProcessInfo, Row};
@@ -28,17 +32,28 @@ pub(crate) fn describe(pid: u32) -> ProcessInfo {
     }
 }
 
-/// The group in the unified hierarchy, or the one of the CPU controller.
+/// The group that says most: in the unified hierarchy, or the first one that is not the root.
 fn path_of(process: &Process) -> String {
-    let Ok(groups) = process.cgroups() else {
-        return String::new();
-    };
-    groups
-        .into_iter()
-        .filter(|group| group.hierarchy == 0 || group.controllers.iter().any(|name| name == "cpu"))
-        .map(|group| group.pathname)
-        .next()
-        .unwrap_or_default()
+    let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
+    let (unified, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.hierarchy == 0);
+    let mut paths: Vec<String> = unified.into_iter().chain(others).map(|group| group.pathname).collect();
+    let best = paths.iter().position(|path| path != "/").unwrap_or(0);
+    if paths.is_empty() { String::new() } else { paths.swap_remove(best) }
+}
+
+/// The file with the throttling counters of a process's group, in either version of control groups.
+fn counters_of(process: &Process) -> Option<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    process.cgroups().ok()?.into_iter().find_map(|group| {
+        let path = group.pathname.trim_start_matches('/').to_owned();
+        let mount = match group.hierarchy {
+            0 => PathBuf::new(),
+            _ if group.controllers.iter().any(|name| name == "cpu") => PathBuf::from(group.controllers.join(",")),
+            _ => return None,
+        };
+        let file = root.join(mount).join(path).join("cpu.stat");
+        fs::read_to_string(&file).ok().and_then(|text| counters(&text)).map(|_| file)
+    })
 }
 
 /// A pod's host name is the pod's name.
@@ -71,44 +86,50 @@ fn identify(cgroup: &str) -> (String, String) {
 /// The throttling counters of the groups that traced processes are in.
 #[derive(Default)]
 pub(crate) struct Throttling {
-    /// By group: a process in it, and times and microseconds throttled at the last reading.
-    groups: BTreeMap<String, (u32, Option<(u64, u64)>)>,
+    /// By file: a process of the group, and times and nanoseconds throttled at the last reading.
+    groups: BTreeMap<PathBuf, (u32, (u64, u64))>,
 }
 
 impl Throttling {
     /// Watches a process's group.
-    pub(crate) fn watch(&mut self, process: &ProcessInfo) {
-        if !process.cgroup.is_empty() {
-            self.groups.entry(process.cgroup.clone()).or_insert((process.pid, None));
+    pub(crate) fn watch(&mut self, pid: u32) {
+        let file = Process::new(pid as i32).ok().and_then(|process| counters_of(&process));
+        if let Some(file) = file
+            && !self.groups.contains_key(&file)
+            && let Some(now) = read(&file)
+        {
+            self.groups.insert(file, (pid, now));
         }
     }
 
     /// What happened since the last reading; nothing for a group that was not throttled.
     pub(crate) fn rows(&mut self, ts_ns: i64) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (group, (pid, last)) in &mut self.groups {
-            let path = PathBuf::from("/sys/fs/cgroup").join(group.trim_start_matches('/')).join("cpu.stat");
-            let Some(now) = fs::read_to_string(path).ok().and_then(|text| counters(&text)) else {
+        for (file, (pid, last)) in &mut self.groups {
+            let Some(now) = read(file).filter(|now| now != last) else {
                 continue;
             };
-            if let Some(before) = last.replace(now)
-                && now != before
-            {
-                let mut add = |op: &'static str, value: u64| {
-                    let row = Row::new(ts_ns, Kind::Sample, op.into(), *pid, *pid);
-                    rows.push(Row { value: Some(value as i64), ..row });
-                };
-                add("cgroup_throttled_count", now.0.saturating_sub(before.0));
-                add("cgroup_throttled_ns", now.1.saturating_sub(before.1) * 1000);
-            }
+            let before = std::mem::replace(last, now);
+            let mut add = |op: &'static str, value: u64| {
+                let row = Row::new(ts_ns, Kind::Sample, op.into(), *pid, *pid);
+                rows.push(Row { value: Some(value as i64), ..row });
+            };
+            add("cgroup_throttled_count", now.0.saturating_sub(before.0));
+            add("cgroup_throttled_ns", now.1.saturating_sub(before.1));
         }
         rows
     }
 }
 
+fn read(file: &Path) -> Option<(u64, u64)> {
+    counters(&fs::read_to_string(file).ok()?)
+}
+
+/// Times and nanoseconds; version 2 counts microseconds.
 fn counters(text: &str) -> Option<(u64, u64)> {
-    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
-    Some((value("nr_throttled ")?, value("throttled_usec ")?))
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+    let ns = value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))?;
+    Some((value("nr_throttled ")?, ns))
 }
 
 #[cfg(test)]
@@ -140,7 +161,8 @@ mod tests {
     #[test]
     fn throttling_counters_are_read() {
         let text = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
-        assert_eq!(counters(text), Some((3, 1200)));
+        assert_eq!(counters(text), Some((3, 1_200_000)));
+        assert_eq!(counters("nr_periods 9\nnr_throttled 3\nthrottled_time 1200\n"), Some((3, 1200)));
         assert_eq!(counters("usage_usec 5\n"), None, "a group without the CPU controller");
     }
 

@@ -126,6 +126,13 @@ pub(crate) fn resume(pid: u32) {
     }
 }
 
+/// Whether a process stands still because of a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    procfs::process::Process::new(pid as i32)
+        .and_then(|process| process.stat())
+        .is_ok_and(|stat| stat.state == 'T')
+}
+
 /// Every process of the machine.
 pub(crate) fn every_pid() -> impl Iterator<Item = u32> {
     let own = std::process::id();

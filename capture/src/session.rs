@@ -49,6 +49,8 @@ const DRAIN: Duration = Duration::from_millis(50);
 const AT_ONCE: usize = 1 << 14;
 /// How much of a recording a kill may cost, less what lies in the buffer.
 const FLUSH: Duration = Duration::from_millis(500);
+/// How long a process that runs on is watched for standing still.
+const RESUMED: Duration = Duration::from_secs(3);
 /// Distinct call stacks that are kept.
 const STACKS_COUNT: u32 = 1 << 16;
 
@@ -117,6 +119,8 @@ struct Session {
     lost: LostCounters,
     threads: BTreeMap<(u32, u32), String>,
     processes: BTreeMap<u32, ProcessInfo>,
+    /// Processes that were stopped for their probes, and when they were told to run on.
+    resumed: HashMap<u32, Instant>,
     /// Kernels by their host address, until a launch needs the name.
     kernel_names: HashMap<(u32, u64), Text>,
     rows: u64,
@@ -153,6 +157,7 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         lost: LostCounters::new(run.clock.start_ns),
         threads: BTreeMap::new(),
         processes: BTreeMap::new(),
+        resumed: HashMap::new(),
         kernel_names: HashMap::new(),
         rows: 0,
         run,
@@ -262,6 +267,9 @@ impl Session {
         let now_ns = clock::monotonic_ns();
         self.lost.read(&self.kernel, now_ns)?;
         self.push_samples(now_ns)?;
+        // Two threads that stop their process at once could leave one stop behind.
+        self.resumed.retain(|_, since| since.elapsed() < RESUMED);
+        self.resumed.keys().filter(|pid| launch::is_stopped(**pid)).for_each(|pid| launch::resume(*pid));
         Ok(self.recorder.flush()?)
     }
 
@@ -388,6 +396,7 @@ impl Session {
                 // Whatever went wrong, a stopped process must not stay so.
                 if event.stopped != 0 {
                     launch::resume(event.pid);
+                    self.resumed.insert(event.pid, Instant::now());
                 }
                 attached
             }
@@ -404,7 +413,7 @@ impl Session {
     /// Writes down who a process is; its command line.
     fn get_to_know(&mut self, pid: u32) -> Option<String> {
         let info = cgroup::describe(pid);
-        self.throttling.watch(&info);
+        self.throttling.watch(pid);
         let command = (!info.command.is_empty()).then(|| info.command.join(" "));
         // One that is gone already tells nothing; what was known before is better.
         if command.is_some() || !self.processes.contains_key(&pid) {

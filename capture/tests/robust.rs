@@ -7,6 +7,7 @@ mod common;
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -80,6 +81,69 @@ fn a_thousand_short_lives_are_all_on_record() {
     assert!(rows.select("process", Some("fork")).len() >= 1000);
     assert!(rows.select("process", Some("exec")).len() >= 1001);
     assert!(rows.select("process", Some("exit")).len() >= 1001);
+}
+
+/// A control group with one setting, in either version; `None` if this user cannot make one.
+fn control_group(controller: &str, setting: (&str, &str), old_setting: (&str, &str)) -> Option<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    for (parent, (file, value)) in [(root.join(controller), old_setting), (root.to_owned(), setting)] {
+        let group = parent.join(format!("inquest-test-{}", std::process::id()));
+        if parent.join("cgroup.procs").exists() && std::fs::create_dir(&group).is_ok() {
+            if std::fs::write(group.join(file), value).is_ok() {
+                return Some(group);
+            }
+            std::fs::remove_dir(&group).unwrap();
+        }
+    }
+    eprintln!("\n*** SKIPPED: no control group with {controller} can be made here ***");
+    None
+}
+
+/// Records a shell script that has put itself into a control group.
+fn record_in(group: &Path, script: &str) -> Rows {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let script = format!("echo $$ > {}/cgroup.procs; {script}", group.display());
+    // The command may well be killed: the recording is fine then.
+    Command::new(CAPTURE).arg("--out").arg(&out).args(["--", "sh", "-c", &script]).output().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    std::fs::remove_dir(group).unwrap();
+    Rows::open(&out)
+}
+
+#[test]
+fn a_throttled_group_is_on_record() {
+    if !can_record() {
+        return;
+    }
+    let Some(group) = control_group("cpu", ("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")) else {
+        return;
+    };
+    let rows = record_in(&group, "exec timeout 2 sh -c 'while :; do :; done'");
+    let sum = |op: &str| -> i64 {
+        let found = rows.select("sample", Some(op));
+        found.into_iter().map(|row| rows.number(row, "value").unwrap()).sum()
+    };
+    // Eight tenths of two seconds, in periods of a tenth.
+    assert!(sum("cgroup_throttled_count") >= 5, "{}", sum("cgroup_throttled_count"));
+    assert!(sum("cgroup_throttled_ns") >= 500_000_000, "{}", sum("cgroup_throttled_ns"));
+}
+
+#[test]
+fn a_kill_for_memory_is_on_record() {
+    if !can_record() {
+        return;
+    }
+    let setting = ("memory.max", "30000000");
+    let Some(group) = control_group("memory", setting, ("memory.limit_in_bytes", "30000000")) else {
+        return;
+    };
+    let rows = record_in(&group, "exec python3 -c 'a = bytearray(100_000_000)'");
+    if rows.meta["not_captured"].to_string().contains("out-of-memory") {
+        eprintln!("\n*** SKIPPED: this kernel does not tell of out-of-memory kills ***");
+        return;
+    }
+    assert_eq!(rows.select("process", Some("oom_kill")).len(), 1);
 }
 
 #[test]
