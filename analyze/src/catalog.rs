@@ -27,6 +27,7 @@ const FILES: &[(&str, &str)] = &[
     ("core/op_summary.sql", include_str!("../../queries/core/op_summary.sql")),
     ("core/op_time.sql", include_str!("../../queries/core/op_time.sql")),
     ("core/ops.sql", include_str!("../../queries/core/ops.sql")),
+    ("core/phases.sql", include_str!("../../queries/core/phases.sql")),
     ("core/process_events.sql", include_str!("../../queries/core/process_events.sql")),
     ("core/samples.sql", include_str!("../../queries/core/samples.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),

@@ -18,10 +18,11 @@
 --   child_op         string  -   The direct nested call that took longest.
 --   child_ns         int64   ns  Time in direct nested calls; part of the above, not beside it.
 --   depth            int64   -   How many calls are around it.
+--   phase            string  -   The innermost range of `marks` that it began in; null: none.
 SELECT
     c.run, c.op, o.class, c.ts, c.dur, c.pid, c.tid,
     c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, c.blocked_syscall,
-    c.child_op, c.child_ns, c.depth
+    c.child_op, c.child_ns, c.depth, c.phase
 FROM _calls c
 LEFT JOIN _ops o ON o.op = c.op
 WHERE c.dur IS NOT NULL

@@ -21,11 +21,12 @@
 --   src_addr    uint64  -      Copies: source address.
 --   ret         int32   -      Return code; 0 is success.
 --   caller      string  -      Library or program that made the call.
+--   phase       string  -      The innermost range of `marks` that it began in; null: none.
 SELECT
     c.run, c.op, o.layer, o.class, c.ts, c.dur, c.pid, c.tid,
     c.size_bytes,
     CASE WHEN c.size_bytes > 0 THEN CAST(floor(log2(CAST(c.size_bytes AS DOUBLE))) AS BIGINT) END AS size_class,
     c.direction,
-    c.first_call, c.nested_in, c.depth, c.stream, c.func, c.addr, c.src_addr, c.ret, c.caller
+    c.first_call, c.nested_in, c.depth, c.stream, c.func, c.addr, c.src_addr, c.ret, c.caller, c.phase
 FROM _calls c
 LEFT JOIN _ops o ON o.op = c.op

@@ -19,6 +19,8 @@ use arrow::{
     error::ArrowError,
 };
 
+use trace_schema::{Class, Op};
+
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
@@ -196,7 +198,7 @@ const DERIVED: [&str; 9] = [
 /// Schema of the result of [`split`].
 pub(crate) fn schema() -> SchemaRef {
     let mut fields: Vec<Field> = HANDED.iter().map(|(name, ty)| Field::new(*name, ty(), true)).collect();
-    fields.extend(["nested_in", "child_op"].map(|name| Field::new(name, dictionary(), true)));
+    fields.extend(["nested_in", "child_op", "phase"].map(|name| Field::new(name, dictionary(), true)));
     fields.push(Field::new("first_call", DataType::Boolean, true));
     fields.extend(DERIVED.map(|name| Field::new(name, DataType::Int64, true)));
     Arc::new(Schema::new(fields))
@@ -251,11 +253,67 @@ fn one_batch(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, ArrowError>
     }
 }
 
-/// Derives `_calls`. Both inputs are sorted by run, process, thread and start.
+/// The innermost range around each of the sorted times `ts`: of those that contain it, the one that began
+/// last. Ranges are sorted by start; those of several threads may overlap in any way.
+fn innermost(ts: impl Iterator<Item = i64>, ranges: &[Span]) -> Vec<Option<usize>> {
+    let mut around: Vec<usize> = Vec::new();
+    let mut next = 0;
+    ts.map(|ts| {
+        while ranges.get(next).is_some_and(|range| range.ts <= ts) {
+            around.push(next);
+            next += 1;
+        }
+        around.retain(|&range| end(ranges[range].ts, ranges[range].dur) > ts);
+        around.last().copied()
+    })
+    .collect()
+}
+
+/// The ranges that a workload named, by process.
+#[derive(Default)]
+struct Phases {
+    spans: HashMap<(String, i64), Vec<Span>>,
+    names: HashMap<(String, i64), Vec<String>>,
+}
+
+impl Phases {
+    fn read(batches: &[RecordBatch]) -> Result<Self, AnalyzeError> {
+        let mut phases = Self::default();
+        for batch in batches {
+            let (runs, pids, names) = (strings(batch, "run")?, integers(batch, "pid")?, strings(batch, "detail")?);
+            let (ts, dur) = (integers(batch, "ts")?, integers(batch, "dur")?);
+            for row in 0..batch.num_rows() {
+                let key = (runs.value(row).to_owned(), pids.value(row));
+                phases.spans.entry(key.clone()).or_default().push(Span { ts: ts.value(row), dur: dur.at(row) });
+                phases.names.entry(key).or_default().push(names.value(row).to_owned());
+            }
+        }
+        Ok(phases)
+    }
+
+    /// The phase that each call of one thread began in.
+    fn of(&self, (run, pid, _): &Thread, calls: &[Span]) -> Vec<Option<&str>> {
+        let key = (run.clone(), *pid);
+        match (self.spans.get(&key), self.names.get(&key)) {
+            (Some(spans), Some(names)) => innermost(calls.iter().map(|call| call.ts), spans)
+                .into_iter()
+                .map(|range| range.map(|range| names[range].as_str()))
+                .collect(),
+            _ => vec![None; calls.len()],
+        }
+    }
+}
+
+/// Derives `_calls`. Calls and intervals are sorted by run, process, thread and start, `ranges` (of marks)
+/// by run, process and start.
 ///
 /// # Errors
 /// If a column is missing or cannot be read.
-pub(crate) fn split(calls: &[RecordBatch], off_cpu: &[RecordBatch]) -> Result<RecordBatch, AnalyzeError> {
+pub(crate) fn split(
+    calls: &[RecordBatch],
+    off_cpu: &[RecordBatch],
+    ranges: &[RecordBatch],
+) -> Result<RecordBatch, AnalyzeError> {
     let damaged = |error: ArrowError| AnalyzeError::Damaged(error.to_string());
     let Some(calls) = one_batch(calls).map_err(damaged)? else {
         return Ok(RecordBatch::new_empty(schema()));
@@ -269,6 +327,8 @@ pub(crate) fn split(calls: &[RecordBatch], off_cpu: &[RecordBatch]) -> Result<Re
     let (ts, dur) = (integers(&calls, "ts")?, integers(&calls, "dur")?);
     let mut all_places = Vec::with_capacity(calls.num_rows());
     let mut all_parts = Vec::with_capacity(calls.num_rows());
+    let phases = Phases::read(ranges)?;
+    let mut all_phases = Vec::with_capacity(calls.num_rows());
     for (thread, rows) in threads(&calls)? {
         let spans: Vec<Span> = rows.clone().map(|row| Span { ts: ts.value(row), dur: dur.at(row) }).collect();
         let own_off = off_by_thread.get(&thread).map_or(&[][..], |range| &off[range.clone()]);
@@ -279,8 +339,9 @@ pub(crate) fn split(calls: &[RecordBatch], off_cpu: &[RecordBatch]) -> Result<Re
             ..place
         }));
         all_parts.extend(parts(&spans, own_off));
+        all_phases.extend(phases.of(&thread, &spans));
     }
-    assemble(&calls, &all_places, &all_parts)
+    assemble(&calls, &all_places, &all_parts, &all_phases)
 }
 
 /// Whether a row is the first in its run and process of its function with its kernel.
@@ -288,7 +349,9 @@ fn first_calls(calls: &RecordBatch) -> Result<BooleanArray, AnalyzeError> {
     let (runs, ops) = (strings(calls, "run")?, strings(calls, "op")?);
     let (pids, funcs, ts) = (integers(calls, "pid")?, integers(calls, "func")?, integers(calls, "ts")?);
     let key = |row: usize| (runs.value(row), pids.value(row), ops.value(row), funcs.value(row));
-    let with_kernel = |row: &usize| funcs.at(*row).is_some();
+    // Other calls are about handles, too, but only a launch is dearer the first time.
+    let is_launch = |op: &str| Op::from_name(op).is_some_and(|op| op.class() == Class::Launch);
+    let with_kernel = |row: &usize| funcs.at(*row).is_some() && is_launch(ops.value(*row));
     // Rows are in order of threads, so the earliest need not come first.
     let mut earliest = HashMap::new();
     for row in (0..calls.num_rows()).filter(with_kernel) {
@@ -306,6 +369,7 @@ fn assemble(
     calls: &RecordBatch,
     places: &[Place],
     parts: &[Option<Parts>],
+    phases: &[Option<&str>],
 ) -> Result<RecordBatch, AnalyzeError> {
     let damaged = |error: ArrowError| AnalyzeError::Damaged(error.to_string());
     let ops = strings(calls, "op")?;
@@ -322,6 +386,8 @@ fn assemble(
     };
     columns.push(names(|place| place.parent)?);
     columns.push(names(|place| place.child)?);
+    let phases: StringArray = phases.iter().copied().collect();
+    columns.push(cast(&phases, &dictionary()).map_err(damaged)?);
     columns.push(Arc::new(first_calls(calls)?));
     let of_places = |get: fn(&Place) -> i64| -> ArrayRef {
         Arc::new(places.iter().map(get).map(Some).collect::<Int64Array>())
@@ -351,6 +417,16 @@ mod tests {
 
     fn off(ts: i64, dur: i64, state: State, runnable: Option<i64>) -> Off {
         Off { ts, dur: Some(dur), runnable, state, syscall: Some(16) }
+    }
+
+    #[test]
+    fn a_call_belongs_to_the_range_that_began_last() {
+        let range = |ts, dur| Span { ts, dur };
+        let ranges = [range(0, Some(100)), range(10, Some(20)), range(15, Some(50)), range(200, None)];
+        let found = innermost([5, 10, 20, 40, 65, 99, 100, 150, 200, 900].into_iter(), &ranges);
+        let expected =
+            [Some(0), Some(1), Some(2), Some(2), Some(0), Some(0), None, None, Some(3), Some(3)];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -6,13 +6,13 @@ use trace_schema::Nanos;
 
 use super::{print, print_json};
 use crate::{
-    analysis::{info, summary},
+    analysis::{info, phases, summary},
     error::AnalyzeError,
     output,
     trace::Trace,
 };
 
-/// How often and how long, by function and stratum (size, direction, first call)
+/// How often and how long, by function and stratum (size, direction, first call), and by the workload's phases
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run
@@ -31,9 +31,10 @@ impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let lines = summary::run(&trace).await?;
+        let phases = phases::run(&trace).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
-            return print_json(&serde_json::json!({ "strata": lines, "warnings": warnings }));
+            return print_json(&serde_json::json!({ "strata": lines, "phases": phases, "warnings": warnings }));
         }
         let rows: Vec<Vec<String>> = lines
             .iter()
@@ -52,6 +53,25 @@ impl Args {
             .collect();
         let header = ["op", "stratum", "n", "p50", "p90", "p99", "max", "total"];
         let mut text = output::columns(&header, &rows, &[2, 3, 4, 5, 6, 7]);
+        if !phases.is_empty() {
+            let time = |ns: i64| Nanos(ns).to_string();
+            let rows: Vec<Vec<String>> = phases
+                .iter()
+                .map(|phase| {
+                    vec![
+                        output::harmless(&phase.phase),
+                        phase.ranges_count.to_string(),
+                        time(phase.total_ns),
+                        phase.calls_count.to_string(),
+                        time(phase.calls_ns),
+                        time(phase.scheduler_ns),
+                        time(phase.blocked_ns),
+                    ]
+                })
+                .collect();
+            let header = ["phase", "n", "total", "calls", "in calls", "scheduler", "blocked"];
+            text += &format!("\n{}", output::columns(&header, &rows, &[1, 2, 3, 4, 5, 6]));
+        }
         for warning in warnings {
             text += &format!("note: {}\n", output::harmless(&warning));
         }

@@ -28,6 +28,9 @@ const CALLS: &str = "SELECT run, pid, tid, ts, dur, op, ret, addr, src_addr, siz
 const OFF_CPU: &str = "SELECT run, pid, tid, ts, dur, op, runnable_ns, syscall \
      FROM events WHERE kind = 'off_cpu' ORDER BY run, pid, tid, ts";
 
+const RANGES: &str = "SELECT run, pid, ts, dur, detail \
+     FROM events WHERE kind = 'mark' AND op = 'range' ORDER BY run, pid, ts, dur DESC NULLS FIRST";
+
 /// The derived table.
 #[derive(Debug)]
 pub(crate) struct CallTable {
@@ -48,7 +51,8 @@ impl CallTable {
         let context = SessionContext::new_with_state(state);
         let calls = context.sql(CALLS).await?.collect().await?;
         let off_cpu = context.sql(OFF_CPU).await?.collect().await?;
-        time_split::split(&calls, &off_cpu).map_err(|error| DataFusionError::External(Box::new(error)))
+        let ranges = context.sql(RANGES).await?.collect().await?;
+        time_split::split(&calls, &off_cpu, &ranges).map_err(|error| DataFusionError::External(Box::new(error)))
     }
 }
 

@@ -9,7 +9,7 @@ use askama::Template;
 use crate::{
     analysis::{
         chains::{self, Params},
-        info, memory, summary, timeline,
+        info, memory, phases, summary, timeline,
     },
     error::AnalyzeError,
     trace::Trace,
@@ -29,6 +29,7 @@ struct Page {
     culprits: Vec<section::verdict::Culprit>,
     slowest: Vec<section::verdict::SlowCall>,
     summary: section::strata::Strata,
+    phases: Option<section::phases::Phases>,
     memory: Option<section::memory::Memory>,
     timeline: Option<section::timeline::Timeline>,
 }
@@ -53,6 +54,7 @@ pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
         culprits: section::verdict::culprits(&chains),
         slowest: section::verdict::slowest(&chains),
         summary: section::strata::build(&lines),
+        phases: section::phases::build(&phases::run(trace).await?),
         memory: section::memory::build(&curve, lanes.start_ns)?,
         timeline: section::timeline::build(&lanes)?,
     };

@@ -1,6 +1,7 @@
 //! Sections of the report: each turns an analysis into what the template shows. None queries.
 
 pub(crate) mod memory;
+pub(crate) mod phases;
 pub(crate) mod provenance;
 pub(crate) mod strata;
 pub(crate) mod timeline;

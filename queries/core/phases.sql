@@ -1,0 +1,30 @@
+-- phases: one row per name of a range that the workload marked: how long, and what its calls did in it.
+-- needs: marks, op_time
+-- columns:
+--   run            string  -      Run the row comes from.
+--   phase          string  -      The name.
+--   ranges_count   int64   count  Ranges of that name.
+--   total_ns       int64   ns     Their lengths; open ranges are left out.
+--   calls_count    int64   count  Calls that began in them, and in no range inside.
+--   launches_count int64   count  Of these, launches.
+--   calls_ns       int64   ns     Time in calls that no other call is around.
+--   scheduler_ns   int64   ns     Part of it that they could have run and waited for a CPU.
+--   blocked_ns     int64   ns     Part of it that they waited for something else.
+SELECT
+    m.run, m.phase, m.ranges_count, m.total_ns,
+    coalesce(c.calls_count, 0) AS calls_count, coalesce(c.launches_count, 0) AS launches_count,
+    coalesce(c.calls_ns, 0) AS calls_ns, coalesce(c.scheduler_ns, 0) AS scheduler_ns,
+    coalesce(c.blocked_ns, 0) AS blocked_ns
+FROM (
+    SELECT run, name AS phase, count(*) AS ranges_count, coalesce(sum(dur), 0) AS total_ns
+    FROM marks WHERE op = 'range' GROUP BY run, name
+) m
+LEFT JOIN (
+    SELECT
+        run, phase, count(*) AS calls_count,
+        sum(CASE WHEN class = 'launch' THEN 1 ELSE 0 END) AS launches_count,
+        sum(CASE WHEN depth = 0 THEN dur ELSE 0 END) AS calls_ns,
+        sum(CASE WHEN depth = 0 THEN preempted_ns + runnable_ns ELSE 0 END) AS scheduler_ns,
+        sum(CASE WHEN depth = 0 THEN blocked_ns ELSE 0 END) AS blocked_ns
+    FROM op_time WHERE phase IS NOT NULL GROUP BY run, phase
+) c ON c.run = m.run AND c.phase = m.phase
