@@ -93,7 +93,7 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
     let Some((last, earlier)) = parts.split_last() else {
         return open_file(path);
     };
-    // The last part knows everything that was known: libraries, threads, losses.
+    // The last part knows what was true to the end; losses, and who has ended before, are in the earlier ones.
     let mut whole = open_file(last)?;
     for part in earlier.iter().rev() {
         let file = open_file(part)?;
@@ -106,6 +106,7 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
         whole.rows_count += file.rows_count;
         whole.size_bytes += file.size_bytes;
         whole.paths.insert(0, part.clone());
+        add_earlier(&mut whole.run, file.run);
     }
     whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     if parts.len() as u32 != whole.run.part_number {
@@ -115,6 +116,16 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
         });
     }
     Ok(whole)
+}
+
+/// Adds what an earlier part knows to what later ones do.
+fn add_earlier(run: &mut Run, mut earlier: Run) {
+    earlier.lost.append(&mut run.lost);
+    run.lost = earlier.lost;
+    let threads: HashSet<_> = run.threads.iter().map(|thread| (thread.pid, thread.tid)).collect();
+    run.threads.extend(earlier.threads.into_iter().filter(|t| !threads.contains(&(t.pid, t.tid))));
+    let processes: HashSet<_> = run.processes.iter().map(|process| process.pid).collect();
+    run.processes.extend(earlier.processes.into_iter().filter(|p| !processes.contains(&p.pid)));
 }
 
 /// SQL text of a string value.

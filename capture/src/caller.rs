@@ -105,6 +105,17 @@ impl Callers {
         self.maps.entry(pid).or_default().stale = true;
     }
 
+    /// The processes it knows.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.maps.keys().copied()
+    }
+
+    /// Forgets a process that is gone.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.maps.remove(&pid);
+        self.recent.clear();
+    }
+
     /// The name of the file that holds `address`, or `None` for generated code and unknown processes.
     pub(crate) fn name(&mut self, pid: u32, address: u64) -> Option<Text> {
         let slot = ((address ^ u64::from(pid)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % RECENT;

@@ -48,7 +48,9 @@ fn counters_of(process: &Process) -> Option<PathBuf> {
         let path = group.pathname.trim_start_matches('/').to_owned();
         let mount = match group.hierarchy {
             0 => PathBuf::new(),
-            _ if group.controllers.iter().any(|name| name == "cpu") => PathBuf::from(group.controllers.join(",")),
+            _ if group.controllers.iter().any(|name| name == "cpu") => {
+                PathBuf::from(group.controllers.join(","))
+            }
             _ => return None,
         };
         let file = root.join(mount).join(path).join("cpu.stat");
@@ -128,7 +130,8 @@ fn read(file: &Path) -> Option<(u64, u64)> {
 /// Times and nanoseconds; version 2 counts microseconds.
 fn counters(text: &str) -> Option<(u64, u64)> {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
-    let ns = value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))?;
+    let ns =
+        value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))?;
     Some((value("nr_throttled ")?, ns))
 }
 

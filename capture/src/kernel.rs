@@ -387,15 +387,21 @@ impl Kernel {
             .map_err(|source| CaptureError::Map { name: "LOST", source })
     }
 
-    /// Calls that have not returned.
-    pub(crate) fn open_calls(&self) -> Vec<Call> {
+    /// Calls that have not returned, with the slots they hold.
+    pub(crate) fn open_calls(&self) -> Vec<(u32, Call)> {
         self.open
             .iter()
-            .flatten()
-            .map(|slot| from_bytes::<Open>(&slot))
-            .filter(|slot| slot.owner != 0)
-            .map(|slot| slot.call)
+            .zip(0..)
+            .filter_map(|(slot, index)| Some((index, from_bytes::<Open>(&slot.ok()?))))
+            .filter(|(_, slot)| slot.owner != 0)
+            .map(|(index, slot)| (index, slot.call))
             .collect()
+    }
+
+    /// Frees the slot of a call whose thread is gone: it will never return.
+    pub(crate) fn free_slot(&mut self, index: u32) {
+        // A slot that stays taken is one of many.
+        let _ = self.open.set(index, [0; OPEN], 0);
     }
 
     /// Return addresses of a call stack, innermost first.

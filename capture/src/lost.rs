@@ -47,6 +47,11 @@ impl LostCounters {
         self.last.values().sum()
     }
 
+    /// Forgets what has been written down; the total stays.
+    pub(crate) fn start_over(&mut self) {
+        self.lost.clear();
+    }
+
     /// What was lost, by probe and interval.
     pub(crate) fn lost(&self) -> &[Lost] {
         &self.lost

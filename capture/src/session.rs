@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt,
     os::fd::{AsRawFd, RawFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitStatus,
     sync::{
         Arc,
@@ -49,6 +49,8 @@ const DRAIN: Duration = Duration::from_millis(50);
 const AT_ONCE: usize = 1 << 14;
 /// How much of a recording a kill may cost, less what lies in the buffer.
 const FLUSH: Duration = Duration::from_millis(500);
+/// How often memory of ended processes is given back.
+const SWEEP: Duration = Duration::from_secs(5);
 /// How long a process that runs on is watched for standing still.
 const RESUMED: Duration = Duration::from_secs(3);
 /// Distinct call stacks that are kept.
@@ -237,7 +239,7 @@ impl Session {
         progress: &mut Progress,
         stop: impl Fn() -> bool,
     ) -> Result<Option<ExitStatus>, CaptureError> {
-        let mut flushed = Instant::now();
+        let (mut flushed, mut swept) = (Instant::now(), Instant::now());
         loop {
             let emptied = self.drain(events, |_| ())?;
             self.push_marks()?;
@@ -251,9 +253,12 @@ impl Session {
                 self.tick()?;
                 flushed = Instant::now();
             }
+            if emptied && swept.elapsed() >= SWEEP {
+                self.sweep()?;
+                swept = Instant::now();
+            }
             if self.recorder.is_full() {
-                let run = self.metadata();
-                self.recorder.next(&run)?;
+                self.next_part()?;
             }
             progress.update(self.rows, self.recorder.size_bytes(), self.lost.total());
             if emptied {
@@ -271,6 +276,40 @@ impl Session {
         self.resumed.retain(|_, since| since.elapsed() < RESUMED);
         self.resumed.keys().filter(|pid| launch::is_stopped(**pid)).for_each(|pid| launch::resume(*pid));
         Ok(self.recorder.flush()?)
+    }
+
+    /// Lets go of what belongs to processes that are gone, so that a recorder can run for months. Their last
+    /// events have been read.
+    fn sweep(&mut self) -> Result<(), CaptureError> {
+        let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+        let mut gone: HashSet<u32> = self.callers.pids().filter(|pid| !is_alive(*pid)).collect();
+        gone.extend(self.kernel.targets().into_iter().filter(|pid| !is_alive(*pid)));
+        if gone.is_empty() {
+            return Ok(());
+        }
+        for (slot, call) in self.kernel.open_calls() {
+            if gone.contains(&call.pid) {
+                self.call(&call, true)?;
+                self.kernel.free_slot(slot);
+            }
+        }
+        for pid in &gone {
+            self.kernel.remove_target(*pid);
+            self.callers.forget(*pid);
+        }
+        self.kernel_names.retain(|(pid, _), _| !gone.contains(pid));
+        Ok(())
+    }
+
+    /// Begins the next part. This one keeps what is known by now; the next needs to know the living only.
+    fn next_part(&mut self) -> Result<(), CaptureError> {
+        let run = self.metadata();
+        self.recorder.next(&run)?;
+        self.lost.start_over();
+        let living: HashSet<u32> = self.kernel.targets().into_iter().collect();
+        self.threads.retain(|(pid, _), _| living.contains(pid));
+        self.processes.retain(|pid, _| living.contains(pid));
+        Ok(())
     }
 
     fn push_samples(&mut self, now_ns: i64) -> Result<(), CaptureError> {
@@ -479,7 +518,7 @@ impl Session {
         while !self.drain(events, &mut look)? {}
         self.push_marks()?;
         self.push_samples(end_ns)?;
-        for call in open_calls.iter().filter(|call| !closed.contains(&(call.tid, call.ts))) {
+        for (_, call) in open_calls.iter().filter(|(_, call)| !closed.contains(&(call.tid, call.ts))) {
             self.call(call, true)?;
         }
         for off in open_off.iter().filter(|off| !closed.contains(&(off.tid, off.out_ts))) {

@@ -158,6 +158,20 @@ fn light_leaves_out_what_is_frequent_and_says_so() {
 }
 
 #[test]
+fn every_cpu_can_be_watched_all_the_time() {
+    if !can_record() {
+        return;
+    }
+    let stints = |sched: &str| {
+        let run = record(&["--sched", sched], &["mixed", "100"]);
+        assert!(run.output.status.success(), "{}", run.stderr());
+        Rows::open(&run.path()).select("run", None).len()
+    };
+    let (target, all) = (stints("target"), stints("all"));
+    assert!(all > 2 * target, "{target} stints while a traced thread waited, {all} in all");
+}
+
+#[test]
 fn stacks_are_spelled_out() {
     if !can_record() {
         return;

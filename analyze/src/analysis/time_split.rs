@@ -280,11 +280,16 @@ impl Phases {
     fn read(batches: &[RecordBatch]) -> Result<Self, AnalyzeError> {
         let mut phases = Self::default();
         for batch in batches {
-            let (runs, pids, names) = (strings(batch, "run")?, integers(batch, "pid")?, strings(batch, "detail")?);
+            let (runs, pids, names) =
+                (strings(batch, "run")?, integers(batch, "pid")?, strings(batch, "detail")?);
             let (ts, dur) = (integers(batch, "ts")?, integers(batch, "dur")?);
             for row in 0..batch.num_rows() {
                 let key = (runs.value(row).to_owned(), pids.value(row));
-                phases.spans.entry(key.clone()).or_default().push(Span { ts: ts.value(row), dur: dur.at(row) });
+                phases
+                    .spans
+                    .entry(key.clone())
+                    .or_default()
+                    .push(Span { ts: ts.value(row), dur: dur.at(row) });
                 phases.names.entry(key).or_default().push(names.value(row).to_owned());
             }
         }
@@ -424,8 +429,7 @@ mod tests {
         let range = |ts, dur| Span { ts, dur };
         let ranges = [range(0, Some(100)), range(10, Some(20)), range(15, Some(50)), range(200, None)];
         let found = innermost([5, 10, 20, 40, 65, 99, 100, 150, 200, 900].into_iter(), &ranges);
-        let expected =
-            [Some(0), Some(1), Some(2), Some(2), Some(0), Some(0), None, None, Some(3), Some(3)];
+        let expected = [Some(0), Some(1), Some(2), Some(2), Some(0), Some(0), None, None, Some(3), Some(3)];
         assert_eq!(found, expected);
     }
 

@@ -34,7 +34,9 @@ impl Args {
         let phases = phases::run(&trace).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
-            return print_json(&serde_json::json!({ "strata": lines, "phases": phases, "warnings": warnings }));
+            return print_json(
+                &serde_json::json!({ "strata": lines, "phases": phases, "warnings": warnings }),
+            );
         }
         let rows: Vec<Vec<String>> = lines
             .iter()

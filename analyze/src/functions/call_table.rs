@@ -52,7 +52,8 @@ impl CallTable {
         let calls = context.sql(CALLS).await?.collect().await?;
         let off_cpu = context.sql(OFF_CPU).await?.collect().await?;
         let ranges = context.sql(RANGES).await?.collect().await?;
-        time_split::split(&calls, &off_cpu, &ranges).map_err(|error| DataFusionError::External(Box::new(error)))
+        time_split::split(&calls, &off_cpu, &ranges)
+            .map_err(|error| DataFusionError::External(Box::new(error)))
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Profile {
     Light,
     /// Launches on the driver's layer, where every library's launches pass, and allocator events
     Default,
-    /// Launches on the runtime's layer, too; event records and queries; one row for each
+    /// Launches on the runtime's layer, too; event records and queries; names of their kernels
     Full,
 }
 

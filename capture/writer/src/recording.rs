@@ -52,21 +52,12 @@ fn append(file: &mut BufWriter<File>, batch: &RecordBatch) -> Result<(), ArrowEr
     stream.finish()
 }
 
-/// The next stream's batch; `None` at the end of the file.
-fn next_batch(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
-    loop {
-        if file.fill_buf()?.is_empty() {
-            return Ok(None);
-        }
-        let mut batch = None;
-        for found in StreamReader::try_new(&mut *file, None)? {
-            batch = Some(found?);
-        }
-        // The first stream has only metadata.
-        if batch.is_some() {
-            return Ok(batch);
-        }
+/// The next stream's batches; `None` at the end of the file.
+fn next_stream(file: &mut BufReader<File>) -> Result<Option<Vec<RecordBatch>>, ArrowError> {
+    if file.fill_buf()?.is_empty() {
+        return Ok(None);
     }
+    StreamReader::try_new(file, None)?.collect::<Result<_, _>>().map(Some)
 }
 
 /// Brings what was flushed to the disk, beside the recording, so that it survives a power cut.
@@ -261,8 +252,8 @@ fn convert(
     let mut unread = None;
     let batches = std::iter::from_fn(|| {
         let start = file.stream_position().ok()?;
-        match next_batch(&mut file) {
-            Ok(batch) => batch,
+        match next_stream(&mut file) {
+            Ok(batches) => batches,
             // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
             Err(_) => {
                 unread = Some((start, length));
@@ -272,7 +263,7 @@ fn convert(
     });
     let temporary = beside(out, ".tmp");
     let io = |source: io::Error| WriteError::Io { path: temporary.clone(), source };
-    let file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
+    let file = parquet_file::Writer::create(&temporary)?.rows(batches.flatten())?;
     let run = run(metadata.get(META_RUN).map_or("{}", String::as_str), unread)?;
     let rows_count = file.finish(&run)?;
     let size_bytes = fs::metadata(&temporary).map_err(io)?.len();
