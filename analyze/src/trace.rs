@@ -109,6 +109,13 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
         add_earlier(&mut whole.run, file.run);
     }
     whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    if !whole.run.part_is_last {
+        whole.run.not_captured.push(format!(
+            "the run goes on after {}: its last parts are missing, or wait for `analyze recover`",
+            last.display()
+        ));
+        whole.run.lost_is_counted = false;
+    }
     if parts.len() as u32 != whole.run.part_number {
         return Err(AnalyzeError::NotARun {
             path: last.clone(),
@@ -120,6 +127,9 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
 
 /// Adds what an earlier part knows to what later ones do.
 fn add_earlier(run: &mut Run, mut earlier: Run) {
+    run.lost_is_counted &= earlier.lost_is_counted;
+    let known: HashSet<String> = run.not_captured.iter().cloned().collect();
+    run.not_captured.extend(earlier.not_captured.drain(..).filter(|what| !known.contains(what)));
     earlier.lost.append(&mut run.lost);
     run.lost = earlier.lost;
     let threads: HashSet<_> = run.threads.iter().map(|thread| (thread.pid, thread.tid)).collect();

@@ -6,10 +6,13 @@
 
 use std::{
     collections::HashSet,
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use capture_wire::cookie;
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use procfs::process::{MMPermissions, MMapPath, Process};
 use trace_schema::{AttachedProbe, Class, Library as LibraryInfo};
 
@@ -52,7 +55,7 @@ impl Stacks {
     fn at_entry(self, event: Event) -> bool {
         let memory = match event {
             Event::Call(op) => matches!(op.class(), Class::Alloc | Class::Free | Class::Map),
-            Event::Allocator | Event::AllocatorUsage => true,
+            Event::Allocator | Event::AllocatorUsage | Event::EmptyCache => true,
             _ => false,
         };
         self.all || self.alloc && memory
@@ -65,8 +68,8 @@ pub(crate) struct Attacher {
     stacks: Stacks,
     /// Look at every new driver library for processes that start to use CUDA.
     all_cuda: bool,
-    /// Device and inode of every file looked at.
-    done: HashSet<(u64, u64)>,
+    /// Every file looked at.
+    done: HashSet<Identity>,
     /// Allocator libraries without the allocator's own symbol.
     needs_usage: HashSet<u32>,
     /// Libraries with probes.
@@ -78,7 +81,18 @@ pub(crate) struct Attacher {
 /// A file that a process has mapped executable.
 struct Mapped {
     path: PathBuf,
-    inode: (u64, u64),
+    identity: Identity,
+}
+
+/// What a file is, whatever its path: device, inode, size.
+type Identity = (u64, u64, u64);
+
+/// Containers of one image see one file, each through an overlay with a device number of its own; probes
+/// sit on the file beneath. There the device says nothing, and inode and size of the file beneath show through.
+fn identity(path: &Path) -> Option<Identity> {
+    let file = fs::metadata(path).ok()?;
+    let overlay = statfs(path).is_ok_and(|system| system.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
+    Some((if overlay { 0 } else { file.dev() }, file.ino(), file.size()))
 }
 
 impl Mapped {
@@ -95,14 +109,11 @@ fn mapped(pid: u32) -> Vec<Mapped> {
     maps.into_iter()
         .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
         .filter_map(|map| match map.pathname {
-            MMapPath::Path(path) => {
-                let (major, minor) = map.dev;
-                let device = ((major as u64) << 32) | (minor as u64 & 0xffff_ffff);
-                Some(Mapped { path, inode: (device, map.inode) })
-            }
+            // A file that is gone, with its process or by deletion, cannot be probed.
+            MMapPath::Path(path) => Some(Mapped { identity: identity(&through_root(pid, &path))?, path }),
             _ => None,
         })
-        .filter(|file| seen.insert(file.inode))
+        .filter(|file| seen.insert(file.identity))
         .collect()
 }
 
@@ -136,23 +147,28 @@ impl Attacher {
         for library in Library::ALL {
             for file in files.iter().filter(|file| library.matches(&file.name())) {
                 if library == Library::C10 && !self.needs_usage.contains(&pid)
-                    || !self.done.insert(file.inode)
+                    || !self.done.insert(file.identity)
                 {
                     continue;
                 }
-                self.attach_library(kernel, pid, library, &file.path)?;
-                new.push(file.path.display().to_string());
+                if self.attach_library(kernel, pid, library, &file.path)? {
+                    new.push(file.path.display().to_string());
+                } else {
+                    // Its process may have gone meanwhile; the next one to map it gets another try.
+                    self.done.remove(&file.identity);
+                }
             }
         }
         for file in &files {
             let name = file.name();
-            if Library::C10.matches(&name) || !self.done.insert(file.inode) {
+            if Library::C10.matches(&name) || !self.done.insert(file.identity) {
                 continue;
             }
             if name.starts_with("ld-") || name.starts_with("ld.so") {
                 self.attach_loader(kernel, pid, &file.path)?;
-            } else if has_runtime(&through_root(pid, &file.path)) {
-                self.attach_library(kernel, pid, Library::Cudart, &file.path)?;
+            } else if has_runtime(&through_root(pid, &file.path))
+                && self.attach_library(kernel, pid, Library::Cudart, &file.path)?
+            {
                 new.push(file.path.display().to_string());
             }
         }
@@ -194,7 +210,7 @@ impl Attacher {
                 add(true, cookie::NAMES);
                 (PointKind::Call, None)
             }
-            Event::Allocator | Event::AllocatorUsage => (PointKind::Entry, None),
+            Event::Allocator | Event::AllocatorUsage | Event::EmptyCache => (PointKind::Entry, None),
             Event::KernelName => (PointKind::Named, Some(3)),
             Event::Mark(MarkKind::Pop) => (PointKind::Named, Some(cookie::NO_TEXT)),
             Event::Mark(_) => {
@@ -206,13 +222,14 @@ impl Attacher {
         Point { offset: function.offset, cookie: cookie::pack(number, probe.out, flags), kind }
     }
 
+    /// Whether the library could be read.
     fn attach_library(
         &mut self,
         kernel: &mut Kernel,
         pid: u32,
         library: Library,
         path: &Path,
-    ) -> Result<(), CaptureError> {
+    ) -> Result<bool, CaptureError> {
         let wanted: Vec<(u32, &FunctionProbe)> = probes::numbered()
             .filter(|(_, probe)| probe.library == library && probe.profile <= self.profile)
             .collect();
@@ -221,7 +238,7 @@ impl Attacher {
             Ok(elf) => elf,
             Err(error) => {
                 self.note("*", path, Some(error.to_string()));
-                return Ok(());
+                return Ok(false);
             }
         };
         let mut absent = Vec::new();
@@ -254,7 +271,7 @@ impl Attacher {
         if library == Library::Cuda && self.all_cuda {
             self.watch_driver(kernel, &target)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the dynamic loader tell when it has mapped libraries.

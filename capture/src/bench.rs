@@ -368,7 +368,7 @@ fn flood(what: String, buffer_bytes: u32, discard: bool, rate: Option<f64>) -> R
         if done {
             break;
         }
-        wait(rig.events.as_raw_fd(), Duration::from_millis(50));
+        wait(rig.events.as_raw_fd(), None, Duration::from_millis(50));
     }
     let calling_s = start.elapsed().as_secs_f64();
     if !discard {

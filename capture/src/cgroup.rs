@@ -107,10 +107,14 @@ impl Throttling {
     /// What happened since the last reading; nothing for a group that was not throttled.
     pub(crate) fn rows(&mut self, ts_ns: i64) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (file, (pid, last)) in &mut self.groups {
-            let Some(now) = read(file).filter(|now| now != last) else {
-                continue;
+        self.groups.retain(|file, (pid, last)| {
+            // The group is gone.
+            let Some(now) = read(file) else {
+                return false;
             };
+            if now == *last {
+                return true;
+            }
             let before = std::mem::replace(last, now);
             let mut add = |op: &'static str, value: u64| {
                 let row = Row::new(ts_ns, Kind::Sample, op.into(), *pid, *pid);
@@ -118,7 +122,8 @@ impl Throttling {
             };
             add("cgroup_throttled_count", now.0.saturating_sub(before.0));
             add("cgroup_throttled_ns", now.1.saturating_sub(before.1));
-        }
+            true
+        });
         rows
     }
 }

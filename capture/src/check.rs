@@ -151,7 +151,7 @@ pub(crate) fn run() -> Report {
             "page faults and out-of-memory kills",
             extras,
             Status::Warning,
-            "nothing to do: the run will lack these rows and say so; kills need kernel 6.8",
+            "nothing to do: the run will lack these rows and say so; kills need kernel 6.9",
         ),
         finding(
             "NVIDIA driver",

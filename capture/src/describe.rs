@@ -62,15 +62,20 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
     }
 }
 
-/// Where the driver's library usually is.
+/// The driver's library: where it usually is, here or, from a container, on the host.
 pub(crate) fn driver_library() -> Option<PathBuf> {
-    [
-        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        "/usr/lib64/libcuda.so.1",
-        "/usr/local/nvidia/lib64/libcuda.so.1",
-        "/usr/lib/libcuda.so.1",
-    ]
-    .into_iter()
-    .map(PathBuf::from)
-    .find_map(|path| path.canonicalize().ok())
+    const DIRECTORIES: [&str; 6] = [
+        "usr/lib/x86_64-linux-gnu",
+        "usr/lib64",
+        "usr/local/nvidia/lib64",
+        "usr/lib",
+        "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+        "run/nvidia/driver/usr/lib64",
+    ];
+    ["/", "/proc/1/root"]
+        .into_iter()
+        .flat_map(|root| {
+            DIRECTORIES.map(|directory| PathBuf::from(root).join(directory).join("libcuda.so.1"))
+        })
+        .find_map(|path| path.canonicalize().ok())
 }

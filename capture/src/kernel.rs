@@ -330,7 +330,11 @@ impl Kernel {
         }
         let mut missing = Vec::new();
         let name = process::OOM_TRACEPOINT;
-        if let Some(Ok(program)) = self.ebpf.program_mut(name).map(<&mut BtfTracePoint>::try_from)
+        let version =
+            procfs::KernelVersion::current().map_or((0, 0), |version| (version.major, version.minor));
+        if version < process::OOM_SINCE {
+            missing.push("out-of-memory kills: this kernel's tracepoint does not name the task".to_owned());
+        } else if let Some(Ok(program)) = self.ebpf.program_mut(name).map(<&mut BtfTracePoint>::try_from)
             && let Err(error) = program.load(name, &btf).and_then(|()| program.attach().map(|_| ()))
         {
             missing.push(format!("out-of-memory kills: {}", error_chain(&error)));

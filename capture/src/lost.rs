@@ -23,7 +23,7 @@ impl LostCounters {
     /// Reads every counter; `now_ns` ends the interval.
     pub(crate) fn read(&mut self, kernel: &Kernel, now_ns: i64) -> Result<(), CaptureError> {
         let functions = probes::FUNCTIONS.iter().map(|list| list.len() as u32).sum::<u32>();
-        let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS, probe::FAULT]
+        let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS, probe::FAULT, probe::STACK]
             .into_iter()
             .chain((0..functions).map(|n| probe::FIRST_CALL + n));
         for number in numbers {

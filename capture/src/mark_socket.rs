@@ -6,7 +6,11 @@
 use std::{
     fs,
     io::IoSliceMut,
-    os::{fd::AsRawFd, unix::fs::PermissionsExt, unix::net::UnixDatagram},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::PermissionsExt,
+        unix::net::UnixDatagram,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -49,6 +53,11 @@ impl MarkSocket {
         option(setsockopt(&this.socket, sockopt::PassCred, &true))?;
         option(setsockopt(&this.socket, sockopt::ReceiveTimestampns, &true))?;
         Ok(this)
+    }
+
+    /// For waiting.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 
     /// Its path.

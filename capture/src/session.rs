@@ -172,14 +172,14 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
             return Err(error);
         }
     };
+    session.recorder.begun()?;
     let mut progress = Progress::new(options.progress);
     let deadline = options.duration.map(|Nanos(ns)| Instant::now() + Duration::from_nanos(ns as u64));
     let stop = || interrupted.load(Ordering::Relaxed) || deadline.is_some_and(|at| Instant::now() >= at);
     let status = match session.follow(&mut events, &mut running, &mut progress, stop) {
         Ok(status) => status,
         Err(error) => {
-            // One of them may be stopped for probes that nobody will place now.
-            session.kernel.targets().into_iter().for_each(launch::resume);
+            session.release();
             return Err(error);
         }
     };
@@ -189,13 +189,15 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     outcome
 }
 
-/// Sleeps until the buffer has much to say, or the time is over.
-pub(crate) fn wait(events: RawFd, timeout: Duration) {
-    let mut poll = libc::pollfd { fd: events, events: libc::POLLIN, revents: 0 };
+/// Sleeps until the buffer has much to say, a mark has come, or the time is over.
+pub(crate) fn wait(events: RawFd, marks: Option<RawFd>, timeout: Duration) {
+    let pollfd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // A negative descriptor is ignored.
+    let mut polls = [pollfd(events), pollfd(marks.unwrap_or(-1))];
     #[expect(unsafe_code, reason = "poll has no safe interface in the standard library")]
-    // SAFETY: one valid pollfd, and its count. An interrupted wait is as good as a finished one.
+    // SAFETY: valid pollfds, and their count. An interrupted wait is as good as a finished one.
     unsafe {
-        libc::poll(&raw mut poll, 1, timeout.as_millis() as libc::c_int);
+        libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout.as_millis() as libc::c_int);
     }
 }
 
@@ -217,8 +219,13 @@ impl Session {
                 }
             }
             Running::Unbounded => {
-                if let Some(driver) = describe::driver_library() {
-                    self.attacher.watch_driver(&mut self.kernel, &driver)?;
+                match describe::driver_library() {
+                    Some(driver) => self.attacher.watch_driver(&mut self.kernel, &driver)?,
+                    None => self.run.not_captured.push(
+                        "processes that began to use CUDA before any other did: libcuda.so.1 is in none of the \
+                         usual places"
+                            .to_owned(),
+                    ),
                 }
                 for pid in launch::every_pid().filter(|pid| attach::uses_cuda(*pid)) {
                     self.kernel
@@ -262,9 +269,22 @@ impl Session {
             }
             progress.update(self.rows, self.recorder.size_bytes(), self.lost.total());
             if emptied {
-                wait(events.as_raw_fd(), DRAIN);
+                wait(events.as_raw_fd(), self.socket.as_ref().map(MarkSocket::fd), DRAIN);
             }
         }
+    }
+
+    /// Traces nobody any more, and lets everybody run on: one of them may stand still for probes that
+    /// nobody will place now.
+    fn release(&mut self) -> Vec<u32> {
+        let pids = self.kernel.targets();
+        for pid in &pids {
+            self.kernel.remove_target(*pid);
+        }
+        for pid in pids.iter().filter(|pid| launch::is_stopped(**pid)) {
+            launch::resume(*pid);
+        }
+        pids
     }
 
     /// What is done twice a second.
@@ -298,7 +318,8 @@ impl Session {
             self.callers.forget(*pid);
         }
         self.kernel_names.retain(|(pid, _), _| !gone.contains(pid));
-        Ok(())
+        let rows: Vec<Row> = gone.iter().flat_map(|pid| self.marks.end(*pid)).collect();
+        rows.iter().try_for_each(|row| self.push(row))
     }
 
     /// Begins the next part. This one keeps what is known by now; the next needs to know the living only.
@@ -498,9 +519,8 @@ impl Session {
         out: PathBuf,
         status: Option<ExitStatus>,
     ) -> Result<Outcome, CaptureError> {
-        for pid in self.kernel.targets() {
+        for pid in self.release() {
             self.name_living_threads(pid);
-            self.kernel.remove_target(pid);
         }
         let end_ns = clock::monotonic_ns();
         self.kernel.detach_functions();
@@ -549,9 +569,9 @@ fn kernel_name(ts_ns: i64, pid: u32, tid: u32, func: u64, name: Text) -> Row {
     Row { func: Some(func), detail: Some(name), ..Row::new(ts_ns, Kind::Name, "kernel".into(), pid, tid) }
 }
 
-/// Whether a process has no thread left but its ending leader.
+/// Whether a process has ended. One whose leader is not the last of its threads has not; the sweep finds it.
 fn is_gone(pid: u32) -> bool {
     procfs::process::Process::new(pid as i32)
-        .and_then(|process| process.tasks())
-        .map_or(true, |tasks| tasks.flatten().all(|task| task.tid as u32 == pid))
+        .and_then(|process| process.stat())
+        .map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
 }

@@ -357,7 +357,13 @@ fn a_long_run_comes_in_parts_and_opens_as_one() {
     };
     assert_eq!(count(&run.path()) + Rows::open(&part(1)).lost("cudaLaunchKernel"), 180_000);
     assert!(count(&part(1)) < 180_000, "a part alone is itself");
-    // A part that is missing is noticed.
+    // A run that ends early says so, and a part that is missing is noticed.
+    let last = (1..).take_while(|number| part(*number).exists()).last().unwrap();
+    std::fs::rename(part(last), run.directory.path().join("elsewhere")).unwrap();
+    let output = Command::new(built("analyze")).arg("info").arg(run.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("the run goes on after"), "{text}");
+    std::fs::rename(run.directory.path().join("elsewhere"), part(last)).unwrap();
     std::fs::remove_file(part(1)).unwrap();
     let output = Command::new(built("analyze")).arg("info").arg(run.path()).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);

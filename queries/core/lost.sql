@@ -2,7 +2,7 @@
 -- needs: _lost
 -- columns:
 --   run         string  -      Run the row comes from.
---   probe       string  -      Function, or off_cpu, run, process, fault.
+--   probe       string  -      Function, or off_cpu, run, process, fault, stack.
 --   from_ns     int64   ns     Earlier reading of the counter, CLOCK_MONOTONIC.
 --   to_ns       int64   ns     Later reading.
 --   lost_count  int64   count  Events lost in between.

@@ -3,7 +3,7 @@
 -- columns:
 --   run             string  -      Run the row comes from.
 --   op              string  -      Function.
---   layer           string  -      runtime, driver, nccl, torch, or null.
+--   layer           string  -      runtime, driver, nccl, or null.
 --   direction       string  -      Copies: the direction.
 --   size_class      int64   -      Binary logarithm of the size, rounded down.
 --   first_call      boolean -      Launches: first call with a kernel.

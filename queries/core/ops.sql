@@ -1,9 +1,9 @@
--- ops: one row per CUDA, NCCL or allocator call.
+-- ops: one row per CUDA or NCCL call.
 -- needs: _calls, _ops
 -- columns:
 --   run         string  -      Run the row comes from.
 --   op          string  -      Function, without version suffix.
---   layer       string  -      runtime (libcudart), driver (libcuda), nccl or torch; null for a function Inquest does not know.
+--   layer       string  -      runtime (libcudart), driver (libcuda) or nccl; null for a function Inquest does not know.
 --   class       string  -      What it is for: alloc, free, map, copy, set, launch, sync, event, graph, module, ipc, collective, p2p, communicator, query; null as for layer.
 --   ts          int64   ns     Entry, CLOCK_MONOTONIC.
 --   dur         int64   ns     Entry to return; null: still open at the end of the run.

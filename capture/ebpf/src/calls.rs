@@ -43,6 +43,7 @@ static SLOW_NS: u64 = u64::MAX;
 /// Slots that a call may take, from the one its thread and function point to.
 const TRIES: u32 = 4;
 const USER_STACK: u64 = 1 << 8;
+const EFAULT: i64 = -14;
 /// Offset of the message in `nvtxEventAttributes_t`.
 const NVTX_MESSAGE: u64 = 40;
 
@@ -63,7 +64,14 @@ fn cookie_of(ctx: &impl EbpfContext) -> u64 {
 fn stack_of(ctx: &impl EbpfContext) -> i32 {
     // SAFETY: the map is a stack map and the context is the program's own.
     let id = unsafe { bpf_get_stackid(ctx.as_ptr(), (&raw const STACKS).cast_mut().cast(), USER_STACK) };
-    if id < 0 { NO_STACK } else { id as i32 }
+    if id >= 0 {
+        return id as i32;
+    }
+    // Two stacks of one hash, or no room; a stack that cannot be walked is none.
+    if id != EFAULT {
+        lose(probe::STACK);
+    }
+    NO_STACK
 }
 
 /// Writes everything known at entry to `call`, up to its third word from memory; with `STRUCT`, to its end.
@@ -181,7 +189,8 @@ fn close(ctx: &RetProbeContext, cookie: u64, slot: *mut Open) {
     }
     // SAFETY: as above.
     let call = unsafe { &*call };
-    if cookie & cookie::NAMES != 0 {
+    // A call that failed has found nothing to name.
+    if cookie & cookie::NAMES != 0 && call.ret as i32 == 0 {
         send_name(probe, call.pid, call.tid, call.out, call.args[2]);
     }
     // SAFETY: as above; the last access.

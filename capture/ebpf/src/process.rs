@@ -13,7 +13,7 @@ use aya_ebpf::{
 use capture_wire::{COMM_BYTES, Fault, Process, cookie, probe, process, tag, target};
 
 use crate::{
-    maps::{self, TARGETS, emit, lose},
+    maps::{self, EVENTS, TARGETS, emit, lose, submit},
     task::{self, Task},
 };
 
@@ -26,8 +26,15 @@ const SIGSTOP: u32 = 19;
 const RT_CONSISTENT: u32 = 0;
 
 #[inline(always)]
-fn notice(what: u8, stopped: bool, pid: u32, tid: u32, other: u32) {
-    let event = Process {
+fn notice(what: u8, stop: bool, pid: u32, tid: u32, other: u32) {
+    // Room for the notice first: nobody would let a process run on that was stopped without one.
+    let Some(mut slot) = EVENTS.reserve::<Process>(0) else {
+        lose(probe::PROCESS);
+        return;
+    };
+    // SAFETY: no preconditions.
+    let stopped = stop && unsafe { bpf_send_signal(SIGSTOP) } == 0;
+    slot.write(Process {
         tag: tag::PROCESS,
         what,
         stopped: stopped as u8,
@@ -38,8 +45,8 @@ fn notice(what: u8, stopped: bool, pid: u32, tid: u32, other: u32) {
         // SAFETY: no preconditions.
         ts: unsafe { bpf_ktime_get_ns() },
         comm: bpf_get_current_comm().unwrap_or_default(),
-    };
-    emit(probe::PROCESS, true, event);
+    });
+    submit(slot, true);
 }
 
 /// Stops the current process if it is to be stopped at such a point, and says so.
@@ -50,9 +57,7 @@ fn stop_and_tell(what: u8) {
         return;
     };
     if flags & target::RECORD != 0 {
-        // SAFETY: no preconditions.
-        let stopped = flags & target::STOP != 0 && unsafe { bpf_send_signal(SIGSTOP) } == 0;
-        notice(what, stopped, pid, tid, 0);
+        notice(what, flags & target::STOP != 0, pid, tid, 0);
     }
 }
 
@@ -122,7 +127,7 @@ pub fn major_fault(ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// The kernel chose a process to free memory (Linux 6.8: the argument is the task).
+/// The kernel chose a process to free memory (the loader attaches it where the argument is the task).
 #[btf_tracepoint(function = "mark_victim")]
 pub fn mark_victim(ctx: BtfTracePointContext) -> i32 {
     let victim: Task = ctx.arg(0);

@@ -3,7 +3,7 @@
 /// The vocabulary of the `kind` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A call of a CUDA, NCCL or PyTorch function; `op` is the function.
+    /// A call of a CUDA or NCCL function; `op` is the function.
     Call,
     /// An event of PyTorch's caching allocator; `op` is its action.
     Alloc,
@@ -56,10 +56,10 @@ impl Kind {
     pub const fn doc(self) -> &'static str {
         match self {
             Self::Call => {
-                "A call of a CUDA, NCCL or PyTorch function, entry to return. `op` is the function without version suffixes."
+                "A call of a CUDA or NCCL function, entry to return. `op` is the function without version suffixes."
             }
             Self::Alloc => {
-                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, or usage (reported totals)."
+                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (asked to give back what it can)."
             }
             Self::OffCpu => {
                 "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."

@@ -1,4 +1,4 @@
-//! The CUDA, NCCL and PyTorch functions Inquest knows, each with its layer and what it is for.
+//! The CUDA and NCCL functions Inquest knows, each with its layer and what it is for.
 
 /// Which library a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,8 +9,6 @@ pub enum Layer {
     Driver,
     /// libnccl.
     Nccl,
-    /// PyTorch.
-    Torch,
 }
 
 impl Layer {
@@ -20,7 +18,6 @@ impl Layer {
             Self::Runtime => "runtime",
             Self::Driver => "driver",
             Self::Nccl => "nccl",
-            Self::Torch => "torch",
         }
     }
 }
@@ -201,7 +198,6 @@ ops! {
         NcclCommDestroy = "ncclCommDestroy", NcclCommAbort = "ncclCommAbort";
     Nccl Alloc: NcclMemAlloc = "ncclMemAlloc";
     Nccl Free: NcclMemFree = "ncclMemFree";
-    Torch Free: EmptyCache = "emptyCache";
 }
 
 impl Op {

@@ -41,6 +41,8 @@ pub struct Run {
     pub processes: Vec<ProcessInfo>,
     /// A run in parts: number of this one, from 1. 0: the run is this file.
     pub part_number: u32,
+    /// This part ends the run.
+    pub part_is_last: bool,
     /// Threads seen, with their last names.
     pub threads: Vec<Thread>,
     /// Events lost, by probe and interval. Empty: none were.
@@ -153,7 +155,7 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Function, or `off_cpu`, `run`, `process`, `fault`.
+    /// Function, or `off_cpu`, `run`, `process`, `fault`, `stack`.
     pub probe: String,
     /// Earlier reading, CLOCK_MONOTONIC ns.
     pub from_ns: i64,

@@ -20,6 +20,7 @@ pub(crate) fn row(call: &Call, censored: bool, callers: &mut Callers) -> Option<
     let probe = by_number(u32::from(call.probe))?;
     let mut row = match probe.event {
         Event::Allocator => torch::event_row(call),
+        Event::EmptyCache => torch::empty_cache_row(call),
         Event::AllocatorUsage => torch::usage_row(call)?,
         Event::Call(op) | Event::NamingCall(op) => call_row(call, probe, op, censored, callers),
         Event::Mark(_) | Event::KernelName => return None,

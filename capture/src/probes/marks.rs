@@ -75,12 +75,26 @@ impl Marks {
             }
             Some(("end", name)) => {
                 let name = cut(name);
-                let start = self.begun.get_mut(&(pid, name.clone()))?.pop()?;
+                let key = (pid, name.clone());
+                let starts = self.begun.get_mut(&key)?;
+                let start = starts.pop()?;
+                if starts.is_empty() {
+                    self.begun.remove(&key);
+                }
                 Some(row(start, Some(ts_ns), "range", pid, pid, name))
             }
             _ if line.is_empty() => None,
             _ => Some(row(ts_ns, None, "point", pid, pid, cut(line))),
         }
+    }
+
+    /// What a process left open when it ended, as censored rows.
+    pub(crate) fn end(&mut self, pid: u32) -> Vec<Row> {
+        let theirs = Self {
+            pushed: self.pushed.extract_if(|(owner, _), _| *owner == pid).collect(),
+            begun: self.begun.extract_if(|(owner, _), _| *owner == pid).collect(),
+        };
+        theirs.open()
     }
 
     /// What is still open, as censored rows.

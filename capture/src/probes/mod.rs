@@ -48,6 +48,7 @@ pub(crate) fn name(number: u32) -> &'static str {
         probe::RUN => "run",
         probe::PROCESS => "process",
         probe::FAULT => "fault",
+        probe::STACK => "stack",
         _ => by_number(number).map_or("unknown", |probe| probe.symbol),
     }
 }
@@ -72,6 +73,7 @@ pub(crate) fn reference() -> String {
             Event::Call(op) => format!("call `{}` ({})", op.name(), op.class().name()),
             Event::NamingCall(op) => format!("call `{}` and the kernel's name", op.name()),
             Event::Allocator => "every event of the caching allocator".to_owned(),
+            Event::EmptyCache => "that the cache is to be emptied".to_owned(),
             Event::AllocatorUsage => "the allocator's totals, where it has lost its own symbol".to_owned(),
             Event::Mark(_) => "a mark".to_owned(),
             Event::KernelName => "names of kernels".to_owned(),

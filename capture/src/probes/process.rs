@@ -10,6 +10,8 @@ pub(crate) const TRACEPOINTS: &[&str] = &["sched_process_fork", "sched_process_e
 
 /// Attached where the kernel has it.
 pub(crate) const OOM_TRACEPOINT: &str = "mark_victim";
+/// Kernels before name the process by a number only.
+pub(crate) const OOM_SINCE: (u8, u8) = (6, 9);
 /// The program on the counter of major page faults.
 pub(crate) const FAULT_PROGRAM: &str = "major_fault";
 

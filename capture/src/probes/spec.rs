@@ -171,6 +171,9 @@ pub(crate) enum Event {
     NamingCall(Op),
     /// An allocator event, entry only, decoded by the allocator's own table.
     Allocator,
+    /// The allocator gives back what it can. Entry only: C++ exceptions pass through it, and could not
+    /// unwind through a probe on its return.
+    EmptyCache,
     /// The allocator's report of its totals.
     AllocatorUsage,
     /// A mark of the workload.

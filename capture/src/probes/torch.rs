@@ -4,7 +4,7 @@
 //! (`c10::reportMemoryUsageToProfiler`, c10/core/Allocator.h).
 
 use capture_wire::Call;
-use trace_schema::{Kind, Op, Row, Text};
+use trace_schema::{Kind, Row, Text};
 
 use super::spec::{Event, Fields, FunctionProbe, Library, Profile};
 
@@ -25,7 +25,7 @@ pub(super) const PROBES: &[FunctionProbe] = &[
         Library::C10Cuda,
         "_ZN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocator10emptyCache",
         Profile::Light,
-        Event::Call(Op::EmptyCache),
+        Event::EmptyCache,
     ),
     // (pointer, signed bytes, allocated, reserved, device)
     probe(
@@ -78,6 +78,11 @@ pub(super) fn event_row(call: &Call) -> Row {
         pool_id: non_zero(call.more[1]),
         ..row(call, op)
     }
+}
+
+/// The cache is to be emptied.
+pub(super) fn empty_cache_row(call: &Call) -> Row {
+    row(call, "empty_cache".into())
 }
 
 /// One usage report as a row; `None` for memory that is not a CUDA device's.

@@ -33,6 +33,8 @@ pub mod probe {
     pub const PROCESS: u32 = 2;
     /// Major page faults.
     pub const FAULT: u32 = 3;
+    /// Call stacks that found no place in the table of stacks; their calls are recorded without.
+    pub const STACK: u32 = 4;
     /// The first function probe; the n-th of them has number `FIRST_CALL + n`.
     pub const FIRST_CALL: u32 = 8;
     /// Size of the table: one more than the largest probe number.

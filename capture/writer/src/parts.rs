@@ -13,7 +13,7 @@ use std::{
 
 use trace_schema::{Bytes, Row, Run};
 
-use crate::{Finished, Recorder, WriteError};
+use crate::{Finished, Recorder, WriteError, recording::beside};
 
 /// A run under way, in one file or in parts of bounded size.
 pub struct Parts {
@@ -24,6 +24,8 @@ pub struct Parts {
     number: u32,
     current: Recorder,
     earlier: Vec<JoinHandle<Result<Finished, WriteError>>>,
+    /// Parts of an earlier run under this name, to be replaced.
+    stale: Vec<PathBuf>,
 }
 
 /// The file of one part of `out`.
@@ -33,8 +35,8 @@ pub fn part_path(out: &Path, number: u32) -> PathBuf {
     out.with_file_name(format!("{stem}.{number:04}.{extension}"))
 }
 
-/// The parts of `out` that exist, in order; there may be gaps.
-pub fn parts_of(out: &Path) -> Vec<PathBuf> {
+/// Numbers of the files beside `out` that are its parts, with an ending.
+fn numbers(out: &Path, ending: &str) -> Vec<u32> {
     let directory = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -42,7 +44,7 @@ pub fn parts_of(out: &Path) -> Vec<PathBuf> {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().unwrap_or_default().to_string_lossy();
     let number = |name: &str| -> Option<u32> {
-        let rest = name.strip_prefix(&*stem)?.strip_prefix('.')?;
+        let rest = name.strip_suffix(ending)?.strip_prefix(&*stem)?.strip_prefix('.')?;
         let digits = rest.strip_suffix(&*extension)?.strip_suffix('.')?;
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
     };
@@ -53,7 +55,18 @@ pub fn parts_of(out: &Path) -> Vec<PathBuf> {
         .filter_map(|entry| number(&entry.file_name().to_string_lossy()))
         .collect();
     numbers.sort_unstable();
-    numbers.into_iter().map(|number| part_path(out, number)).collect()
+    numbers
+}
+
+/// The parts of `out` that exist, in order; there may be gaps.
+pub fn parts_of(out: &Path) -> Vec<PathBuf> {
+    numbers(out, "").into_iter().map(|number| part_path(out, number)).collect()
+}
+
+/// What earlier runs in parts have left under this name, finished or not.
+fn leftovers(out: &Path) -> Vec<PathBuf> {
+    let unfinished = numbers(out, ".recording").into_iter().map(|n| beside(&part_path(out, n), ".recording"));
+    parts_of(out).into_iter().chain(unfinished).collect()
 }
 
 impl Parts {
@@ -64,18 +77,28 @@ impl Parts {
     /// As [`Recorder::create`]; and if there are parts of an earlier run and `force` is not given.
     pub fn create(out: &Path, force: bool, max_size: Option<Bytes>, run: &Run) -> Result<Self, WriteError> {
         let number = u32::from(max_size.is_some());
-        if max_size.is_some() {
-            // Parts of another run would be taken for this one's.
-            for path in parts_of(out) {
-                if !force {
-                    return Err(WriteError::Exists(path));
-                }
-                fs::remove_file(&path).map_err(|source| WriteError::Io { path, source })?;
-            }
+        let stale = if max_size.is_some() { leftovers(out) } else { Vec::new() };
+        if !force && let Some(path) = stale.first() {
+            let path = path.clone();
+            let unfinished = path.extension().is_some_and(|extension| extension == "recording");
+            return Err(if unfinished { WriteError::Unfinished(path) } else { WriteError::Exists(path) });
         }
         let current = open(out, number, force, run)?;
         let max_bytes = max_size.map(|size| size.0.unsigned_abs());
-        Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new() })
+        Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new(), stale })
+    }
+
+    /// Says that the recording has begun: what it replaces can go. Parts of another run would be taken for
+    /// this one's.
+    ///
+    /// # Errors
+    /// If one of them cannot be removed.
+    pub fn begun(&mut self) -> Result<(), WriteError> {
+        let own = beside(&part_path(&self.out, self.number), ".recording");
+        for path in std::mem::take(&mut self.stale).into_iter().filter(|path| *path != own) {
+            fs::remove_file(&path).map_err(|source| WriteError::Io { path, source })?;
+        }
+        Ok(())
     }
 
     /// Adds a row.
@@ -110,7 +133,10 @@ impl Parts {
     /// If the next part cannot be opened.
     pub fn next(&mut self, run: &Run) -> Result<(), WriteError> {
         self.number += 1;
-        let next = open(&self.out, self.number, self.force, run)?;
+        // What this part knows is not known anew by the next.
+        let mut start = Run { lost: Vec::new(), threads: Vec::new(), processes: Vec::new(), ..run.clone() };
+        start.clock.end_ns = 0;
+        let next = open(&self.out, self.number, self.force, &start)?;
         let full = std::mem::replace(&mut self.current, next);
         let run = Run { part_number: self.number - 1, ..run.clone() };
         self.earlier.push(thread::spawn(move || full.finish(&run)));
@@ -128,7 +154,8 @@ impl Parts {
     /// On I/O. A part that could not be finished is still there as a recording.
     pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
         let number = self.number;
-        let mut total = self.current.finish(&Run { part_number: number, ..run.clone() });
+        let mut total =
+            self.current.finish(&Run { part_number: number, part_is_last: number > 0, ..run.clone() });
         for thread in self.earlier {
             let part = thread.join().unwrap_or_else(|_| {
                 Err(WriteError::Io { path: self.out.clone(), source: std::io::ErrorKind::Other.into() })

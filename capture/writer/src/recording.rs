@@ -109,7 +109,7 @@ pub struct Finished {
     pub parts_count: u32,
 }
 
-fn beside(out: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(out: &Path, suffix: &str) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
