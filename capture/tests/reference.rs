@@ -1,5 +1,4 @@
 //! capture/PROBES.md is what the program says of itself; `BLESS=1` writes it.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{fs, path::Path, process::Command};
 
