@@ -2,6 +2,8 @@
 //!
 //! Needs what `stub.rs` needs, and skips as it does.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::{
