@@ -149,6 +149,61 @@ fn a_kill_for_memory_is_on_record() {
 }
 
 #[test]
+fn a_process_that_ends_soon_leaves_a_whole_file() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    // Reaped beside the recording: a zombie would still be there.
+    let mut child = Command::new("sleep").arg("3").spawn().unwrap();
+    let pid = child.id().to_string();
+    let reaper = std::thread::spawn(move || child.wait());
+    let output = Command::new(CAPTURE).args(["--pid", &pid, "--out"]).arg(&out).output().unwrap();
+    assert!(reaper.join().unwrap().unwrap().success());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!Rows::open(&out).select("process", Some("exit")).is_empty());
+}
+
+#[test]
+fn a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let libraries = directory.path().join("lib");
+    std::fs::create_dir(&libraries).unwrap();
+    for name in ["libcuda.so", "libcudart.so", "libc10.so", "libnccl.so", "libnvToolsExt.so"] {
+        std::fs::copy(built("examples").join(name), libraries.join(name)).unwrap();
+    }
+    // An allocator library that lacks the allocator's function.
+    std::fs::copy(built("examples").join("libnccl.so"), libraries.join("libc10_cuda.so")).unwrap();
+    let out = directory.path().join("run.parquet");
+    let output = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .arg("--")
+        .arg(built("cuda-stub"))
+        .arg(&libraries)
+        .arg(directory.path().join("log.json"))
+        .arg("api")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let meta = Rows::open(&out).meta;
+    let probes = meta["probes"].as_array().unwrap();
+    let missing: Vec<_> = probes.iter().filter(|probe| !probe["error"].is_null()).collect();
+    assert!(
+        missing.iter().any(|probe| probe["symbol"].as_str().unwrap().ends_with("record_trace")),
+        "{missing:?}"
+    );
+    assert!(missing[0]["error"].as_str().unwrap().contains("no such symbol"), "{missing:?}");
+    let fallback =
+        |probe: &&serde_json::Value| probe["symbol"].as_str().unwrap().contains("reportMemoryUsage");
+    assert!(probes.iter().find(fallback).is_some_and(|probe| probe["error"].is_null()));
+}
+
+#[test]
 fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
     if !can_record() {
         return;
@@ -252,6 +307,9 @@ fn bad_requests_are_refused_and_leave_nothing() {
     if !can_record() {
         return;
     }
+    let nowhere = Command::new(CAPTURE).args(["--out", "/proc/run.parquet", "--", "true"]).output().unwrap();
+    let message = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert_eq!((nowhere.status.code(), message.contains("/proc/run.parquet")), (Some(5), true), "{message}");
     let (code, message) = capture(&["--", "/no/such/program"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("/no/such/program"), "{message}");
