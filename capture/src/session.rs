@@ -19,7 +19,7 @@ use std::{
 };
 
 use aya::maps::{MapData, RingBuf};
-use capture_wire::{Call, Name, Process, process};
+use capture_wire::{Call, NO_STACK, Name, Process, process};
 use trace_schema::{Bytes, Kind, Nanos, ProcessInfo, Row, Run, Text, Thread};
 use trace_writer::{Finished, Parts};
 
@@ -390,23 +390,23 @@ impl Session {
     }
 
     fn call(&mut self, call: &Call, censored: bool) -> Result<(), CaptureError> {
-        let Some(mut row) = calls::row(call, censored, &mut self.callers) else {
-            return Ok(());
-        };
-        if let Some(id) = row.stack {
+        let mut stack = None;
+        if call.stack_id != NO_STACK {
+            let id = call.stack_id as u32;
             let (number, first) = self.stacks.number(call, id, &self.kernel, &mut self.callers);
-            row.stack = Some(number);
+            stack = Some(number);
             if let Some(row) = first {
                 self.push(&row)?;
             }
         }
         if !self.kernel_names.is_empty()
-            && let Some(func) = row.func
+            && let Some(func) = calls::launched(call)
             && let Some(name) = self.kernel_names.remove(&(call.pid, func))
         {
-            self.push(&kernel_name(row.ts, call.pid, call.tid, func, name))?;
+            self.push(&kernel_name(call.ts as i64, call.pid, call.tid, func, name))?;
         }
-        self.push(&row)
+        self.rows += 1;
+        Ok(self.recorder.push_with(|rows| calls::write(call, censored, stack, &mut self.callers, rows))?)
     }
 
     fn name(&mut self, event: &Name) -> Result<(), CaptureError> {

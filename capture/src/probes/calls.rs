@@ -1,7 +1,8 @@
 //! Events of the generic function probes to rows.
 
-use capture_wire::{Call, NO_STACK, tag};
-use trace_schema::{Direction, Kind, Op, Row};
+use capture_wire::{Call, tag};
+use trace_schema::{Direction, Kind, Op, Row, Text};
+use trace_writer::Rows;
 
 use super::{
     Event, FunctionProbe, Source, by_number, nccl,
@@ -10,23 +11,37 @@ use super::{
 };
 use crate::caller::Callers;
 
-/// The row of a call or allocator event; `None` if it is a mark or concerns no CUDA memory.
+/// Writes the row of a call or allocator event, unless it is a mark or concerns no CUDA memory.
 ///
 /// `censored`: the call had not returned when recording ended, so its length, its result and what it
-/// wrote are unknown.
-// Inlined, because a row moved is half a kilobyte copied.
-#[inline(always)]
-pub(crate) fn row(call: &Call, censored: bool, callers: &mut Callers) -> Option<Row> {
-    let probe = by_number(u32::from(call.probe))?;
-    let mut row = match probe.event {
-        Event::Allocator => torch::event_row(call),
-        Event::EmptyCache => torch::empty_cache_row(call),
-        Event::AllocatorUsage => torch::usage_row(call)?,
-        Event::Call(op) | Event::NamingCall(op) => call_row(call, probe, op, censored, callers),
-        Event::Mark(_) | Event::KernelName => return None,
+/// wrote are unknown. `stack`: number of its call stack.
+#[inline]
+pub(crate) fn write(call: &Call, censored: bool, stack: Option<u32>, callers: &mut Callers, rows: &mut Rows) {
+    let Some(probe) = by_number(u32::from(call.probe)) else {
+        return;
     };
-    row.stack = (call.stack_id != NO_STACK).then_some(call.stack_id as u32);
-    Some(row)
+    match probe.event {
+        Event::Allocator => torch::write_event(call, stack, rows),
+        Event::EmptyCache => rows.push(&Row { stack, ..torch::empty_cache_row(call) }),
+        Event::AllocatorUsage => {
+            if let Some(row) = torch::usage_row(call) {
+                rows.push(&Row { stack, ..row });
+            }
+        }
+        Event::Call(op) | Event::NamingCall(op) => {
+            write_call(call, probe, op, censored, stack, callers, rows)
+        }
+        Event::Mark(_) | Event::KernelName => {}
+    }
+}
+
+/// The kernel that a launch starts, by its handle.
+pub(crate) fn launched(call: &Call) -> Option<u64> {
+    let probe = by_number(u32::from(call.probe))?;
+    match probe.fields.func {
+        Source::Arg(n) if probe.fields.shape != ShapeSource::None => call.args.get(n).copied(),
+        _ => None,
+    }
 }
 
 /// `CUmemorytype`: 1 is the host, 2 a device, 3 an array on it, 4 told by the address.
@@ -54,8 +69,15 @@ fn shape(call: &Call, source: ShapeSource) -> Option<[u32; 6]> {
     })
 }
 
-#[inline(always)]
-fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers: &mut Callers) -> Row {
+fn write_call(
+    call: &Call,
+    probe: &FunctionProbe,
+    op: Op,
+    censored: bool,
+    stack: Option<u32>,
+    callers: &mut Callers,
+    rows: &mut Rows,
+) {
     debug_assert_eq!(call.tag, tag::CALL);
     let value = |source: Source| match source {
         Source::None => None,
@@ -88,26 +110,27 @@ fn call_row(call: &Call, probe: &FunctionProbe, op: Op, censored: bool, callers:
     let exchanged = count.zip(data_type).map(|(count, (_, bytes))| count.wrapping_mul(bytes));
     // A struct on the host side has no address here.
     let address = |source| value(source).filter(|address| *address != 0 || matches!(source, Source::Arg(_)));
-    Row {
-        dur: (!censored).then_some(call.dur_ns as i64),
-        ret: (!censored).then_some(call.ret as i32),
-        addr: address(fields.addr),
-        src_addr: address(fields.src),
-        size_bytes: value(fields.size).or(exchanged).map(|size| size as i64),
-        direction: direction.map(|direction| direction.name().into()),
-        stream: value(fields.stream).filter(|stream| *stream != 0),
-        func: value(fields.func),
-        caller: callers.name(call.pid, call.caller),
-        grid_x: shape.map(|s| s[0]),
-        grid_y: shape.map(|s| s[1]),
-        grid_z: shape.map(|s| s[2]),
-        block_x: shape.map(|s| s[3]),
-        block_y: shape.map(|s| s[4]),
-        block_z: shape.map(|s| s[5]),
-        element_count: count.map(|count| count as i64),
-        dtype: data_type.map(|(name, _)| name.into()),
-        communicator: value(fields.communicator),
-        peer: value(fields.peer).map(|peer| peer as i32),
-        ..Row::new(call.ts as i64, Kind::Call, op.name().into(), call.pid, call.tid)
+    let mut row = rows.start(call.ts as i64, Kind::Call, op.name().into(), call.pid, call.tid);
+    row.dur((!censored).then_some(call.dur_ns as i64))
+        .ret((!censored).then_some(call.ret as i32))
+        .addr(address(fields.addr))
+        .src_addr(address(fields.src))
+        .size_bytes(value(fields.size).or(exchanged).map(|size| size as i64))
+        .stream(value(fields.stream).filter(|stream| *stream != 0))
+        .func(value(fields.func))
+        .caller(callers.name(call.pid, call.caller))
+        .stack(stack);
+    if let Some(direction) = direction {
+        row.direction(Text::Static(direction.name()));
+    }
+    if let Some([grid_x, grid_y, grid_z, block_x, block_y, block_z]) = shape {
+        row.grid_x(grid_x).grid_y(grid_y).grid_z(grid_z);
+        row.block_x(block_x).block_y(block_y).block_z(block_z);
+    }
+    if fields.communicator != Source::None {
+        row.element_count(count.map(|count| count as i64))
+            .dtype(data_type.map(|(name, _)| Text::Static(name)))
+            .communicator(value(fields.communicator))
+            .peer(value(fields.peer).map(|peer| peer as i32));
     }
 }

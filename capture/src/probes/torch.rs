@@ -5,6 +5,7 @@
 
 use capture_wire::Call;
 use trace_schema::{Kind, Row, Text};
+use trace_writer::Rows;
 
 use super::spec::{Event, Fields, FunctionProbe, Library, Profile};
 
@@ -61,23 +62,22 @@ fn non_zero(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-/// One allocator event as a row.
-pub(super) fn event_row(call: &Call) -> Row {
+/// Writes one allocator event.
+pub(super) fn write_event(call: &Call, stack: Option<u32>, rows: &mut Rows) {
     let [_, action, addr, size, stream, device] = call.args;
     // An action of a later version is kept under its number rather than lost or misnamed.
     let op = match ACTIONS.get(action as u32 as usize) {
         Some(name) => Text::Static(name),
         None => format!("action_{}", action as u32).into(),
     };
-    Row {
-        addr: Some(addr),
-        size_bytes: Some(size as i64),
-        stream: non_zero(stream),
-        device: Some(i32::from(device as i8)),
-        pool_owner: non_zero(call.more[0]),
-        pool_id: non_zero(call.more[1]),
-        ..row(call, op)
-    }
+    rows.start(call.ts as i64, Kind::Alloc, op, call.pid, call.tid)
+        .addr(addr)
+        .size_bytes(size as i64)
+        .stream(non_zero(stream))
+        .device(i32::from(device as i8))
+        .pool_owner(non_zero(call.more[0]))
+        .pool_id(non_zero(call.more[1]))
+        .stack(stack);
 }
 
 /// The cache is to be emptied.

@@ -18,4 +18,4 @@ mod rows;
 pub use error::WriteError;
 pub use parts::{Parts, part_path, parts_of};
 pub use recording::{Finished, Recorder, recover};
-pub use rows::Rows;
+pub use rows::{RowWriter, Rows};

@@ -13,7 +13,7 @@ use std::{
 
 use trace_schema::{Bytes, Row, Run};
 
-use crate::{Finished, Recorder, WriteError, recording::beside};
+use crate::{Finished, Recorder, Rows, WriteError, recording::beside};
 
 /// A run under way, in one file or in parts of bounded size.
 pub struct Parts {
@@ -107,6 +107,15 @@ impl Parts {
     /// On I/O.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
         self.current.push(row)
+    }
+
+    /// Adds what `write` adds.
+    ///
+    /// # Errors
+    /// On I/O.
+    #[inline]
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
+        self.current.push_with(write)
     }
 
     /// See [`Recorder::flush`].

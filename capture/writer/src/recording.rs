@@ -147,7 +147,16 @@ impl Recorder {
     /// # Errors
     /// On I/O, when a full batch is written.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
-        self.rows.push(row);
+        self.push_with(|rows| rows.push(row))
+    }
+
+    /// Adds what `write` adds.
+    ///
+    /// # Errors
+    /// On I/O, when a full batch is written.
+    #[inline]
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
+        write(&mut self.rows);
         if self.rows.len() >= BATCH_ROWS { self.write_batch() } else { Ok(()) }
     }
 

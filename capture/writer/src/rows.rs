@@ -16,7 +16,7 @@ use arrow::{
 use trace_schema::{Kind, Row, Text, arrow_schema, for_each_column};
 
 /// A column of numbers under construction; shorter than the batch by the nulls at its end.
-struct Numbers<T: ArrowPrimitiveType> {
+pub struct Numbers<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     valid: Vec<bool>,
 }
@@ -52,7 +52,7 @@ impl<T: ArrowPrimitiveType> Numbers<T> {
 
 /// A dictionary column under construction.
 #[derive(Default)]
-struct Texts {
+pub struct Texts {
     keys: Numbers<Int32Type>,
     words: Vec<Text>,
     known: HashMap<Text, i32>,
@@ -85,7 +85,8 @@ impl Texts {
 }
 
 /// A column under construction.
-trait Column<T> {
+pub trait Column<T> {
+    /// Puts the value of a row; the rows before it that have none are null.
     fn put(&mut self, row: usize, value: &T);
 }
 
@@ -193,6 +194,10 @@ macro_rules! define {
                 self.len += 1;
             }
 
+            fn end_row(&mut self) {
+                self.len += 1;
+            }
+
             fn columns(&mut self) -> Result<Vec<Option<ArrayRef>>, ArrowError> {
                 let rows = self.len;
                 Ok(vec![$(self.$name.array(rows)?),*])
@@ -203,7 +208,47 @@ macro_rules! define {
 
 for_each_column!(define);
 
+macro_rules! define_setters {
+    ($($name:ident: $ty:ident, $need:ident, $unit:literal, $doc:literal;)*) => {
+        impl RowWriter<'_> {
+            $(
+                #[doc = $doc]
+                #[inline]
+                pub fn $name<T>(&mut self, value: T) -> &mut Self
+                where
+                    builder!($ty): Column<T>,
+                {
+                    let row = self.rows.len;
+                    Column::put(&mut self.rows.$name, row, &value);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+/// A row under construction, for events by the million: only the cells that it has cost anything.
+pub struct RowWriter<'a> {
+    rows: &'a mut Rows,
+}
+
+for_each_column!(define_setters);
+
+impl Drop for RowWriter<'_> {
+    fn drop(&mut self) {
+        self.rows.end_row();
+    }
+}
+
 impl Rows {
+    /// Begins a row with its required values; it ends when the writer is dropped.
+    #[inline]
+    pub fn start(&mut self, ts: i64, kind: Kind, op: Text, pid: u32, tid: u32) -> RowWriter<'_> {
+        let mut row = RowWriter { rows: self };
+        row.ts(ts).kind(kind).op(op).pid(pid).tid(tid);
+        row
+    }
+
     /// How many rows wait.
     pub fn len(&self) -> usize {
         self.len
