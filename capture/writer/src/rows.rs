@@ -18,35 +18,40 @@ use trace_schema::{Kind, Row, Text, arrow_schema, for_each_column};
 /// A column of numbers under construction; shorter than the batch by the nulls at its end.
 pub struct Numbers<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
-    valid: Vec<bool>,
+    /// Which values are there; `None`: all of them so far.
+    valid: Option<Vec<bool>>,
 }
 
 impl<T: ArrowPrimitiveType> Default for Numbers<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), valid: Vec::new() }
+        Self { values: Vec::new(), valid: None }
     }
 }
 
 impl<T: ArrowPrimitiveType> Numbers<T> {
+    #[cold]
     fn pad(&mut self, rows: usize) {
+        let there = self.values.len();
+        self.valid.get_or_insert_with(|| vec![true; there]).resize(rows, false);
         self.values.resize(rows, T::default_value());
-        self.valid.resize(rows, false);
     }
 
+    #[inline]
     fn put(&mut self, row: usize, value: T::Native) {
         if self.values.len() < row {
             self.pad(row);
         }
         self.values.push(value);
-        self.valid.push(true);
+        if let Some(valid) = &mut self.valid {
+            valid.push(true);
+        }
     }
 
     fn finish(&mut self, rows: usize) -> (Vec<T::Native>, Option<NullBuffer>) {
-        self.pad(rows);
-        let values = std::mem::take(&mut self.values);
-        let valid = std::mem::take(&mut self.valid);
-        let nulls = NullBuffer::from(valid);
-        (values, Some(nulls).filter(|nulls| nulls.null_count() > 0))
+        if self.values.len() < rows {
+            self.pad(rows);
+        }
+        (std::mem::take(&mut self.values), self.valid.take().map(NullBuffer::from))
     }
 }
 
