@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    io::IoSliceMut,
+    io::{ErrorKind, IoSliceMut},
     os::{
         fd::{AsRawFd, RawFd},
         unix::fs::PermissionsExt,
@@ -43,7 +43,19 @@ impl MarkSocket {
     /// If there is a file at `path`, or none can be made.
     pub(crate) fn open(path: PathBuf) -> Result<Self, CaptureError> {
         let io = |source| CaptureError::Io { what: format!("socket {}", path.display()), source };
-        let socket = UnixDatagram::bind(&path).map_err(io)?;
+        let socket = UnixDatagram::bind(&path).or_else(|error| {
+            // A recorder that was killed has left its socket: nobody hears what is sent there.
+            let stale = error.kind() == ErrorKind::AddrInUse
+                && UnixDatagram::unbound()?
+                    .connect(&path)
+                    .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+            if !stale {
+                return Err(error);
+            }
+            fs::remove_file(&path)?;
+            UnixDatagram::bind(&path)
+        });
+        let socket = socket.map_err(io)?;
         let this = Self { socket, path };
         let io = |source| CaptureError::Io { what: format!("socket {}", this.path.display()), source };
         this.socket.set_nonblocking(true).map_err(io)?;

@@ -204,6 +204,33 @@ fn a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken() {
 }
 
 #[test]
+fn a_socket_that_a_killed_recorder_left_is_taken_over() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("marks");
+    let capture = |out: &str| {
+        Command::new(CAPTURE)
+            .arg("--marks")
+            .arg(&socket)
+            .arg("--out")
+            .arg(directory.path().join(out))
+            .args(["--", "true"])
+            .output()
+            .unwrap()
+    };
+    let living = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let output = capture("first.parquet");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), message.contains("marks")), (Some(5), true), "{message}");
+    drop(living);
+    let output = capture("second.parquet");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!socket.exists());
+}
+
+#[test]
 fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
     if !can_record() {
         return;
