@@ -202,7 +202,7 @@ impl Attacher {
     fn point(&self, number: u32, probe: &FunctionProbe, function: &Function) -> Point {
         let mut flags = 0;
         let mut add = |condition: bool, flag: u64| flags |= if condition { flag } else { 0 };
-        add(probe.read_words().is_some(), cookie::READ);
+        add(probe.reads.is_some(), cookie::READ);
         add(self.stacks.at_entry(probe.event), cookie::STACK);
         let (kind, text) = match probe.event {
             Event::Call(_) => (PointKind::Call, None),

@@ -14,7 +14,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -58,14 +58,7 @@ enum Variant {
     Nothing,
     Floor,
     Entry,
-    Call(MethodOrder),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum MethodOrder {
-    Session,
-    Multi,
-    Single,
+    Call(Method),
 }
 
 impl Variant {
@@ -73,9 +66,9 @@ impl Variant {
         Self::Nothing,
         Self::Floor,
         Self::Entry,
-        Self::Call(MethodOrder::Session),
-        Self::Call(MethodOrder::Multi),
-        Self::Call(MethodOrder::Single),
+        Self::Call(Method::Session),
+        Self::Call(Method::Multi),
+        Self::Call(Method::Single),
     ];
 
     fn name(self) -> &'static str {
@@ -83,17 +76,17 @@ impl Variant {
             Self::Nothing => "no probe",
             Self::Floor => "entry and return, empty programs (the floor)",
             Self::Entry => "entry only, one event",
-            Self::Call(MethodOrder::Session) => "whole call, one event, by session",
-            Self::Call(MethodOrder::Multi) => "whole call, one event, by multi",
-            Self::Call(MethodOrder::Single) => "whole call, one event, by single",
+            Self::Call(Method::Session) => "whole call, one event, by session",
+            Self::Call(Method::Multi) => "whole call, one event, by multi",
+            Self::Call(Method::Single) => "whole call, one event, by single",
+            Self::Call(Method::Auto) => "whole call, one event",
         }
     }
 
     fn method(self) -> Method {
         match self {
-            Self::Call(MethodOrder::Session) => Method::Session,
-            Self::Call(MethodOrder::Multi) => Method::Multi,
-            Self::Call(MethodOrder::Single) | Self::Floor => Method::Single,
+            Self::Call(method) => method,
+            Self::Floor => Method::Single,
             Self::Nothing | Self::Entry => Method::Auto,
         }
     }
@@ -281,8 +274,8 @@ impl Sink {
 fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
     let mut costs: [Vec<f64>; 3] = Default::default();
     for _ in 0..ROUNDS.div_ceil(3) {
-        let mut rig = Rig::new(Variant::Call(MethodOrder::Session), 128 << 20)
-            .or_else(|_| Rig::new(Variant::Call(MethodOrder::Single), 128 << 20))?;
+        let mut rig = Rig::new(Variant::Call(Method::Session), 128 << 20)
+            .or_else(|_| Rig::new(Variant::Call(Method::Single), 128 << 20))?;
         let timed = |rig: &mut Rig, work: &mut dyn FnMut(&mut Rig) -> Result<u64, CaptureError>| {
             call_many(READ_EVENTS);
             let start = clock::thread_cpu_ns();
@@ -317,15 +310,15 @@ fn callers(
     duration: Duration,
     threads: usize,
     per_thread: Option<f64>,
-) -> (Vec<thread::JoinHandle<()>>, Arc<AtomicU64>, Arc<AtomicBool>) {
-    let (made, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+) -> (Vec<thread::JoinHandle<()>>, Arc<AtomicU64>) {
+    let made = Arc::new(AtomicU64::new(0));
     let handles = (0..threads)
         .map(|_| {
-            let (made, stop) = (Arc::clone(&made), Arc::clone(&stop));
+            let made = Arc::clone(&made);
             thread::spawn(move || {
                 let start = Instant::now();
                 let mut own = 0u64;
-                while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+                while start.elapsed() < duration {
                     call_many(100);
                     own += 100;
                     if let Some(rate) = per_thread {
@@ -337,17 +330,17 @@ fn callers(
             })
         })
         .collect();
-    (handles, made, stop)
+    (handles, made)
 }
 
 fn flood(what: String, buffer_bytes: u32, discard: bool, rate: Option<f64>) -> Result<Flood, CaptureError> {
-    let mut rig = Rig::new(Variant::Call(MethodOrder::Session), buffer_bytes)
-        .or_else(|_| Rig::new(Variant::Call(MethodOrder::Single), buffer_bytes))?;
+    let mut rig = Rig::new(Variant::Call(Method::Session), buffer_bytes)
+        .or_else(|_| Rig::new(Variant::Call(Method::Single), buffer_bytes))?;
     let mut sink = Sink::new()?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let duration = if rate.is_some() { PACED } else { FLOOD };
     let start = Instant::now();
-    let (handles, made, _stop) = callers(duration, threads, rate.map(|rate| rate / threads as f64));
+    let (handles, made) = callers(duration, threads, rate.map(|rate| rate / threads as f64));
     let mut recorded = 0;
     loop {
         let done = handles.iter().all(thread::JoinHandle::is_finished);

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    btf,
+    btf, describe,
     error::error_chain,
     host,
     kernel::{self, Kernel, Method, Setup},
@@ -60,13 +60,8 @@ fn exists(path: &str, what: &str) -> Result<String, String> {
 fn driver_library() -> Result<String, String> {
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
     let known = cache.windows(12).any(|window| window == b"libcuda.so.1");
-    let usual = [
-        "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        "/usr/lib64/libcuda.so.1",
-        "/usr/local/nvidia/lib64/libcuda.so.1",
-    ];
-    match usual.into_iter().find(|path| Path::new(path).exists()) {
-        Some(path) => Ok(path.to_owned()),
+    match describe::driver_library() {
+        Some(path) => Ok(path.display().to_string()),
         None if known => Ok("libcuda.so.1 is in the loader's cache".to_owned()),
         None => {
             Err("libcuda.so.1 is in none of the usual places; a process may still bring its own".to_owned())

@@ -29,6 +29,20 @@ pub(crate) struct Elf {
     pub(crate) build_id: String,
 }
 
+/// Turns virtual addresses of a file into offsets in it.
+fn offsets<'a, O: Object<'a>>(object: &O) -> impl Fn(u64) -> Option<u64> + use<'a, O> {
+    let segments: Vec<(u64, u64, u64)> = object
+        .segments()
+        .map(|segment| (segment.address(), segment.size(), segment.file_range().0))
+        .collect();
+    move |address| {
+        segments
+            .iter()
+            .find(|(start, size, _)| address >= *start && address - start < *size)
+            .map(|(start, _, offset)| address - start + offset)
+    }
+}
+
 /// Reads the file and keeps the symbols (functions and data) whose name `wanted` accepts. Static symbols
 /// count as well as exported ones.
 pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Elf, CaptureError> {
@@ -37,16 +51,7 @@ pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Elf, Ca
         File::open(path).map_err(|source| CaptureError::Io { what: path.display().to_string(), source })?;
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).map_err(|error| bad(error.to_string()))?;
-    let segments: Vec<(u64, u64, u64)> = object
-        .segments()
-        .map(|segment| (segment.address(), segment.size(), segment.file_range().0))
-        .collect();
-    let to_offset = |address: u64| {
-        segments
-            .iter()
-            .find(|(start, size, _)| address >= *start && address - start < *size)
-            .map(|(start, _, offset)| address - start + offset)
-    };
+    let to_offset = offsets(&object);
     let mut functions: Vec<Function> = object
         .symbols()
         .chain(object.dynamic_symbols())
@@ -111,17 +116,13 @@ impl Symbols {
         let Ok(object) = object::File::parse(&cache) else {
             return Self::default();
         };
-        let segments: Vec<(u64, u64, u64)> =
-            object.segments().map(|s| (s.address(), s.size(), s.file_range().0)).collect();
+        let to_offset = offsets(&object);
         let mut functions: Vec<(u64, u64, String)> = object
             .symbols()
             .chain(object.dynamic_symbols())
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
             .filter_map(|symbol| {
-                let address = symbol.address();
-                let (start, _, offset) =
-                    segments.iter().find(|(start, size, _)| address >= *start && address - start < *size)?;
-                Some((address - start + offset, symbol.size(), symbol.name().ok()?.to_owned()))
+                Some((to_offset(symbol.address())?, symbol.size(), symbol.name().ok()?.to_owned()))
             })
             .collect();
         functions.sort();

@@ -40,7 +40,7 @@ const OPEN: usize = size_of::<Open>();
 const OFF_CPU: usize = size_of::<OffCpu>();
 
 /// How function probes are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Method {
     /// The cheapest that the kernel has.
     Auto,
@@ -208,7 +208,7 @@ impl Kernel {
         let stacks = map!("STACKS", StackTraceMap);
         let mut reads: Array<MapData, [u32; READ_WORDS]> = map!("READS", Array);
         for (number, probe) in probes::numbered() {
-            if let Some(words) = probe.read_words() {
+            if let Some(words) = probe.reads {
                 reads.set(number, words, 0).map_err(|source| CaptureError::Map { name: "READS", source })?;
             }
         }

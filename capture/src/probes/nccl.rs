@@ -5,7 +5,7 @@ use trace_schema::Op;
 use super::spec::{
     Event, Fields, FunctionProbe, Library,
     Profile::Light,
-    Source::{Arg, None as Absent, Out, Word},
+    Source::{Arg, Out, Word},
 };
 
 const fn call(symbol: &'static str, op: Op, out: Option<u32>, fields: Fields) -> FunctionProbe {
@@ -73,7 +73,7 @@ pub(super) const PROBES: &[FunctionProbe] = &[
     call("ncclCommDestroy", Op::NcclCommDestroy, None, COMMUNICATOR),
     call("ncclCommAbort", Op::NcclCommAbort, None, COMMUNICATOR),
     call("ncclMemAlloc", Op::NcclMemAlloc, Some(0), Fields { addr: Out, size: Arg(1), ..NONE }),
-    call("ncclMemFree", Op::NcclMemFree, None, Fields { addr: Arg(0), size: Absent, ..NONE }),
+    call("ncclMemFree", Op::NcclMemFree, None, Fields { addr: Arg(0), ..NONE }),
 ];
 
 /// `ncclDataType_t`: name and bytes of an element.

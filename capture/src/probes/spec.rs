@@ -225,11 +225,6 @@ impl FunctionProbe {
         }
     }
 
-    /// What it reads from its argument struct.
-    pub(crate) fn read_words(&self) -> Option<[u32; READ_WORDS]> {
-        self.reads
-    }
-
     /// The same in a larger profile only.
     pub(super) const fn from(self, profile: Profile) -> Self {
         Self { profile, ..self }
