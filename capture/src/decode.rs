@@ -34,14 +34,14 @@ fn unknown(bytes: &[u8]) -> CaptureError {
 /// A call, whole or without the words that its function does not have.
 #[inline(always)]
 fn call(bytes: &[u8]) -> Result<Call, CaptureError> {
-    let mut call: Call = bytemuck::Zeroable::zeroed();
-    match bytes.len() {
-        size if size == size_of::<ShortCall>() || size == size_of::<Call>() => {
-            bytemuck::bytes_of_mut(&mut call)[..size].copy_from_slice(bytes);
-            Ok(call)
-        }
-        _ => Err(unknown(bytes)),
+    // Sizes that the compiler knows are copied in place.
+    if let Ok(short) = bytemuck::try_pod_read_unaligned::<ShortCall>(bytes) {
+        let mut call: Call = bytemuck::Zeroable::zeroed();
+        bytemuck::bytes_of_mut(&mut call)[..size_of::<ShortCall>()]
+            .copy_from_slice(bytemuck::bytes_of(&short));
+        return Ok(call);
     }
+    read(bytes)
 }
 
 /// Reads one event.

@@ -1,13 +1,16 @@
 """What recording costs a real job: one process works on while a recorder joins and leaves it, window by window.
 
-Usage: overhead.py CAPTURE launch_bound|gpu_bound WINDOWS RESULT.json
+Usage: overhead.py CAPTURE launch_bound|gpu_bound ROUNDS RESULT.json [PROFILE,PROFILE,... [WINDOW_S]]
 
-In each round the profiles come in a random order, with a window without recorder among them. Within a round, a
-window's rate and CPU time are divided by those of the window without; the result has median and quartiles of the
-ratios over the rounds.
+Each round has one window without recorder, one of each profile in a random order, and the same windows again
+backwards, so that a slow drift falls on all alike. Within a round, a profile's rate and CPU time are divided by those
+without recorder. The result has, over the rounds, the median of the ratios, its 95 % confidence interval (order
+statistics: no assumption about their distribution) and the quartiles.
 """
 
+import gc
 import json
+import math
 import os
 import random
 import signal
@@ -19,8 +22,7 @@ import time
 
 import torch
 
-PROFILES = ["none", "light", "default", "full"]
-WINDOW_S = 1.5
+NONE = "none"
 
 
 def launch_bound():
@@ -67,7 +69,7 @@ class Recorder:
     def __init__(self, capture, profile, directory):
         self.out = os.path.join(directory, "run.parquet")
         self.process = None
-        if profile != "none":
+        if profile != NONE:
             command = [capture, "--quiet", "--force", "--profile", profile, "--pid", str(os.getpid()), "--out", self.out]
             self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
             while not os.path.exists(self.out + ".recording"):
@@ -84,36 +86,52 @@ class Recorder:
         return said.strip().splitlines()[0]
 
 
-def measure(step):
+def measure(step, window_s):
+    """Steps, seconds and seconds of CPU of one window."""
     start, cpu, done = time.perf_counter(), time.process_time(), 0
-    while time.perf_counter() - start < WINDOW_S:
+    while time.perf_counter() - start < window_s:
         done += step()
-    elapsed = time.perf_counter() - start
-    return done / elapsed, (time.process_time() - cpu) / done
+    return done, time.perf_counter() - start, time.process_time() - cpu
+
+
+def interval(ratios):
+    """The widest order statistics that enclose the median in at least 95 % of all samples."""
+    ratios, n = sorted(ratios), len(ratios)
+    rank, outside = 0, 2 * 0.5**n
+    while outside + 2 * math.comb(n, rank + 1) * 0.5**n <= 0.05:
+        rank += 1
+        outside += 2 * math.comb(n, rank) * 0.5**n
+    return [ratios[rank], ratios[n - 1 - rank]] if 2 * 0.5**n <= 0.05 else None
 
 
 def main():
-    capture, work, windows, path = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    capture, work, rounds_count, path = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    profiles = sys.argv[5].split(",") if len(sys.argv) > 5 else ["light", "default", "full"]
+    window_s = float(sys.argv[6]) if len(sys.argv) > 6 else 1.5
     step = {"launch_bound": launch_bound, "gpu_bound": gpu_bound}[work]()
     for _ in range(20):
         step()
+    gc.collect()
+    gc.freeze()
     chance = random.Random(1)
     rounds, said = [], {}
     with tempfile.TemporaryDirectory() as directory:
-        for _ in range(windows):
-            found = {}
-            for profile in chance.sample(PROFILES, len(PROFILES)):
+        for _ in range(rounds_count):
+            sums = {profile: [0, 0, 0] for profile in [NONE, *profiles]}
+            order = chance.sample([NONE, *profiles], len(profiles) + 1)
+            for profile in order + order[::-1]:
                 recorder = Recorder(capture, profile, directory)
                 step()
-                found[profile] = measure(step)
+                sums[profile] = [a + b for a, b in zip(sums[profile], measure(step, window_s))]
                 said[profile] = recorder.stop()
-            rounds.append(found)
-    result = {"work": work, "windows": windows, "rate_per_s": statistics.median(r["none"][0] for r in rounds), "last": said}
-    for profile in PROFILES[1:]:
+            rounds.append({profile: (done / wall, cpu / done) for profile, (done, wall, cpu) in sums.items()})
+    rate = statistics.median(r[NONE][0] for r in rounds)
+    result = {"work": work, "rounds": rounds_count, "window_s": window_s, "rate_per_s": rate, "last": said}
+    for profile in profiles:
         for index, name in enumerate(["rate_ratio", "cpu_ratio"]):
-            ratios = [r[profile][index] / r["none"][index] for r in rounds]
+            ratios = [r[profile][index] / r[NONE][index] for r in rounds]
             low, middle, high = statistics.quantiles(ratios, n=4)
-            result[f"{profile} {name}"] = {"median": middle, "quartiles": [low, high]}
+            result[f"{profile} {name}"] = {"median": middle, "interval_95": interval(ratios), "quartiles": [low, high]}
     print(json.dumps(result, indent=1))
     with open(path, "w") as file:
         json.dump(result, file, indent=1)

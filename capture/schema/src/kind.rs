@@ -38,6 +38,7 @@ impl Kind {
     ];
 
     /// The value in the `kind` column.
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "call",

@@ -93,6 +93,7 @@ macro_rules! ops {
             pub const ALL: &[Self] = &[$($(Self::$op),+),*];
 
             /// The value in the `op` column of a `call` row.
+            #[inline]
             pub const fn name(self) -> &'static str {
                 match self { $($(Self::$op => $name,)+)* }
             }

@@ -26,6 +26,7 @@ impl Text {
 impl Deref for Text {
     type Target = str;
 
+    #[inline]
     fn deref(&self) -> &str {
         match self {
             Self::Static(text) => text,
@@ -55,6 +56,7 @@ impl fmt::Debug for Text {
 }
 
 impl From<&'static str> for Text {
+    #[inline]
     fn from(text: &'static str) -> Self {
         Self::Static(text)
     }

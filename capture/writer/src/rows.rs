@@ -61,31 +61,38 @@ pub struct Texts {
     keys: Numbers<Int32Type>,
     words: Vec<Text>,
     known: HashMap<Text, i32>,
-    /// The word last seen in each place, told by its address: most rows repeat it.
-    recent: [Option<(Text, i32)>; RECENT],
+    /// The word last seen in each place, told by its address and length, and its key: most rows repeat it.
+    recent: [(usize, usize, i32); RECENT],
+    /// Keeps words alive whose addresses are in `recent`, so that those mean nothing else.
+    kept: Vec<Text>,
 }
 
 /// Size of [`Texts::recent`]: a power of two.
 const RECENT: usize = 16;
 
 impl Texts {
+    #[inline]
     fn put(&mut self, row: usize, word: &Text) {
-        let place = (word.as_ptr() as usize >> 4) & (RECENT - 1);
-        let key = match &self.recent[place] {
-            Some((seen, key)) if seen.as_ptr() == word.as_ptr() && seen.len() == word.len() => *key,
-            _ => {
-                let next = self.words.len() as i32;
-                let words = &mut self.words;
-                let key = *self.known.entry(word.clone()).or_insert_with(|| {
-                    words.push(word.clone());
-                    next
-                });
-                // The clone keeps the word alive, so its address means nothing else.
-                self.recent[place] = Some((word.clone(), key));
-                key
-            }
-        };
+        let (address, length) = (word.as_ptr() as usize, word.len());
+        let place = (address >> 4) & (RECENT - 1);
+        let (seen, seen_length, key) = self.recent[place];
+        let key = if (seen, seen_length) == (address, length) { key } else { self.look_up(place, word) };
         self.keys.put(row, key);
+    }
+
+    #[cold]
+    fn look_up(&mut self, place: usize, word: &Text) -> i32 {
+        let next = self.words.len() as i32;
+        let words = &mut self.words;
+        let key = *self.known.entry(word.clone()).or_insert_with(|| {
+            words.push(word.clone());
+            next
+        });
+        if let Text::Shared(_) = word {
+            self.kept.push(word.clone());
+        }
+        self.recent[place] = (word.as_ptr() as usize, word.len(), key);
+        key
     }
 }
 
@@ -98,11 +105,13 @@ pub trait Column<T> {
 macro_rules! put_number {
     ($($ty:ident: $native:ty),*) => {$(
         impl Column<$native> for Numbers<$ty> {
+            #[inline]
             fn put(&mut self, row: usize, value: &$native) {
                 Numbers::put(self, row, *value);
             }
         }
         impl Column<Option<$native>> for Numbers<$ty> {
+            #[inline]
             fn put(&mut self, row: usize, value: &Option<$native>) {
                 if let Some(value) = value {
                     Numbers::put(self, row, *value);
@@ -115,12 +124,14 @@ macro_rules! put_number {
 put_number!(Int64Type: i64, Int32Type: i32, UInt64Type: u64, UInt32Type: u32);
 
 impl Column<Text> for Texts {
+    #[inline]
     fn put(&mut self, row: usize, value: &Text) {
         Texts::put(self, row, value);
     }
 }
 
 impl Column<Option<Text>> for Texts {
+    #[inline]
     fn put(&mut self, row: usize, value: &Option<Text>) {
         if let Some(value) = value {
             Texts::put(self, row, value);
@@ -129,6 +140,7 @@ impl Column<Option<Text>> for Texts {
 }
 
 impl Column<Kind> for Texts {
+    #[inline]
     fn put(&mut self, row: usize, value: &Kind) {
         Texts::put(self, row, &Text::Static(value.name()));
     }
@@ -199,6 +211,7 @@ macro_rules! define {
                 self.len += 1;
             }
 
+            #[inline]
             fn end_row(&mut self) {
                 self.len += 1;
             }
@@ -240,6 +253,7 @@ pub struct RowWriter<'a> {
 for_each_column!(define_setters);
 
 impl Drop for RowWriter<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.rows.end_row();
     }
