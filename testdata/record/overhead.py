@@ -69,7 +69,10 @@ class Recorder:
     def __init__(self, capture, profile, directory):
         self.out = os.path.join(directory, "run.parquet")
         self.process = None
-        if profile != NONE:
+        if profile == NONE:
+            # The GPU and the caches cool down as they do while a recorder joins.
+            time.sleep(1.4)
+        else:
             command = [capture, "--quiet", "--force", "--profile", profile, "--pid", str(os.getpid()), "--out", self.out]
             self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
             while not os.path.exists(self.out + ".recording"):
@@ -121,7 +124,8 @@ def main():
             order = chance.sample([NONE, *profiles], len(profiles) + 1)
             for profile in order + order[::-1]:
                 recorder = Recorder(capture, profile, directory)
-                step()
+                for _ in range(5):
+                    step()
                 sums[profile] = [a + b for a, b in zip(sums[profile], measure(step, window_s))]
                 said[profile] = recorder.stop()
             rounds.append({profile: (done / wall, cpu / done) for profile, (done, wall, cpu) in sums.items()})

@@ -1,12 +1,12 @@
 //! The append-only file of a recording under way, and how it becomes a run.
 //!
-//! The file is a sequence of Arrow IPC streams: an empty one with the metadata, then one a flush with the
+//! The file is a sequence of Arrow IPC streams: an empty one with the metadata, then two a flush with the
 //! columns that have values in it. Most columns are empty at any time, and nothing is spent on those.
 
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
+    io::{self, BufRead, BufReader, BufWriter, Seek, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,8 +17,13 @@ use std::{
 
 use arrow::{
     array::RecordBatch,
+    datatypes::Schema,
     error::ArrowError,
-    ipc::{reader::StreamReader, writer::StreamWriter},
+    ipc::{
+        CompressionType,
+        reader::StreamReader,
+        writer::{IpcWriteOptions, StreamWriter},
+    },
 };
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema};
 
@@ -39,22 +44,46 @@ pub struct Recorder {
     syncer: Syncer,
 }
 
-/// Writes one batch as a stream of its own. Not compressed: that would cost a third of all that the reader
-/// spends on an event, for a file that lives as long as the recording.
-fn append(file: &mut BufWriter<File>, batch: &RecordBatch) -> Result<(), ArrowError> {
-    let mut stream = StreamWriter::try_new(file, &batch.schema())?;
+/// Columns that differ from row to row. Compressing them would cost a quarter of all that the reader spends on
+/// an event, and gain nothing; the others are mostly nulls and repetitions.
+const PLAIN: [&str; 3] = ["ts", "dur", "addr"];
+
+/// Writes one batch as a stream of its own.
+fn append_stream(
+    file: &mut BufWriter<File>,
+    batch: &RecordBatch,
+    compression: Option<CompressionType>,
+) -> Result<(), ArrowError> {
+    let options = IpcWriteOptions::default().try_with_compression(compression)?;
+    let mut stream = StreamWriter::try_new_with_options(file, &batch.schema(), options)?;
     if batch.num_rows() > 0 {
         stream.write(batch)?;
     }
     stream.finish()
 }
 
-/// The next stream's batches; `None` at the end of the file.
-fn next_stream(file: &mut BufReader<File>) -> Result<Option<Vec<RecordBatch>>, ArrowError> {
+/// Writes rows: a stream of the plain columns, and one of the others.
+fn append(file: &mut BufWriter<File>, batch: &RecordBatch) -> Result<(), ArrowError> {
+    let schema = batch.schema();
+    let (plain, others): (Vec<usize>, Vec<usize>) =
+        (0..batch.num_columns()).partition(|index| PLAIN.contains(&schema.field(*index).name().as_str()));
+    append_stream(file, &batch.project(&plain)?, None)?;
+    append_stream(file, &batch.project(&others)?, Some(CompressionType::LZ4_FRAME))
+}
+
+/// The next rows; `None` at the end of the file.
+fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);
     }
-    StreamReader::try_new(file, None)?.collect::<Result<_, _>>().map(Some)
+    let mut half = || {
+        let mut batches = StreamReader::try_new(&mut *file, None)?.collect::<Result<Vec<_>, _>>()?;
+        batches.pop().ok_or_else(|| ArrowError::IpcError("a stream without rows".to_owned()))
+    };
+    let (plain, others) = (half()?, half()?);
+    let fields = plain.schema().fields().iter().chain(others.schema().fields()).cloned().collect::<Vec<_>>();
+    let columns = plain.columns().iter().chain(others.columns()).cloned().collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Some)
 }
 
 /// Brings what was flushed to the disk, beside the recording, so that it survives a power cut.
@@ -135,7 +164,8 @@ impl Recorder {
         let syncer = Syncer::start(&file).map_err(|source| WriteError::Io { path: path.clone(), source })?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let head = RecordBatch::new_empty(Arc::new(schema));
-        append(&mut file, &head).map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
+        append_stream(&mut file, &head, None)
+            .map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
         Ok(Self { out: out.to_owned(), path, rows: Rows::default(), file, syncer })
     }
 
@@ -247,19 +277,22 @@ fn convert(
     let file = File::open(recording).map_err(read)?;
     let length = file.metadata().map_err(read)?.len();
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-    let head = StreamReader::try_new(&mut file, None).map_err(|e| no(e.to_string()))?.schema();
+    let mut head = StreamReader::try_new(&mut file, None).map_err(|e| no(e.to_string()))?;
+    if let Some(Err(error)) = head.next() {
+        return Err(no(error.to_string()));
+    }
+    let head = head.schema();
     let metadata = head.metadata();
     match metadata.get(META_VERSION) {
         Some(version) if *version == FORMAT_VERSION.to_string() => {}
         Some(version) => return Err(no(format!("its format is version {version}, not {FORMAT_VERSION}"))),
         None => return Err(no("it has no format version".to_owned())),
     }
-    file.seek(SeekFrom::Start(0)).map_err(read)?;
     let mut unread = None;
     let batches = std::iter::from_fn(|| {
         let start = file.stream_position().ok()?;
-        match next_stream(&mut file) {
-            Ok(batches) => batches,
+        match next_rows(&mut file) {
+            Ok(rows) => rows,
             // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
             Err(_) => {
                 unread = Some((start, length));
@@ -269,7 +302,7 @@ fn convert(
     });
     let temporary = beside(out, ".tmp");
     let io = |source: io::Error| WriteError::Io { path: temporary.clone(), source };
-    let file = parquet_file::Writer::create(&temporary)?.rows(batches.flatten())?;
+    let file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
     let run = run(metadata.get(META_RUN).map_or("{}", String::as_str), unread)?;
     let rows_count = file.finish(&run)?;
     let size_bytes = fs::metadata(&temporary).map_err(io)?.len();
