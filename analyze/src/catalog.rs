@@ -14,29 +14,34 @@
 
 use datafusion::prelude::SessionContext;
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, functions::derived};
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
+    ("core/chain_links.sql", include_str!("../../queries/core/chain_links.sql")),
+    ("core/data_quality.sql", include_str!("../../queries/core/data_quality.sql")),
     ("core/kernels.sql", include_str!("../../queries/core/kernels.sql")),
+    ("core/launch_gaps.sql", include_str!("../../queries/core/launch_gaps.sql")),
+    ("core/launch_rate.sql", include_str!("../../queries/core/launch_rate.sql")),
     ("core/lost.sql", include_str!("../../queries/core/lost.sql")),
     ("core/marks.sql", include_str!("../../queries/core/marks.sql")),
     ("core/nccl.sql", include_str!("../../queries/core/nccl.sql")),
     ("core/off_cpu.sql", include_str!("../../queries/core/off_cpu.sql")),
-    ("core/op_baseline.sql", include_str!("../../queries/core/op_baseline.sql")),
     ("core/op_summary.sql", include_str!("../../queries/core/op_summary.sql")),
     ("core/op_time.sql", include_str!("../../queries/core/op_time.sql")),
     ("core/ops.sql", include_str!("../../queries/core/ops.sql")),
     ("core/phases.sql", include_str!("../../queries/core/phases.sql")),
     ("core/process_events.sql", include_str!("../../queries/core/process_events.sql")),
+    ("core/processes.sql", include_str!("../../queries/core/processes.sql")),
     ("core/samples.sql", include_str!("../../queries/core/samples.sql")),
+    ("core/slow_calls.sql", include_str!("../../queries/core/slow_calls.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
 ];
 
 /// Tables that exist before any view.
-const TABLES: &[&str] = &["events", "_calls", "_lost", "_ops", "_threads"];
+const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_threads"];
 
 /// One column as its header documents it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +106,11 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
     let mut waiting = FILES.iter().map(|(path, text)| parse(path, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ordered: Vec<Query> = Vec::new();
     while !waiting.is_empty() {
-        let known = |name: &str| TABLES.contains(&name) || ordered.iter().any(|query| query.name == name);
+        let known = |name: &str| {
+            TABLES.contains(&name)
+                || derived::NAMES.contains(&name)
+                || ordered.iter().any(|query| query.name == name)
+        };
         let (ready, rest): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|query| query.needs.iter().all(|need| known(need)));
         if ready.is_empty() {
@@ -179,7 +188,7 @@ mod tests {
                 assert!(column.doc.ends_with('.'), "{}.{}", query.name, column.name);
                 match column.unit {
                     "-" => {}
-                    "ns" if matches!(column.name, "ts" | "dur") => {}
+                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts") => {}
                     unit => {
                         assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)
                     }

@@ -18,7 +18,14 @@ use datafusion::{
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use trace_schema::{COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Op, Run, arrow_schema};
 
-use crate::{catalog, error::AnalyzeError, functions};
+use crate::{
+    catalog,
+    error::AnalyzeError,
+    functions::{
+        self,
+        derived::{Derived, Source},
+    },
+};
 
 /// One opened file.
 #[derive(Clone, Debug)]
@@ -39,6 +46,7 @@ pub(crate) struct RunFile {
 pub(crate) struct Trace {
     context: SessionContext,
     files: Vec<RunFile>,
+    derived: Arc<Source>,
 }
 
 /// Reads the footer and checks that the file is a run this program understands.
@@ -182,9 +190,9 @@ impl Trace {
         immutable: bool,
     ) -> Result<Self, AnalyzeError> {
         register_facts(&context, &files)?;
-        functions::register(&context, immutable)?;
+        let derived = functions::register(&context, &files, immutable)?;
         catalog::register(&context).await?;
-        Ok(Self { context, files })
+        Ok(Self { context, files, derived })
     }
 
     /// An empty `events` table that rows can be inserted into: for tests of the queries.
@@ -198,6 +206,14 @@ impl Trace {
         let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![]])?;
         context.register_table("events", Arc::new(table))?;
         Self::finish(context, Vec::new(), false).await
+    }
+
+    /// What Rust derives from the rows.
+    ///
+    /// # Errors
+    /// If the data is damaged.
+    pub(crate) async fn derived(&self) -> Result<Arc<Derived>, AnalyzeError> {
+        Ok(self.derived.get().await?)
     }
 
     /// The opened files.
@@ -266,6 +282,28 @@ fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), Ana
             ("pid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.pid)))),
             ("tid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.tid)))),
             ("comm", text(threads.iter().map(|(_, t)| t.comm.clone()).collect())),
+        ])?,
+    )?;
+    let processes: Vec<_> = files
+        .iter()
+        .flat_map(|file| file.run.processes.iter().map(move |process| (&file.name, process)))
+        .collect();
+    let of_processes = |f: fn(&trace_schema::ProcessInfo) -> String| {
+        text(processes.iter().map(|(_, process)| f(process)).collect())
+    };
+    context.register_batch(
+        "_processes",
+        batch(vec![
+            ("run", text(processes.iter().map(|(run, _)| (*run).clone()).collect())),
+            ("pid", Arc::new(UInt32Array::from_iter_values(processes.iter().map(|(_, p)| p.pid)))),
+            (
+                "parent_pid",
+                Arc::new(UInt32Array::from_iter_values(processes.iter().map(|(_, p)| p.parent_pid))),
+            ),
+            ("command", of_processes(|process| process.command.join(" "))),
+            ("cgroup", of_processes(|process| process.cgroup.clone())),
+            ("container_id", of_processes(|process| process.container_id.clone())),
+            ("pod_name", of_processes(|process| process.pod_name.clone())),
         ])?,
     )?;
     let lost: Vec<_> =

@@ -1,53 +1,34 @@
-//! Why slow calls were slow, function by function, and who is innocent.
+//! Why slow calls were slow, function by function, who is guilty and who is innocent.
 //!
-//! A call is *slow* if it took more than [`Params::slow_factor`] times its function's median. Its excess
-//! over the median is divided among [`super::causes`]; the shares of a function are those of its slow calls' whole
-//! excess, so they sum to 1. The scheduler is *cleared* when it accounts for at most [`CLEARED_RATIO`] of
-//! that, with the figures that clear it: how many slow calls overlap any off-CPU time of their own thread,
-//! and the percentile that would remain without that time.
+//! [`super::judge`] has judged every call; here its verdicts become an answer about one run. Shares of a function
+//! are those of its slow calls' whole excess, so they sum to 1. A suspect is *cleared* when it accounts for
+//! at most [`CLEARED_RATIO`] of that, with the figures that clear it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+pub(crate) use super::judge::Params;
 use super::{
-    causes::{Cause, Evidence, divide},
+    alibis::{self, Alibi},
+    call_columns::CallColumns,
+    causes::{Cause, Division},
     copy_cost,
-    holders::{self, Interval, Stint},
+    culprits::{self, Culprit, Syscall},
     info,
+    judge::{self, Function, Judgement, Percentiles, SlowCall},
+    schedule::Names,
+    slow_rows::state_name,
+    strata::MIN_CALLS,
 };
-use crate::{
-    columns::{Cell, booleans, floats, integers, strings},
-    error::AnalyzeError,
-    trace::Trace,
-};
+use crate::{error::AnalyzeError, functions::derived::Derived, trace::Trace};
 
-/// Fewer calls of a function allow no statement.
-pub(crate) const MIN_CALLS: usize = 10;
-/// Up to this share of the slow excess the scheduler is cleared.
+/// Up to this share of the slow excess a suspect is cleared.
 pub(crate) const CLEARED_RATIO: f64 = 0.01;
 /// From this share on it is guilty.
 pub(crate) const GUILTY_RATIO: f64 = 0.05;
 /// Slowest calls kept per function, for reading.
 const EXAMPLES: usize = 5;
-/// Culprits kept.
-const CULPRITS: usize = 10;
-
-/// What counts as slow.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Params {
-    /// Multiple of the function's median.
-    pub(crate) slow_factor: f64,
-    /// The run begins in the middle of its processes' lives: the first launch seen of a kernel need not be its first.
-    pub(crate) joined_running: bool,
-}
-
-impl Params {
-    /// For one run, with this factor.
-    pub(crate) fn of(trace: &Trace, slow_factor: f64) -> Self {
-        Self { slow_factor, joined_running: trace.files().iter().any(|file| file.run.joined_running) }
-    }
-}
 
 /// A share of something.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -71,13 +52,30 @@ pub(crate) enum Scheduler {
     Inconclusive,
 }
 
+/// One link of a chain.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Link {
+    pub(crate) ts_ns: i64,
+    pub(crate) dur_ns: i64,
+    /// 0: the call's own thread; 1: the thread that woke it; and so on.
+    pub(crate) depth: usize,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) state: &'static str,
+    pub(crate) cause: Option<Cause>,
+    pub(crate) task_pid: Option<u32>,
+    pub(crate) task_tid: Option<u32>,
+    pub(crate) task_comm: Option<String>,
+}
+
 /// One slow call.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Example {
     pub(crate) ts_ns: i64,
     pub(crate) dur_ns: i64,
-    pub(crate) pid: i64,
-    pub(crate) tid: i64,
+    pub(crate) baseline_ns: f64,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
     pub(crate) size_bytes: Option<i64>,
     pub(crate) first_call: bool,
     /// Calls around it.
@@ -85,24 +83,38 @@ pub(crate) struct Example {
     /// Nested call of longest duration.
     pub(crate) child_op: Option<String>,
     pub(crate) parts: Vec<Share>,
+    pub(crate) verdict: Cause,
+    /// The verdict, followed along the chain.
+    pub(crate) root: Cause,
+    /// Its time from end to end, if any of it was off CPU.
+    pub(crate) chain: Vec<Link>,
+}
+
+/// Percentiles without one cause.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Without {
+    pub(crate) cause: Cause,
+    #[serde(flatten)]
+    pub(crate) percentiles: Percentiles,
 }
 
 /// Verdict on one function.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) op: String,
-    pub(crate) class: Option<String>,
+    pub(crate) class: Option<&'static str>,
     pub(crate) calls_count: usize,
     pub(crate) censored_count: usize,
     pub(crate) slow_count: usize,
     /// Slow calls that overlap any off-CPU time of their own thread.
     pub(crate) overlapping_count: usize,
-    /// Slow calls of which off-CPU time explains more than half of the excess.
-    pub(crate) mostly_off_cpu_count: usize,
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
+    pub(crate) p999_ns: f64,
     /// 99th percentile if no call had lost the CPU against its will.
     pub(crate) p99_without_scheduler_ns: f64,
+    /// The percentiles without each cause.
+    pub(crate) without: Vec<Without>,
     pub(crate) excess_ns: f64,
     /// Causes with their shares of the excess; they sum to 1 if there is any.
     pub(crate) shares: Vec<Share>,
@@ -112,16 +124,6 @@ pub(crate) struct Verdict {
     pub(crate) examples: Vec<Example>,
     /// The verdict in a sentence.
     pub(crate) sentence: String,
-}
-
-/// A task that held a CPU while a slow call waited for it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Culprit {
-    pub(crate) pid: i64,
-    pub(crate) comm: String,
-    pub(crate) held_ns: i64,
-    /// Share of all waiting inside slow calls.
-    pub(crate) share_ratio: f64,
 }
 
 /// Answer for one run.
@@ -134,240 +136,106 @@ pub(crate) struct Chains {
     pub(crate) overall: Vec<Share>,
     pub(crate) overall_excess_ns: f64,
     pub(crate) overall_slow_count: usize,
+    /// Who is behind the off-CPU time of calls.
     pub(crate) culprits: Vec<Culprit>,
+    /// System calls in which calls slept.
+    pub(crate) syscalls: Vec<Syscall>,
     pub(crate) waiting_in_slow_ns: i64,
+    /// Suspects that were looked at and cleared.
+    pub(crate) alibis: Vec<Alibi>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// One call with what the query tells of it.
-#[derive(Clone, Debug)]
-struct Call {
-    ts: i64,
-    dur: Option<i64>,
-    pid: i64,
-    tid: i64,
-    size: Option<i64>,
-    direction: Option<String>,
-    first: bool,
-    preempted: f64,
-    runnable: f64,
-    blocked: f64,
-    stopped: f64,
-    unknown: f64,
-    child: Option<String>,
-    child_ns: f64,
-    depth: i64,
-}
-
-impl Call {
-    fn off_cpu(&self) -> f64 {
-        self.preempted + self.runnable + self.blocked + self.stopped + self.unknown
-    }
-}
-
-const QUERY: &str = "SELECT c.op, o.class, c.ts, c.dur, c.pid, c.tid, c.size_bytes, c.direction, c.depth, c.child_op, c.child_ns, \
-     c.preempted_ns, c.runnable_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns, c.first_call \
-     FROM _calls c LEFT JOIN _ops o ON o.op = c.op";
-
-/// The yardstick of one function: a row of the view `op_baseline`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Baseline {
-    p50: f64,
-    p99: f64,
-    p99_without: f64,
-    usual_nested: f64,
-}
-
-async fn baselines(trace: &Trace) -> Result<HashMap<String, Baseline>, AnalyzeError> {
-    let mut baselines = HashMap::new();
-    for batch in &trace.batches("SELECT * FROM op_baseline").await? {
-        let (op, p50, p99) = (strings(batch, "op")?, floats(batch, "p50_ns")?, floats(batch, "p99_ns")?);
-        let without = floats(batch, "p99_without_scheduler_ns")?;
-        let nested = floats(batch, "usual_nested_ns")?;
-        for row in 0..batch.num_rows() {
-            let baseline = Baseline {
-                p50: p50.value(row),
-                p99: p99.value(row),
-                p99_without: without.value(row),
-                usual_nested: nested.value(row),
-            };
-            baselines.insert(op.value(row).to_owned(), baseline);
-        }
-    }
-    Ok(baselines)
-}
-
-/// Calls by function, with its class.
-type Functions = HashMap<String, (Option<String>, Vec<Call>)>;
-
-async fn calls(trace: &Trace) -> Result<Functions, AnalyzeError> {
-    let mut functions = Functions::new();
-    for batch in &trace.batches(QUERY).await? {
-        let whole = |name| integers(batch, name);
-        let text = |name| strings(batch, name);
-        let (op, class, direction, child) =
-            (text("op")?, text("class")?, text("direction")?, text("child_op")?);
-        let (ts, dur, pid, tid) = (whole("ts")?, whole("dur")?, whole("pid")?, whole("tid")?);
-        let (size, depth, child_ns) = (whole("size_bytes")?, whole("depth")?, whole("child_ns")?);
-        let (preempted, runnable) = (whole("preempted_ns")?, whole("runnable_ns")?);
-        let (blocked, stopped, unknown) = (whole("blocked_ns")?, whole("stopped_ns")?, whole("unknown_ns")?);
-        let first = booleans(batch, "first_call")?;
-        let ns = |array: &arrow::array::Int64Array, row| array.at(row).unwrap_or_default() as f64;
-        for row in 0..batch.num_rows() {
-            let function = functions
-                .entry(op.value(row).to_owned())
-                .or_insert_with(|| (class.at(row).map(str::to_owned), Vec::new()));
-            function.1.push(Call {
-                ts: ts.value(row),
-                dur: dur.at(row),
-                pid: pid.value(row),
-                tid: tid.value(row),
-                size: size.at(row),
-                direction: direction.at(row).map(str::to_owned),
-                first: first.at(row).unwrap_or(false),
-                preempted: ns(&preempted, row),
-                runnable: ns(&runnable, row),
-                blocked: ns(&blocked, row),
-                stopped: ns(&stopped, row),
-                unknown: ns(&unknown, row),
-                child: child.at(row).map(str::to_owned),
-                child_ns: ns(&child_ns, row),
-                depth: depth.value(row),
-            });
-        }
-    }
-    Ok(functions)
-}
-
-fn sum_up(parts: impl Iterator<Item = [(Cause, f64); 9]>, excess: f64) -> Vec<Share> {
-    let mut totals = Cause::ALL.map(|cause| (cause, 0.0));
-    for call in parts {
-        for (total, (_, part)) in totals.iter_mut().zip(call) {
-            total.1 += part;
-        }
+/// Shares of the causes in the divisions' sum.
+pub(crate) fn shares(divisions: impl Iterator<Item = Division>, excess: f64) -> Vec<Share> {
+    let mut totals = [0.0; super::causes::COUNT];
+    for division in divisions {
+        totals.iter_mut().zip(division).for_each(|(total, part)| *total += part);
     }
     let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
-    totals
-        .into_iter()
-        .filter(|(_, ns)| *ns > 0.0)
-        .map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) })
-        .collect()
+    let all = Cause::ALL.into_iter().zip(totals).filter(|(_, ns)| *ns > 0.0);
+    all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
 }
 
-/// A slow call with its division.
-struct Slow<'a> {
-    call: &'a Call,
-    excess: f64,
-    parts: [(Cause, f64); 9],
+/// The share of one cause.
+pub(crate) fn share_of(shares: &[Share], cause: Cause) -> f64 {
+    shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
-/// Everything about one function.
-fn judge<'a>(
-    op: &str,
-    class: Option<&str>,
-    calls: &'a [Call],
-    class_of: &HashMap<String, Option<String>>,
-    baseline: Baseline,
-    params: Params,
-) -> (Verdict, Vec<Slow<'a>>) {
-    let synchronises = class == Some("sync");
-    let finished: Vec<(&Call, f64)> =
-        calls.iter().filter_map(|call| call.dur.map(|dur| (call, dur as f64))).collect();
-
-    let sized = matches!(class, Some("copy" | "set"));
-    let mut lines: HashMap<Option<&str>, Option<copy_cost::Line>> = HashMap::new();
-    if sized {
-        let mut points: HashMap<Option<&str>, Vec<(f64, f64)>> = HashMap::new();
-        for (call, dur) in &finished {
-            if let Some(size) = call.size {
-                points
-                    .entry(call.direction.as_deref())
-                    .or_default()
-                    .push((size as f64, dur - call.off_cpu()));
-            }
-        }
-        lines = points.into_iter().map(|(direction, points)| (direction, copy_cost::fit(&points))).collect();
+fn example(call: &SlowCall, columns: &CallColumns, names: &Names) -> Example {
+    let row = call.row;
+    let (_, pid, tid) = columns.thread(row);
+    let link = |link: &super::walk::Link| Link {
+        ts_ns: link.ts,
+        dur_ns: link.end - link.ts,
+        depth: link.depth,
+        pid: link.thread.1,
+        tid: link.thread.2,
+        state: state_name(link.state),
+        cause: judge::cause_of(link),
+        task_pid: link.task.map(|task| task.pid),
+        task_tid: link.task.map(|task| task.tid),
+        task_comm: link.task.map(|task| names.name(task.comm).to_owned()),
+    };
+    Example {
+        ts_ns: columns.ts(row),
+        dur_ns: columns.dur(row).unwrap_or_default(),
+        baseline_ns: call.baseline_ns,
+        pid,
+        tid,
+        size_bytes: columns.size(row),
+        first_call: call.division[Cause::FirstCall.index()] > 0.0,
+        depth: columns.depth(row),
+        child_op: columns.child.text(row).map(str::to_owned),
+        parts: shares(std::iter::once(call.division), call.excess_ns),
+        verdict: call.verdict,
+        root: call.root,
+        chain: call.links.iter().map(link).collect(),
     }
-    let other_kind = |child: &Option<String>| {
-        child.as_ref().is_some_and(|child| class_of.get(child).cloned().flatten().as_deref() != class)
-    };
+}
 
-    let enough = finished.len() >= MIN_CALLS;
-    let slow: Vec<Slow> = finished
-        .iter()
-        .filter(|(_, dur)| enough && *dur > params.slow_factor * baseline.p50)
-        .map(|(call, dur)| {
-            let expected = lines
-                .get(&call.direction.as_deref())
-                .copied()
-                .flatten()
-                .zip(call.size)
-                .map_or(0.0, |(line, size)| line.fixed_ns + line.ns_per_byte * size as f64);
-            let evidence = Evidence {
-                excess: dur - baseline.p50,
-                synchronises,
-                preempted: call.preempted,
-                runnable: call.runnable,
-                blocked: call.blocked,
-                stopped: call.stopped,
-                unknown: call.unknown,
-                size: expected - baseline.p50,
-                first_call: call.first,
-                nested: if other_kind(&call.child) { call.child_ns - baseline.usual_nested } else { 0.0 },
-            };
-            Slow { call, excess: evidence.excess, parts: divide(&evidence) }
-        })
-        .collect();
-    let excess: f64 = slow.iter().map(|slow| slow.excess).sum();
-    let shares = sum_up(slow.iter().map(|slow| slow.parts), excess);
-    let scheduler_ratio =
-        shares.iter().find(|share| share.cause == Cause::Scheduler).map_or(0.0, |share| share.share_ratio);
-    let scheduler = match (enough && !slow.is_empty(), scheduler_ratio) {
-        (false, _) => Scheduler::Inconclusive,
-        (true, ratio) if ratio <= CLEARED_RATIO => Scheduler::Cleared,
-        (true, ratio) if ratio < GUILTY_RATIO => Scheduler::Minor,
-        (true, _) => Scheduler::Guilty,
+fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, names: &Names) -> Verdict {
+    let slow: Vec<&SlowCall> = function.slow.iter().map(|place| &judgement.slow[*place]).collect();
+    let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
+    let shares = shares(slow.iter().map(|call| call.division), excess_ns);
+    let scheduler = match (slow.is_empty(), share_of(&shares, Cause::Scheduler)) {
+        (true, _) => Scheduler::Inconclusive,
+        (false, ratio) if ratio <= CLEARED_RATIO => Scheduler::Cleared,
+        (false, ratio) if ratio < GUILTY_RATIO => Scheduler::Minor,
+        (false, _) => Scheduler::Guilty,
     };
-    let mut examples: Vec<&Slow> = slow.iter().collect();
-    examples.sort_by(|a, b| b.excess.total_cmp(&a.excess).then(a.call.ts.cmp(&b.call.ts)));
-    let examples = examples.into_iter().take(EXAMPLES).map(example).collect();
+    let mut slowest = slow.clone();
+    slowest.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then(a.row.cmp(&b.row)));
+    let without: Vec<Without> = function
+        .without
+        .iter()
+        .map(|(cause, percentiles)| Without { cause: *cause, percentiles: *percentiles })
+        .collect();
+    let without_scheduler = without.iter().find(|without| without.cause == Cause::Scheduler);
     let mut verdict = Verdict {
-        op: op.to_owned(),
-        class: class.map(str::to_owned),
-        calls_count: finished.len(),
-        censored_count: calls.len() - finished.len(),
+        op: function.op.clone(),
+        class: function.class.map(trace_schema::Class::name),
+        calls_count: function.calls_count,
+        censored_count: function.censored_count,
         slow_count: slow.len(),
-        overlapping_count: slow.iter().filter(|slow| slow.call.off_cpu() > 0.0).count(),
-        mostly_off_cpu_count: slow.iter().filter(|slow| slow.call.off_cpu() > slow.excess / 2.0).count(),
-        p50_ns: baseline.p50,
-        p99_ns: baseline.p99,
-        p99_without_scheduler_ns: baseline.p99_without,
-        excess_ns: excess,
+        overlapping_count: slow.iter().filter(|call| !call.links.is_empty()).count(),
+        p50_ns: function.percentiles.p50_ns,
+        p99_ns: function.percentiles.p99_ns,
+        p999_ns: function.percentiles.p999_ns,
+        p99_without_scheduler_ns: without_scheduler.map_or(f64::NAN, |without| without.percentiles.p99_ns),
+        without,
+        excess_ns,
         shares,
         scheduler,
-        size_line: lines.into_values().flatten().max_by(|a, b| a.r_squared.total_cmp(&b.r_squared)),
-        examples,
+        size_line: function.size_line,
+        examples: slowest.into_iter().take(EXAMPLES).map(|call| example(call, columns, names)).collect(),
         sentence: String::new(),
     };
-    verdict.sentence = sentence(&verdict, scheduler_ratio);
-    (verdict, slow)
+    verdict.sentence = sentence(&verdict);
+    verdict
 }
 
-fn example(slow: &Slow) -> Example {
-    Example {
-        ts_ns: slow.call.ts,
-        dur_ns: slow.call.dur.unwrap_or_default(),
-        pid: slow.call.pid,
-        tid: slow.call.tid,
-        size_bytes: slow.call.size,
-        first_call: slow.call.first,
-        depth: slow.call.depth,
-        child_op: slow.call.child.clone(),
-        parts: sum_up(std::iter::once(slow.parts), slow.excess),
-    }
-}
-
-fn sentence(verdict: &Verdict, scheduler_ratio: f64) -> String {
+fn sentence(verdict: &Verdict) -> String {
     if verdict.calls_count < MIN_CALLS {
         return format!(
             "inconclusive: {} finished calls are too few (at least {MIN_CALLS})",
@@ -384,10 +252,11 @@ fn sentence(verdict: &Verdict, scheduler_ratio: f64) -> String {
         .iter()
         .map(|share| format!("{} {:.1} %", share.cause.name(), 100.0 * share.share_ratio))
         .collect();
+    let percent = 100.0 * share_of(&verdict.shares, Cause::Scheduler);
     let scheduler = match verdict.scheduler {
         Scheduler::Cleared => "the scheduler has an alibi".to_owned(),
-        Scheduler::Minor => format!("the scheduler had a minor part ({:.1} %)", 100.0 * scheduler_ratio),
-        Scheduler::Guilty => format!("the scheduler is guilty of {:.1} %", 100.0 * scheduler_ratio),
+        Scheduler::Minor => format!("the scheduler had a minor part ({percent:.1} %)"),
+        Scheduler::Guilty => format!("the scheduler is guilty of {percent:.1} %"),
         Scheduler::Inconclusive => "nothing to say of the scheduler".to_owned(),
     };
     format!(
@@ -398,118 +267,82 @@ fn sentence(verdict: &Verdict, scheduler_ratio: f64) -> String {
     )
 }
 
-/// Waits inside slow calls by CPU, and all stints by CPU, to find who held it.
-async fn culprits(trace: &Trace, slow: &[Slow<'_>]) -> Result<(Vec<Culprit>, i64), AnalyzeError> {
-    let mut calls: HashMap<(i64, i64), Vec<Interval>> = HashMap::new();
-    for slow in slow {
-        let (start, dur) = (slow.call.ts, slow.call.dur.unwrap_or_default());
-        calls.entry((slow.call.pid, slow.call.tid)).or_default().push(Interval { start, end: start + dur });
-    }
-    for intervals in calls.values_mut() {
-        intervals.sort_by_key(|interval| interval.start);
-    }
-    let mut waits: HashMap<i64, Vec<Interval>> = HashMap::new();
-    let mut waiting = 0;
-    let query = "SELECT pid, tid, cpu, ts + dur - runnable_ns AS start, ts + dur AS end_ns FROM off_cpu \
-         WHERE dur IS NOT NULL AND runnable_ns > 0 AND state <> 'stopped' ORDER BY ts";
-    for batch in trace.batches(query).await? {
-        let (pid, tid, cpu) = (integers(&batch, "pid")?, integers(&batch, "tid")?, integers(&batch, "cpu")?);
-        let (start, end) = (integers(&batch, "start")?, integers(&batch, "end_ns")?);
-        for row in 0..batch.num_rows() {
-            let Some(calls) = calls.get(&(pid.value(row), tid.value(row))) else { continue };
-            let first = calls.partition_point(|call| call.end <= start.value(row));
-            for call in calls[first..].iter().take_while(|call| call.start < end.value(row)) {
-                let wait =
-                    Interval { start: start.value(row).max(call.start), end: end.value(row).min(call.end) };
-                waiting += wait.end - wait.start;
-                waits.entry(cpu.at(row).unwrap_or(-1)).or_default().push(wait);
-            }
-        }
-    }
-    let mut stints: HashMap<i64, Vec<Stint>> = HashMap::new();
-    for batch in trace
-        .batches("SELECT cpu, ts, dur, pid, comm FROM events WHERE kind = 'run' ORDER BY cpu, ts")
-        .await?
-    {
-        let (cpu, ts, dur) = (integers(&batch, "cpu")?, integers(&batch, "ts")?, integers(&batch, "dur")?);
-        let (pid, comm) = (integers(&batch, "pid")?, strings(&batch, "comm")?);
-        for row in 0..batch.num_rows() {
-            stints.entry(cpu.at(row).unwrap_or(-1)).or_default().push(Stint {
-                when: Interval { start: ts.value(row), end: ts.value(row) + dur.value(row) },
-                pid: pid.value(row),
-                comm: comm.at(row).unwrap_or_default().to_owned(),
-            });
-        }
-    }
-    let mut culprits: Vec<Culprit> = holders::held(&waits, &stints)
-        .into_iter()
-        .map(|((pid, comm), held_ns)| Culprit {
-            pid,
-            comm,
-            held_ns,
-            share_ratio: held_ns as f64 / (waiting as f64).max(1.0),
-        })
-        .collect();
-    culprits.sort_by(|a, b| b.held_ns.cmp(&a.held_ns).then(a.pid.cmp(&b.pid)));
-    culprits.truncate(CULPRITS);
-    Ok((culprits, waiting))
-}
-
-/// Judges every function of one run.
-///
-/// # Errors
-/// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, AnalyzeError> {
-    let mut functions = calls(trace).await?;
-    if params.joined_running {
-        functions.values_mut().flat_map(|(_, calls)| calls).for_each(|call| call.first = false);
-    }
-    let baselines = baselines(trace).await?;
-    let class_of: HashMap<String, Option<String>> =
-        functions.iter().map(|(op, (class, _))| (op.clone(), class.clone())).collect();
-    let mut verdicts = Vec::new();
-    let mut outermost = Vec::new();
-    for (op, (class, calls)) in &functions {
-        let (verdict, slow) = judge(
-            op,
-            class.as_deref(),
-            calls,
-            &class_of,
-            baselines.get(op).copied().unwrap_or_default(),
-            params,
-        );
-        verdicts.push(verdict);
-        outermost.extend(slow.into_iter().filter(|slow| slow.call.depth == 0));
-    }
-    verdicts.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then_with(|| a.op.cmp(&b.op)));
-    // A function's map order must not show in the sums.
-    outermost.sort_by_key(|slow| (slow.call.ts, slow.call.tid));
-    let overall_excess_ns = outermost.iter().map(|slow| slow.excess).sum();
-    let (culprits, waiting_in_slow_ns) = culprits(trace, &outermost).await?;
-    let file = trace.files().first();
+/// What weakens the verdicts on this run.
+fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
+    let name = derived.schedule.names.name(run);
+    let file = trace.files().iter().find(|file| file.name == name);
     let mut warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
-    if params.joined_running {
+    if file.is_some_and(|file| file.run.joined_running) {
         warnings.push(
             "recording joined processes that ran already: first launches cannot be told from later ones"
                 .to_owned(),
         );
     }
-    if functions.values().flat_map(|(_, calls)| calls).any(|call| call.unknown > 0.0) {
+    let of_run = derived.faults.iter().filter(|((of, _), _)| *of == run);
+    warnings.extend(of_run.map(|((_, fault), count)| format!("{} ({count} rows)", fault.name())));
+    warnings
+}
+
+/// Judges every function of the first run.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, AnalyzeError> {
+    let derived = trace.derived().await?;
+    let own;
+    let judgement = if params == Params::default() {
+        derived.judged()?
+    } else {
+        own = judge::judge(&derived, params)?;
+        &own
+    };
+    let names = &derived.schedule.names;
+    let columns = CallColumns::new(&derived.calls, names)?;
+    let name = trace.files().first().map_or_else(String::new, |file| file.name.clone());
+    let run = names.known(&name).unwrap_or(u32::MAX);
+    let of_run: Vec<&Function> = judgement.functions.iter().filter(|function| function.run == run).collect();
+    let mut verdicts: Vec<Verdict> =
+        of_run.iter().map(|function| verdict(function, judgement, &columns, names)).collect();
+    verdicts.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then_with(|| a.op.cmp(&b.op)));
+    let mut outermost: Vec<&SlowCall> = of_run
+        .iter()
+        .flat_map(|function| function.slow.iter().map(|place| &judgement.slow[*place]))
+        .filter(|call| columns.depth(call.row) == 0)
+        .collect();
+    // The order of functions must not show in the sums.
+    outermost.sort_by_key(|call| (columns.ts(call.row), call.row));
+    let overall_excess_ns = outermost.iter().map(|call| call.excess_ns).sum();
+    let overall = shares(outermost.iter().map(|call| call.division), overall_excess_ns);
+    let blame = culprits::find(&derived, &columns, run, &outermost);
+    let mut warnings = warnings(trace, &derived, run);
+    let unknown = |row: usize| columns.thread(row).0 == run && columns.parts(row).unknown > 0;
+    if (0..columns.len()).any(unknown) {
         warnings.push(
             "this source does not record why a thread was off CPU: preemption and sleep look the same, and \
              both count against the scheduler in calls that have no reason to sleep"
                 .to_owned(),
         );
     }
+    let alibis = alibis::find(&derived, run, &overall, &outermost, &blame);
     Ok(Chains {
-        run: file.map_or_else(String::new, |file| file.name.clone()),
+        run: name,
         params,
-        overall: sum_up(outermost.iter().map(|slow| slow.parts), overall_excess_ns),
-        overall_excess_ns,
         overall_slow_count: outermost.len(),
+        overall,
+        overall_excess_ns,
         verdicts,
-        culprits,
-        waiting_in_slow_ns,
+        culprits: blame.culprits,
+        syscalls: blame.syscalls,
+        waiting_in_slow_ns: blame.waiting_in_slow_ns,
+        alibis,
         warnings,
     })
+}
+
+/// Sums by name, largest first.
+pub(crate) fn largest_first<K: Ord + Clone>(totals: &HashMap<K, i64>) -> Vec<(K, i64)> {
+    let sorted: BTreeMap<&K, i64> = totals.iter().map(|(key, ns)| (key, *ns)).collect();
+    let mut list: Vec<(K, i64)> = sorted.into_iter().map(|(key, ns)| (key.clone(), ns)).collect();
+    list.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    list
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::time_split::overlap;
+use super::nesting::overlap;
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,

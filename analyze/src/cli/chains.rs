@@ -12,14 +12,23 @@ use crate::{
     trace::Trace,
 };
 
+/// Links of one chain shown.
+const LINKS: usize = 12;
+
 /// Why slow calls were slow, function by function, and who is innocent
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run
     run: PathBuf,
-    /// A call is slow above this multiple of its function's median
+    /// A call is slow above this multiple of what calls of its kind usually take
     #[arg(long, default_value_t = 3.0, value_name = "FACTOR", value_parser = factor)]
     slow: f64,
+    /// ... and if it took at least this much more, such as 10us
+    #[arg(long, default_value = "0ns", value_name = "TIME")]
+    slow_by: Nanos,
+    /// Slowest calls whose chains are shown
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    chains: usize,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -35,12 +44,13 @@ fn factor(text: &str) -> Result<f64, String> {
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let answer = chains::run(&trace, Params::of(&trace, self.slow)).await?;
-        if self.json { print_json(&answer) } else { print(&text(&answer)) }
+        let params = Params { slow_factor: self.slow, slow_by_ns: self.slow_by.0 };
+        let answer = chains::run(&trace, params).await?;
+        if self.json { print_json(&answer) } else { print(&text(&answer, self.chains)) }
     }
 }
 
-fn text(answer: &Chains) -> String {
+fn text(answer: &Chains, chains: usize) -> String {
     let rows: Vec<Vec<String>> = answer
         .verdicts
         .iter()
@@ -58,7 +68,12 @@ fn text(answer: &Chains) -> String {
         })
         .collect();
     let header = ["op", "calls", "p50", "p99", "p99 w/o sched", "slow", "off-CPU", "excess"];
-    let mut text = format!("Slow: more than {} × the function's median.\n\n", answer.params.slow_factor);
+    let mut text =
+        format!("Slow: more than {} × what calls of its kind usually take", answer.params.slow_factor);
+    if answer.params.slow_by_ns > 0 {
+        text += &format!(", and {} more", Nanos(answer.params.slow_by_ns));
+    }
+    text += ".\n\n";
     text += &output::columns(&header, &rows, &[1, 2, 3, 4, 5, 6, 7]);
     text += "\n";
     for verdict in &answer.verdicts {
@@ -79,29 +94,107 @@ fn text(answer: &Chains) -> String {
     );
     for share in &answer.overall {
         text += &format!(
-            "  {:>6.2} %  {:<13} {}\n",
+            "  {:>6.2} %  {:<18} {}\n",
             100.0 * share.share_ratio,
             share.cause.name(),
             Nanos(share.total_ns as i64)
         );
     }
-    if !answer.culprits.is_empty() {
-        text += &format!(
-            "\nWho had the CPU while slow calls waited for it ({}):\n",
-            Nanos(answer.waiting_in_slow_ns)
-        );
-        for culprit in &answer.culprits {
-            text += &format!(
-                "  {:>6.2} %  {} (pid {})  {}\n",
-                100.0 * culprit.share_ratio,
-                culprit.comm,
-                culprit.pid,
-                Nanos(culprit.held_ns)
-            );
-        }
+    text += &culprits(answer);
+    if !answer.alibis.is_empty() {
+        text += "\nCleared:\n";
     }
+    for alibi in &answer.alibis {
+        text += &format!("  {:<24} {}\n", alibi.suspect, alibi.figure);
+    }
+    text += &slowest(answer, chains);
     for warning in &answer.warnings {
         text += &format!("note: {warning}\n");
     }
     output::harmless(&text)
+}
+
+fn culprits(answer: &Chains) -> String {
+    let mut text = String::new();
+    if !answer.culprits.is_empty() {
+        text += &format!(
+            "\nWho kept slow calls from running (waiting for a CPU: {}):\n",
+            Nanos(answer.waiting_in_slow_ns)
+        );
+    }
+    for culprit in &answer.culprits {
+        text += &format!(
+            "  {:>6.2} % of {:<18} {} (pid {})  {}; {} in the whole run\n",
+            100.0 * culprit.share_ratio,
+            culprit.cause.name(),
+            culprit.comm,
+            culprit.pid,
+            Nanos(culprit.held_ns),
+            Nanos(culprit.run_ns)
+        );
+    }
+    if !answer.syscalls.is_empty() {
+        text += "\nSystem calls slept in:\n";
+    }
+    for syscall in &answer.syscalls {
+        text += &format!(
+            "  {:<20} {} in slow calls, {} in the whole run\n",
+            syscall.name,
+            Nanos(syscall.slow_ns),
+            Nanos(syscall.run_ns)
+        );
+    }
+    text
+}
+
+/// The slowest outermost calls with their chains, link by link.
+fn slowest(answer: &Chains, count: usize) -> String {
+    let examples =
+        answer.verdicts.iter().flat_map(|verdict| verdict.examples.iter().map(move |e| (verdict, e)));
+    let mut examples: Vec<_> =
+        examples.filter(|(_, example)| example.depth == 0 && !example.chain.is_empty()).collect();
+    examples.sort_by_key(|(_, example)| std::cmp::Reverse(example.dur_ns));
+    let mut text = String::new();
+    for (verdict, example) in examples.into_iter().take(count) {
+        text += &format!(
+            "\n{} at {} on thread {}: {}, usually {}; {}, at the root {}\n",
+            verdict.op,
+            example.ts_ns,
+            example.tid,
+            Nanos(example.dur_ns),
+            Nanos(example.baseline_ns as i64),
+            example.verdict.name(),
+            example.root.name()
+        );
+        let longest = {
+            let mut lengths: Vec<i64> = example.chain.iter().map(|link| link.dur_ns).collect();
+            lengths.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+            lengths.get(LINKS - 1).copied().unwrap_or(0)
+        };
+        let shown = example.chain.iter().filter(|link| link.dur_ns >= longest).take(LINKS);
+        for link in shown {
+            let who = match (&link.task_comm, link.task_pid) {
+                (Some(comm), Some(pid)) if link.state == "blocked" => {
+                    format!(", until {comm} (pid {pid}) woke it")
+                }
+                (Some(comm), Some(pid)) => format!(", while {comm} (pid {pid}) had the CPU"),
+                _ => String::new(),
+            };
+            text += &format!(
+                "  +{:<12} {:>12} {}thread {} {}{who}\n",
+                Nanos(link.ts_ns - example.ts_ns).to_string(),
+                Nanos(link.dur_ns).to_string(),
+                "  ".repeat(link.depth),
+                link.tid,
+                link.state,
+            );
+        }
+        if example.chain.len() > LINKS {
+            text += &format!(
+                "  the longest {LINKS} of {} links; all: the view chain_links\n",
+                example.chain.len()
+            );
+        }
+    }
+    text
 }

@@ -1,17 +1,22 @@
-//! Tables and functions that SQL cannot express, one a file. Quantiles are DataFusion's own exact
-//! `percentile_cont` and `median`; there is no other definition in this program.
+//! Tables and functions that SQL cannot express, one a file. Quantiles in SQL are DataFusion's own exact
+//! `percentile_cont` and `median`; [`crate::analysis::quantile`] is the same definition for Rust.
 
-mod call_table;
+pub(crate) mod derived;
 
 use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, trace::RunFile};
 
-/// Registers all of them. `immutable`: `events` does not change, so a derived table is computed once.
-pub(crate) fn register(context: &SessionContext, immutable: bool) -> Result<(), AnalyzeError> {
-    let calls = call_table::CallTable::new(context, immutable);
-    context.register_table(call_table::NAME, Arc::new(calls))?;
-    Ok(())
+/// Registers all of them; the source of the derived tables. `immutable`: `events` does not change, so
+/// they are computed once.
+pub(crate) fn register(
+    context: &SessionContext,
+    files: &[RunFile],
+    immutable: bool,
+) -> Result<Arc<derived::Source>, AnalyzeError> {
+    let source = Arc::new(derived::Source::new(context, files, immutable));
+    derived::register(context, &source)?;
+    Ok(source)
 }

@@ -15,9 +15,6 @@ use crate::{
     trace::Trace,
 };
 
-/// What counts as slow in a report.
-const SLOW_FACTOR: f64 = 3.0;
-
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page {
@@ -41,7 +38,7 @@ struct Page {
 pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
     let info = info::run(trace).await?;
     let info = info.first().ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
-    let chains = chains::run(trace, Params::of(trace, SLOW_FACTOR)).await?;
+    let chains = chains::run(trace, Params::default()).await?;
     let lines = summary::run(trace).await?;
     let curve = memory::run(trace).await?;
     let lanes = timeline::run(trace).await?;

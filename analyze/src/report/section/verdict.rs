@@ -5,7 +5,7 @@ use trace_schema::{Bytes, Nanos};
 use super::{percent, time};
 use crate::analysis::{
     causes::Cause,
-    chains::{Chains, Scheduler, Share},
+    chains::{Chains, Scheduler, Share, share_of},
 };
 
 /// Functions with slow calls shown in full.
@@ -48,7 +48,9 @@ pub(crate) struct Function {
 /// A task that held the CPU.
 pub(crate) struct Culprit {
     pub(crate) comm: String,
-    pub(crate) pid: i64,
+    pub(crate) pid: u32,
+    /// What it is behind, and that cause's name in words.
+    pub(crate) cause: &'static str,
     pub(crate) held: String,
     pub(crate) percent: String,
 }
@@ -64,28 +66,12 @@ pub(crate) struct SlowCall {
     pub(crate) bars: Vec<Bar>,
 }
 
-fn meaning(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Scheduler => "runnable, while another task had the CPU",
-        Cause::Blocked => "asleep inside a call whose purpose is not to wait",
-        Cause::GpuWait => {
-            "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace"
-        }
-        Cause::Size => "more bytes than the usual call",
-        Cause::FirstCall => "first launch of its kernel: the driver loads code",
-        Cause::Nested => "a nested call of another kind",
-        Cause::Recorder => "stopped by the recorder while it placed probes",
-        Cause::Inconclusive => "the trace does not record what is needed to tell",
-        Cause::Unexplained => "none of these",
-    }
-}
-
 pub(crate) fn bars(shares: &[Share]) -> Vec<Bar> {
     shares
         .iter()
         .map(|share| Bar {
             name: share.cause.name(),
-            meaning: meaning(share.cause),
+            meaning: share.cause.meaning(),
             percent: percent(share.share_ratio),
             width: format!("{:.3}", 100.0 * share.share_ratio),
             total: time(share.total_ns),
@@ -93,14 +79,11 @@ pub(crate) fn bars(shares: &[Share]) -> Vec<Bar> {
         .collect()
 }
 
-fn ratio(shares: &[Share], cause: Cause) -> f64 {
-    shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
-}
-
 /// The name under which most of the waiting stands, with the number of its processes, and its share.
 fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
-    let names = chains.culprits.iter().map(|culprit| culprit.comm.as_str());
-    let of = |name: &str| chains.culprits.iter().filter(|culprit| culprit.comm == name).collect::<Vec<_>>();
+    let holders = || chains.culprits.iter().filter(|culprit| culprit.cause == Cause::Scheduler);
+    let names = holders().map(|culprit| culprit.comm.as_str());
+    let of = |name: &str| holders().filter(|culprit| culprit.comm == name).collect::<Vec<_>>();
     let ratio = |name: &str| of(name).iter().map(|culprit| culprit.share_ratio).sum::<f64>();
     let name = names.max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
     let label = match of(name).as_slice() {
@@ -121,7 +104,7 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
     let main = chains.overall.iter().max_by(|a, b| a.share_ratio.total_cmp(&b.share_ratio));
     let cause = main.map_or("unexplained", |share| share.cause.name());
     let share = main.map_or(0.0, |share| share.share_ratio);
-    let scheduler = ratio(&chains.overall, Cause::Scheduler);
+    let scheduler = share_of(&chains.overall, Cause::Scheduler);
     let tone = if scheduler <= crate::analysis::chains::CLEARED_RATIO {
         "cleared"
     } else if scheduler >= crate::analysis::chains::GUILTY_RATIO {
@@ -195,6 +178,7 @@ pub(crate) fn culprits(chains: &Chains) -> Vec<Culprit> {
         .map(|culprit| Culprit {
             comm: culprit.comm.clone(),
             pid: culprit.pid,
+            cause: culprit.cause.name(),
             held: Nanos(culprit.held_ns).to_string(),
             percent: percent(culprit.share_ratio),
         })

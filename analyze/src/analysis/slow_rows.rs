@@ -1,0 +1,194 @@
+//! `slow_calls` and `chain_links`: the verdicts, call by call and link by link, as tables.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+    error::ArrowError,
+};
+
+use super::{
+    call_columns::CallColumns,
+    causes::Cause,
+    culprits::thread_name,
+    judge::{SlowCall, blamed, cause_of},
+    schedule::{State, Task},
+    walk::Link,
+};
+use crate::{error::AnalyzeError, functions::derived::Derived};
+
+/// The column of a cause.
+fn cause_column(cause: Cause) -> String {
+    format!("{}_ns", cause.name().replace([':', '-'], "_"))
+}
+
+fn field(name: &str, ty: DataType) -> Field {
+    Field::new(name, ty, true)
+}
+
+/// Schema of [`calls`].
+pub(crate) fn calls_schema() -> SchemaRef {
+    use DataType::{Float64, Int64, UInt32, Utf8};
+    let mut fields: Vec<Field> = [
+        ("run", Utf8),
+        ("op", Utf8),
+        ("ts", Int64),
+        ("dur", Int64),
+        ("pid", UInt32),
+        ("tid", UInt32),
+        ("depth", Int64),
+        ("phase", Utf8),
+        ("baseline_ns", Float64),
+        ("excess_ns", Float64),
+        ("verdict", Utf8),
+        ("verdict_share_ratio", Float64),
+        ("root", Utf8),
+        ("culprit_pid", UInt32),
+        ("culprit_tid", UInt32),
+        ("culprit_comm", Utf8),
+    ]
+    .map(|(name, ty)| field(name, ty))
+    .into();
+    fields.extend(Cause::ALL.map(|cause| field(&cause_column(cause), Float64)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Name of a task, if it is known.
+fn named(derived: &Derived, run: u32, task: Task) -> Option<String> {
+    Some(thread_name(derived, run, task)).filter(|name| !name.is_empty())
+}
+
+fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> ArrayRef {
+    Arc::new(values.collect::<StringArray>())
+}
+
+fn wholes(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
+    Arc::new(values.collect::<Int64Array>())
+}
+
+fn numbers(values: impl Iterator<Item = Option<u32>>) -> ArrayRef {
+    Arc::new(values.collect::<UInt32Array>())
+}
+
+fn reals(values: impl Iterator<Item = f64>) -> ArrayRef {
+    Arc::new(Float64Array::from_iter_values(values))
+}
+
+fn defect(error: ArrowError) -> AnalyzeError {
+    AnalyzeError::Internal(error.to_string())
+}
+
+/// The table `slow_calls`.
+///
+/// # Errors
+/// If a column cannot be read.
+pub(crate) fn calls(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
+    let slow = &derived.judged()?.slow;
+    let names = &derived.schedule.names;
+    let columns = CallColumns::new(&derived.calls, names)?;
+    let of = |get: &dyn Fn(&SlowCall) -> Option<i64>| wholes(slow.iter().map(get));
+    let culprit = |get: fn(&Task) -> u32| numbers(slow.iter().map(|call| call.culprit.as_ref().map(get)));
+    let share = |call: &SlowCall| call.division[call.verdict.index()] / call.excess_ns;
+    let mut arrays: Vec<ArrayRef> = vec![
+        texts(slow.iter().map(|call| Some(names.name(columns.thread(call.row).0)))),
+        texts(slow.iter().map(|call| columns.op.text(call.row))),
+        of(&|call| Some(columns.ts(call.row))),
+        of(&|call| columns.dur(call.row)),
+        numbers(slow.iter().map(|call| Some(columns.thread(call.row).1))),
+        numbers(slow.iter().map(|call| Some(columns.thread(call.row).2))),
+        of(&|call| Some(columns.depth(call.row))),
+        texts(slow.iter().map(|call| columns.phase.text(call.row))),
+        reals(slow.iter().map(|call| call.baseline_ns)),
+        reals(slow.iter().map(|call| call.excess_ns)),
+        texts(slow.iter().map(|call| Some(call.verdict.name()))),
+        reals(slow.iter().map(share)),
+        texts(slow.iter().map(|call| Some(call.root.name()))),
+        culprit(|task| task.pid),
+        culprit(|task| task.tid),
+        texts(
+            slow.iter()
+                .map(|call| call.culprit.and_then(|task| named(derived, columns.thread(call.row).0, task))),
+        ),
+    ];
+    for cause in Cause::ALL {
+        arrays.push(reals(slow.iter().map(|call| call.division[cause.index()])));
+    }
+    RecordBatch::try_new(calls_schema(), arrays).map_err(defect)
+}
+
+/// Schema of [`links`].
+pub(crate) fn links_schema() -> SchemaRef {
+    use DataType::{Int64, UInt32, Utf8};
+    let fields = [
+        ("run", Utf8),
+        ("op", Utf8),
+        ("call_ts", Int64),
+        ("call_tid", UInt32),
+        ("ts", Int64),
+        ("dur", Int64),
+        ("depth", Int64),
+        ("pid", UInt32),
+        ("tid", UInt32),
+        ("state", Utf8),
+        ("cause", Utf8),
+        ("cpu", UInt32),
+        ("syscall", Int64),
+        ("task_pid", UInt32),
+        ("task_tid", UInt32),
+        ("task_comm", Utf8),
+    ];
+    Arc::new(Schema::new(fields.map(|(name, ty)| field(name, ty)).to_vec()))
+}
+
+/// The name of a state, as the view `off_cpu` has it where it can.
+pub(crate) fn state_name(state: State) -> &'static str {
+    match state {
+        State::OnCpu => "on-cpu",
+        State::Preempted => "preempted",
+        State::Runnable => "runnable",
+        State::Throttled => "throttled",
+        State::Blocked(_) => "blocked",
+        State::Stopped => "stopped",
+        State::Unknown => "unknown",
+    }
+}
+
+/// The table `chain_links`.
+///
+/// # Errors
+/// If a column cannot be read.
+pub(crate) fn links(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
+    let slow = &derived.judged()?.slow;
+    let names = &derived.schedule.names;
+    let columns = CallColumns::new(&derived.calls, names)?;
+    let links: Vec<(&SlowCall, &Link)> =
+        slow.iter().flat_map(|call| call.links.iter().map(move |link| (call, link))).collect();
+    let task = |get: fn(&Task) -> u32| {
+        numbers(links.iter().map(|(_, link)| {
+            blamed(link).as_ref().filter(|_| link.depth > 0 || link.task.is_some()).map(get)
+        }))
+    };
+    let arrays: Vec<ArrayRef> = vec![
+        texts(links.iter().map(|(call, _)| Some(names.name(columns.thread(call.row).0)))),
+        texts(links.iter().map(|(call, _)| columns.op.text(call.row))),
+        wholes(links.iter().map(|(call, _)| Some(columns.ts(call.row)))),
+        numbers(links.iter().map(|(call, _)| Some(columns.thread(call.row).2))),
+        wholes(links.iter().map(|(_, link)| Some(link.ts))),
+        wholes(links.iter().map(|(_, link)| Some(link.end - link.ts))),
+        wholes(links.iter().map(|(_, link)| Some(link.depth as i64))),
+        numbers(links.iter().map(|(_, link)| Some(link.thread.1))),
+        numbers(links.iter().map(|(_, link)| Some(link.thread.2))),
+        texts(links.iter().map(|(_, link)| Some(state_name(link.state)))),
+        texts(links.iter().map(|(_, link)| cause_of(link).map(Cause::name))),
+        numbers(links.iter().map(|(_, link)| link.cpu)),
+        wholes(links.iter().map(|(_, link)| link.syscall)),
+        task(|task| task.pid),
+        task(|task| task.tid),
+        texts(links.iter().map(|(_, link)| {
+            let task = blamed(link).filter(|_| link.depth > 0 || link.task.is_some());
+            task.and_then(|task| named(derived, link.thread.0, task))
+        })),
+    ];
+    RecordBatch::try_new(links_schema(), arrays).map_err(defect)
+}

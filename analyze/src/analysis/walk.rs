@@ -1,0 +1,201 @@
+//! The chain behind a wait: who had the CPU, who woke the thread, and what that one had been doing until then.
+//!
+//! ```text
+//! call       ├──on-CPU──┤──────────────── blocked (futex) ───────────────┼ runnable ┤──┤
+//! its CPU                                                                ├── hog B ─┤
+//! the waker             ├──on-CPU──┤──── preempted ────┤──────on-CPU─────┤ wakes
+//! its CPU                          ├────── hog A ──────┤
+//! links      │ own CPU  │ waker works │ hog A had the   │  waker works    │ hog B had │
+//!                                      waker's CPU                         the CPU
+//! ```
+//! Links cut the time from end to end: they never overlap and sum to it. A chain cannot run in a circle: it
+//! does not enter a thread again that it came from, and it goes [`MAX_DEPTH`] threads deep at most.
+
+use super::{
+    blocker::Blocker,
+    schedule::{Schedule, State, Task, ThreadKey},
+};
+
+/// Threads that a chain follows.
+pub(crate) const MAX_DEPTH: usize = 8;
+
+/// One link: `[ts, end)` of the time asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) ts: i64,
+    pub(crate) end: i64,
+    /// Whose time it is.
+    pub(crate) thread: ThreadKey,
+    /// 0: the thread asked about; 1: the one that woke it; and so on.
+    pub(crate) depth: usize,
+    pub(crate) state: State,
+    /// Who had the CPU, or who ended the sleep; `None`: not on record.
+    pub(crate) task: Option<Task>,
+    /// What the thread asked about slept in, if the link lies deeper.
+    pub(crate) slept_in: Option<Blocker>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) syscall: Option<i64>,
+}
+
+/// Follows `[from, to)` of a thread.
+pub(crate) fn walk(schedule: &Schedule, thread: ThreadKey, from: i64, to: i64) -> Vec<Link> {
+    let mut links = Vec::new();
+    follow(schedule, thread, (from, to), None, &mut Vec::new(), &mut links);
+    links
+}
+
+fn follow(
+    schedule: &Schedule,
+    thread: ThreadKey,
+    (from, to): (i64, i64),
+    slept_in: Option<Blocker>,
+    path: &mut Vec<ThreadKey>,
+    links: &mut Vec<Link>,
+) {
+    path.push(thread);
+    schedule.segments(thread, from, to, |ts, end, state, piece| {
+        let link = Link {
+            ts,
+            end,
+            thread,
+            depth: path.len() - 1,
+            state,
+            task: None,
+            slept_in,
+            cpu: piece.and_then(|piece| piece.cpu),
+            syscall: piece.and_then(|piece| piece.syscall),
+        };
+        match (state, piece) {
+            (State::Preempted | State::Runnable, Some(piece)) => {
+                let Some(cpu) = piece.cpu else {
+                    links.push(link);
+                    return;
+                };
+                schedule.holders(thread.0, cpu, ts, end, |ts, end, task| {
+                    // A thread that migrates may be on record on two CPUs for a moment.
+                    let task = task.filter(|task| task.tid != thread.2);
+                    links.push(Link { ts, end, task, ..link });
+                });
+            }
+            (State::Blocked(blocker), Some(piece)) => {
+                let waker = piece.waker.map(|task| (thread.0, task.pid, task.tid));
+                let onward = waker.filter(|waker| {
+                    // Who woke it is known only if the sleep ended inside the time asked about.
+                    piece.end <= end
+                        && schedule.knows(*waker)
+                        && !path.contains(waker)
+                        && path.len() < MAX_DEPTH
+                });
+                match onward {
+                    Some(waker) => {
+                        follow(schedule, waker, (ts, end), slept_in.or(Some(blocker)), path, links);
+                    }
+                    None => links.push(Link { task: piece.waker, ..link }),
+                }
+            }
+            _ => links.push(link),
+        }
+    });
+    path.pop();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::schedule::tests::schedule;
+
+    #[test]
+    fn a_chain_leads_to_who_kept_the_lock_holder_off_its_cpu() {
+        // Thread 1 sleeps for a lock from 100 to 500; thread 2 holds it and is preempted by a hog.
+        let schedule = schedule(
+            &[
+                ((1, 1), 100, 400, "sleeping", Some(100), 202, 0, Some((1, 2))),
+                ((1, 2), 200, 150, "preempted", Some(150), -1, 1, None),
+            ],
+            &[(0, 400, 480, (9, 9)), (1, 200, 350, (7, 7))],
+        );
+        let links = walk(&schedule, (0, 1, 1), 50, 600);
+        let seen: Vec<_> = links
+            .iter()
+            .map(|link| (link.ts, link.end, link.depth, link.task.map(|task| task.tid)))
+            .collect();
+        let expected = [
+            (50, 100, 0, None),
+            (100, 200, 1, None),
+            (200, 350, 1, Some(7)),
+            (350, 400, 1, None),
+            (400, 480, 0, Some(9)),
+            (480, 500, 0, None),
+            (500, 600, 0, None),
+        ];
+        assert_eq!(seen, expected);
+        assert!(links[1..4].iter().all(|link| link.slept_in == Some(Blocker::Futex)));
+    }
+
+    #[test]
+    fn a_chain_does_not_run_in_a_circle() {
+        let schedule = schedule(
+            &[
+                ((1, 1), 100, 400, "sleeping", Some(0), 202, 0, Some((1, 2))),
+                ((1, 2), 150, 300, "sleeping", Some(0), 202, 0, Some((1, 1))),
+            ],
+            &[],
+        );
+        let links = walk(&schedule, (0, 1, 1), 0, 600);
+        assert!(links.iter().all(|link| link.depth <= 1));
+        assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
+    }
+
+    /// Random schedules: links cut the time from end to end.
+    #[test]
+    fn links_never_overlap_and_leave_nothing_out() {
+        let mut seed = 11_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((seed >> 33) % below) as i64
+        };
+        for _ in 0..200 {
+            let mut rows = Vec::new();
+            for tid in 1..=5 {
+                let mut at = random(50);
+                while at < 1000 {
+                    let dur = 1 + random(120);
+                    let state = ["preempted", "sleeping", "uninterruptible", "stopped"][random(4) as usize];
+                    let waker = Some((1, 1 + random(6) as i32));
+                    rows.push((
+                        (1, tid),
+                        at,
+                        dur,
+                        state,
+                        Some(random(dur as u64 + 1)),
+                        202,
+                        random(2) as i32,
+                        waker,
+                    ));
+                    at += dur + random(60);
+                }
+            }
+            let mut stints = Vec::new();
+            for cpu in 0..2 {
+                let mut at = random(30);
+                while at < 1000 {
+                    let end = at + 1 + random(90);
+                    stints.push((cpu, at, end, (7, 7)));
+                    at = end + random(30);
+                }
+            }
+            let schedule = schedule(&rows, &stints);
+            let (from, dur) = (random(800), 1 + random(300));
+            for tid in 1..=5 {
+                let links = walk(&schedule, (0, 1, tid), from, from + dur);
+                let mut at = from;
+                for link in &links {
+                    assert_eq!(link.ts, at, "{links:?}");
+                    assert!(link.end > link.ts && link.depth < MAX_DEPTH);
+                    at = link.end;
+                }
+                assert_eq!(at, from + dur);
+            }
+        }
+    }
+}
