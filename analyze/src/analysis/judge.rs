@@ -219,7 +219,7 @@ impl Facts<'_> {
 /// Lines through the own running times of copies, by run, function and direction.
 fn lines(facts: &Facts<'_>) -> Lines {
     let columns = facts.columns;
-    let mut points: HashMap<(u32, u32, Option<u32>), Vec<(f64, f64)>> = HashMap::new();
+    let mut points: Points = HashMap::new();
     for row in (0..columns.len()).filter(|row| facts.is_sized(*row)) {
         if let (Some(_), Some(size), Some(op)) = (columns.dur(row), columns.size(row), columns.op.at(row)) {
             let key = (columns.thread(row).0, op, columns.direction.at(row));
@@ -229,6 +229,8 @@ fn lines(facts: &Facts<'_>) -> Lines {
     points.into_iter().filter_map(|(key, points)| Some((key, copy_cost::fit(&points)?))).collect()
 }
 
+/// Sizes and times, by run, function and direction.
+type Points = HashMap<(u32, u32, Option<u32>), Vec<(f64, f64)>>;
 /// Cost of bytes, by run, function and direction.
 type Lines = HashMap<(u32, u32, Option<u32>), Line>;
 
