@@ -1,0 +1,96 @@
+//! The kernel's own books of a thread: read before and after a call, they say what happened to it.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::Path,
+};
+
+use cuda_stub::truth::Call;
+
+/// Open files of one thread's books.
+pub(crate) struct Books {
+    schedstat: File,
+    cpu_stat: Option<File>,
+}
+
+/// One reading.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    cpu_ns: u64,
+    run_delay_ns: u64,
+    throttled_ns: u64,
+    nvcsw_count: i64,
+    nivcsw_count: i64,
+    majflt_count: i64,
+}
+
+impl Books {
+    /// Of the calling thread, and of this control group.
+    pub(crate) fn open(cpu_stat: Option<&Path>) -> Self {
+        Self {
+            schedstat: File::open("/proc/thread-self/schedstat").expect("a kernel with CONFIG_SCHED_INFO"),
+            cpu_stat: cpu_stat.map(|path| File::open(path).expect("cpu.stat of the control group")),
+        }
+    }
+
+    /// Time the thread waited for a CPU, ever.
+    pub(crate) fn run_delay_ns(&self) -> u64 {
+        let mut buffer = [0; 96];
+        let text = read(&self.schedstat, &mut buffer);
+        text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a run delay")
+    }
+
+    fn throttled_ns(&self) -> u64 {
+        let Some(file) = &self.cpu_stat else {
+            return 0;
+        };
+        let mut buffer = [0; 1024];
+        let text = read(file, &mut buffer);
+        // Version 1 counts nanoseconds, version 2 microseconds.
+        text.lines()
+            .find_map(|line| match line.split_once(' ')? {
+                ("throttled_time", ns) => ns.parse::<u64>().ok(),
+                ("throttled_usec", us) => us.parse::<u64>().ok().map(|us| us * 1000),
+                _ => None,
+            })
+            .expect("a time throttled")
+    }
+
+    /// All of them; the calling thread must be the one that opened them.
+    pub(crate) fn read(&self) -> Reading {
+        // SAFETY: zeros are valid, and the calls fill their places.
+        let (usage, time) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            let mut time: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+            (usage, time)
+        };
+        Reading {
+            throttled_ns: self.throttled_ns(),
+            run_delay_ns: self.run_delay_ns(),
+            nvcsw_count: usage.ru_nvcsw,
+            nivcsw_count: usage.ru_nivcsw,
+            majflt_count: usage.ru_majflt,
+            cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        }
+    }
+}
+
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> &'a str {
+    let length = file.read_at(buffer, 0).expect("read the kernel's books");
+    std::str::from_utf8(&buffer[..length]).expect("text")
+}
+
+impl Reading {
+    /// Writes what changed since into a call.
+    pub(crate) fn since(self, before: Self, call: &mut Call) {
+        call.cpu_ns = self.cpu_ns - before.cpu_ns;
+        call.run_delay_ns = self.run_delay_ns - before.run_delay_ns;
+        call.throttled_ns = self.throttled_ns - before.throttled_ns;
+        call.nvcsw_count = self.nvcsw_count - before.nvcsw_count;
+        call.nivcsw_count = self.nivcsw_count - before.nivcsw_count;
+        call.majflt_count = self.majflt_count - before.majflt_count;
+    }
+}

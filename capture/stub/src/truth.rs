@@ -1,0 +1,126 @@
+//! What the accused writes down of each call, without any knowledge of the recording: the truth that verdicts are
+//! held against.
+//!
+//! ```text
+//! accounting │ before_ns ├─ the call ─┤ after_ns │ accounting
+//!            └────────── *_delta: the kernel's own books of this thread ──────────┘
+//! ```
+//! Accounting is read outside the measured interval, so its deltas cover a few microseconds more than the call.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::label;
+
+/// A call shorter than this times its function's median is not slow.
+pub const SLOW_FACTOR: u64 = 3;
+/// Nor is one with less excess over the median.
+pub const LEAST_EXCESS_NS: u64 = 20_000;
+
+/// One call.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Call {
+    /// Function, without version suffix.
+    pub op: String,
+    /// Thread.
+    pub tid: i32,
+    /// CLOCK_MONOTONIC just before.
+    pub before_ns: u64,
+    /// And just after.
+    pub after_ns: u64,
+    /// Bytes copied or allocated.
+    pub size_bytes: u64,
+    /// Kernel launched, if any.
+    pub func: u64,
+    /// Computing it was told to do, in nanoseconds of an undisturbed CPU: all of it.
+    pub work_ns: u64,
+    /// The part of it that its bytes cost.
+    pub size_ns: u64,
+    /// The part that a first launch costs.
+    pub first_ns: u64,
+    /// The part in a nested call of another kind.
+    pub nested_ns: u64,
+    /// Fault injected: a label.
+    pub injected: Option<String>,
+    /// How long that took, by the stub's own clock.
+    pub fault_ns: u64,
+    /// CLOCK_THREAD_CPUTIME_ID.
+    pub cpu_ns: u64,
+    /// Time it waited for a CPU: `/proc/thread-self/schedstat`, second field.
+    pub run_delay_ns: u64,
+    /// Time its control group was kept from running: `cpu.stat`.
+    pub throttled_ns: u64,
+    /// Voluntary context switches (getrusage, RUSAGE_THREAD).
+    pub nvcsw_count: i64,
+    /// Involuntary ones.
+    pub nivcsw_count: i64,
+    /// Major page faults.
+    pub majflt_count: i64,
+    /// Lock waits: how long the holder waited for a CPU while it held the lock.
+    pub holder_run_delay_ns: u64,
+}
+
+/// A possible cause, and how much of the call it took.
+pub type Part = (&'static str, u64);
+
+impl Call {
+    /// Length.
+    pub fn dur_ns(&self) -> u64 {
+        self.after_ns.saturating_sub(self.before_ns)
+    }
+
+    /// Whether it is slow, against its function's median.
+    pub fn is_slow(&self, median_ns: u64) -> bool {
+        let dur_ns = self.dur_ns();
+        dur_ns > SLOW_FACTOR * median_ns && dur_ns - median_ns >= LEAST_EXCESS_NS
+    }
+
+    /// Each cause's time, the largest first.
+    ///
+    /// Waiting for a CPU counts up to what the thread was off CPU within the call (by its own CPU clock), because
+    /// the books cover a little more than the call. What an injected fault waited for a CPU is the scheduler's.
+    pub fn parts(&self) -> [Part; 6] {
+        let off_cpu_ns = self.dur_ns().saturating_sub(self.cpu_ns);
+        let throttled_ns = self.throttled_ns.min(off_cpu_ns);
+        let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(off_cpu_ns);
+        let injected = [
+            label::FUTEX,
+            label::DISK,
+            label::PAGE_FAULT,
+            label::IOCTL,
+            label::SLEEP,
+            label::GPU,
+        ]
+        .into_iter()
+        .find(|known| self.injected.as_deref() == Some(known));
+        let fault_ns = self.fault_ns.min(off_cpu_ns).saturating_sub(waited_ns);
+        let mut parts = [
+            (label::SCHEDULER, waited_ns - throttled_ns),
+            (label::THROTTLED, throttled_ns),
+            (injected.unwrap_or(label::UNEXPLAINED), fault_ns),
+            (label::SIZE, self.size_ns),
+            (label::FIRST, self.first_ns),
+            (label::NESTED, self.nested_ns),
+        ];
+        parts.sort_by_key(|part| std::cmp::Reverse(part.1));
+        parts
+    }
+
+    /// The cause that explains most of the excess; `None` where two are near each other (the runner-up has at least
+    /// half of the first's time), and [`label::UNEXPLAINED`] where all together explain less than half.
+    pub fn label(&self, median_ns: u64) -> Option<&'static str> {
+        let excess_ns = self.dur_ns().saturating_sub(median_ns);
+        let [(first, most_ns), (_, next_ns), ..] = self.parts();
+        if self.parts().iter().map(|part| part.1).sum::<u64>() * 2 < excess_ns {
+            return Some(label::UNEXPLAINED);
+        }
+        (next_ns * 2 <= most_ns).then_some(first)
+    }
+
+    /// The same, followed to the thread that was waited for: a lock whose holder mostly waited for a CPU.
+    pub fn root(&self, median_ns: u64) -> Option<&'static str> {
+        match self.label(median_ns) {
+            Some(label::FUTEX) if self.holder_run_delay_ns * 2 > self.fault_ns => Some(label::SCHEDULER),
+            own => own,
+        }
+    }
+}
