@@ -5,7 +5,9 @@
 //! accounting │ before_ns ├─ the call ─┤ after_ns │ accounting
 //!            └────────── *_delta: the kernel's own books of this thread ──────────┘
 //! ```
-//! Accounting is read outside the measured interval, so its deltas cover a few microseconds more than the call.
+//! Accounting is read outside the measured interval, so its deltas cover a few microseconds more than the call. The
+//! thread's CPU clock (CLOCK_THREAD_CPUTIME_ID) is not read: its system call settles the scheduler's accounts, at which
+//! a thread whose time slice is over loses its CPU. Read around each call, it moves nearly all preemptions out of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +45,6 @@ pub struct Call {
     pub injected: Option<String>,
     /// How long that took, by the stub's own clock.
     pub fault_ns: u64,
-    /// CLOCK_THREAD_CPUTIME_ID.
-    pub cpu_ns: u64,
     /// Time it waited for a CPU: `/proc/thread-self/schedstat`, second field.
     pub run_delay_ns: u64,
     /// Time its control group was kept from running: `cpu.stat`.
@@ -76,12 +76,12 @@ impl Call {
 
     /// Each cause's time, the largest first.
     ///
-    /// Waiting for a CPU counts up to what the thread was off CPU within the call (by its own CPU clock), because
-    /// the books cover a little more than the call. What an injected fault waited for a CPU is the scheduler's.
+    /// Waiting for a CPU counts up to what the call took beyond its computing, because the books cover a little more
+    /// than the call. What an injected fault waited for a CPU is the scheduler's.
     pub fn parts(&self) -> [Part; 6] {
-        let off_cpu_ns = self.dur_ns().saturating_sub(self.cpu_ns);
-        let throttled_ns = self.throttled_ns.min(off_cpu_ns);
-        let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(off_cpu_ns);
+        let beyond_ns = self.dur_ns().saturating_sub(self.work_ns);
+        let throttled_ns = self.throttled_ns.min(beyond_ns);
+        let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(beyond_ns);
         let injected = [
             label::FUTEX,
             label::DISK,
@@ -92,7 +92,7 @@ impl Call {
         ]
         .into_iter()
         .find(|known| self.injected.as_deref() == Some(known));
-        let fault_ns = self.fault_ns.min(off_cpu_ns).saturating_sub(waited_ns);
+        let fault_ns = self.fault_ns.min(beyond_ns).saturating_sub(waited_ns);
         let mut parts = [
             (label::SCHEDULER, waited_ns - throttled_ns),
             (label::THROTTLED, throttled_ns),

@@ -17,7 +17,6 @@ pub(crate) struct Books {
 /// One reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
-    cpu_ns: u64,
     run_delay_ns: u64,
     throttled_ns: u64,
     nvcsw_count: i64,
@@ -59,13 +58,11 @@ impl Books {
 
     /// All of them; the calling thread must be the one that opened them.
     pub(crate) fn read(&self) -> Reading {
-        // SAFETY: zeros are valid, and the calls fill their places.
-        let (usage, time) = unsafe {
+        // SAFETY: zeros are valid, and the call fills its place.
+        let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-            let mut time: libc::timespec = std::mem::zeroed();
-            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
-            (usage, time)
+            usage
         };
         Reading {
             throttled_ns: self.throttled_ns(),
@@ -73,7 +70,6 @@ impl Books {
             nvcsw_count: usage.ru_nvcsw,
             nivcsw_count: usage.ru_nivcsw,
             majflt_count: usage.ru_majflt,
-            cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
         }
     }
 }
@@ -86,7 +82,6 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> &'a str {
 impl Reading {
     /// Writes what changed since into a call.
     pub(crate) fn since(self, before: Self, call: &mut Call) {
-        call.cpu_ns = self.cpu_ns - before.cpu_ns;
         call.run_delay_ns = self.run_delay_ns - before.run_delay_ns;
         call.throttled_ns = self.throttled_ns - before.throttled_ns;
         call.nvcsw_count = self.nvcsw_count - before.nvcsw_count;
