@@ -86,7 +86,7 @@ pub struct Scenario {
     pub injected_permille: u64,
     /// Who competes.
     pub hogs: Hogs,
-    /// Whether a control group with half a CPU holds the accused.
+    /// Whether a control group with a quarter of a CPU holds the accused.
     pub throttled: bool,
     /// Helper threads of the accused that mostly sleep.
     pub sleepers_count: usize,
@@ -130,7 +130,7 @@ pub const SCENARIOS: [Scenario; 16] = [
         name: "futex_convoy",
         label: Some(label::FUTEX),
         injection: Injection::Convoy,
-        injected_permille: 20,
+        injected_permille: 30,
         hogs: Hogs::AboveHolder,
         calls_count: 6_000,
         ..PLAIN
@@ -192,6 +192,13 @@ pub const SCENARIOS: [Scenario; 16] = [
         ..PLAIN
     },
 ];
+
+impl Hogs {
+    /// Whether they take the CPU from calls; else they may be named in no verdict on a call's own waiting for a CPU.
+    pub fn meet_calls(self) -> bool {
+        matches!(self, Self::Beside(_) | Self::Above)
+    }
+}
 
 impl Scenario {
     /// By its name.

@@ -82,16 +82,9 @@ impl Call {
         let beyond_ns = self.dur_ns().saturating_sub(self.work_ns);
         let throttled_ns = self.throttled_ns.min(beyond_ns);
         let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(beyond_ns);
-        let injected = [
-            label::FUTEX,
-            label::DISK,
-            label::PAGE_FAULT,
-            label::IOCTL,
-            label::SLEEP,
-            label::GPU,
-        ]
-        .into_iter()
-        .find(|known| self.injected.as_deref() == Some(known));
+        let injected = [label::FUTEX, label::DISK, label::PAGE_FAULT, label::IOCTL, label::SLEEP, label::GPU]
+            .into_iter()
+            .find(|known| self.injected.as_deref() == Some(known));
         let fault_ns = self.fault_ns.min(beyond_ns).saturating_sub(waited_ns);
         let mut parts = [
             (label::SCHEDULER, waited_ns - throttled_ns),
@@ -122,5 +115,51 @@ impl Call {
             Some(label::FUTEX) if self.holder_run_delay_ns * 2 > self.fault_ns => Some(label::SCHEDULER),
             own => own,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEDIAN_NS: u64 = 60_000;
+
+    fn call(dur_ns: u64) -> Call {
+        Call { before_ns: 1_000, after_ns: 1_000 + dur_ns, work_ns: MEDIAN_NS, ..Call::default() }
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_is_the_scheduler_s() {
+        let preempted = Call { run_delay_ns: 4_000_000, ..call(4_070_000) };
+        assert!(preempted.is_slow(MEDIAN_NS));
+        assert_eq!(preempted.label(MEDIAN_NS), Some(label::SCHEDULER));
+        let throttled = Call { throttled_ns: 3_900_000, ..preempted };
+        assert_eq!(throttled.label(MEDIAN_NS), Some(label::THROTTLED));
+    }
+
+    #[test]
+    fn waiting_outside_the_call_is_not() {
+        let large =
+            Call { run_delay_ns: 4_000_000, size_ns: 1_000_000, work_ns: 1_060_000, ..call(1_070_000) };
+        assert_eq!(large.label(MEDIAN_NS), Some(label::SIZE));
+    }
+
+    #[test]
+    fn two_causes_of_about_the_same_size_are_contested() {
+        let both =
+            Call { run_delay_ns: 1_500_000, size_ns: 1_000_000, work_ns: 1_060_000, ..call(2_570_000) };
+        assert_eq!(both.label(MEDIAN_NS), None);
+        assert_eq!(call(500_000).label(MEDIAN_NS), Some(label::UNEXPLAINED));
+    }
+
+    #[test]
+    fn a_lock_s_wait_is_followed_to_its_holder() {
+        let wait = Call { injected: Some(label::FUTEX.to_owned()), fault_ns: 9_000_000, ..call(9_100_000) };
+        assert_eq!(wait.root(MEDIAN_NS), Some(label::FUTEX));
+        let convoy = Call { holder_run_delay_ns: 8_000_000, ..wait };
+        assert_eq!(
+            (convoy.label(MEDIAN_NS), convoy.root(MEDIAN_NS)),
+            (Some(label::FUTEX), Some(label::SCHEDULER))
+        );
     }
 }

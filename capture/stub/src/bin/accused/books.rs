@@ -1,10 +1,6 @@
 //! The kernel's own books of a thread: read before and after a call, they say what happened to it.
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt,
-    path::Path,
-};
+use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use cuda_stub::truth::Call;
 

@@ -286,7 +286,9 @@ impl Maker<'_> {
         match op {
             Op::RuntimeCopy => (self.functions.runtime_copy)(0x2000, null(), size, 1),
             Op::DriverCopy => (self.functions.driver_copy)(0x2000, null(), size),
-            Op::RuntimeLaunch => (self.functions.runtime_launch)(func, GRID, BLOCK, null_mut(), 0, null_mut()),
+            Op::RuntimeLaunch => {
+                (self.functions.runtime_launch)(func, GRID, BLOCK, null_mut(), 0, null_mut())
+            }
             Op::DriverLaunch => {
                 let launch = self.functions.driver_launch;
                 launch(func, GRID.x, GRID.y, 1, BLOCK.x, 1, 1, 0, null_mut(), null_mut(), null_mut())

@@ -17,7 +17,9 @@ pub(crate) enum CourtError {
     Program { program: String, status: String, message: String },
     #[error("{program} did not end within {limit_s} s")]
     Late { program: String, limit_s: u64 },
-    #[error("no control group with a CPU quota can be made: neither version 1 nor 2 has its cpu controller under /sys/fs/cgroup")]
+    #[error(
+        "no control group with a CPU quota can be made: neither version 1 nor 2 has its cpu controller under /sys/fs/cgroup"
+    )]
     NoCpuController,
     #[error("not the expected JSON: {0}")]
     Json(#[from] serde_json::Error),

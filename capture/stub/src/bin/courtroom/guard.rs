@@ -15,9 +15,10 @@ use crate::error::{CourtError, io};
 
 /// Groups are called so, and the process id follows.
 const GROUP_PREFIX: &str = "inquest-court-";
-/// Of the CPU's time in each period.
-const QUOTA_US: u64 = 5_000;
-const PERIOD_US: u64 = 10_000;
+/// Of the CPU's time in each period. What is left of a period is long against a time slice: whoever waits is kept
+/// from running by the quota, and only then by its neighbours.
+const QUOTA_US: u64 = 10_000;
+const PERIOD_US: u64 = 40_000;
 /// A group can be removed once the kernel has let its last process go.
 const REMOVE_ATTEMPTS: u32 = 100;
 
@@ -40,7 +41,11 @@ impl Process {
         if line.trim_end() != HOG_READY {
             let status = hog.0.wait().map_err(io("a hog"))?;
             let message = "see above".to_owned();
-            return Err(CourtError::Program { program: "a hog".to_owned(), status: status.to_string(), message });
+            return Err(CourtError::Program {
+                program: "a hog".to_owned(),
+                status: status.to_string(),
+                message,
+            });
         }
         Ok(hog)
     }
@@ -68,7 +73,7 @@ impl Drop for Process {
     }
 }
 
-/// A control group that may use half a CPU.
+/// A control group that may use a quarter of a CPU.
 pub(crate) struct Group(PathBuf);
 
 impl Group {
@@ -83,7 +88,9 @@ impl Group {
             return Ok(group);
         }
         let mounts = ["cpu", "cpu,cpuacct", "cpuacct,cpu"].map(|name| unified.join(name));
-        let mount = mounts.iter().find(|path| path.join("cpu.cfs_quota_us").exists() || path.join("cpu.stat").exists());
+        let mount = mounts
+            .iter()
+            .find(|path| path.join("cpu.cfs_quota_us").exists() || path.join("cpu.stat").exists());
         let group = Self::within(mount.ok_or(CourtError::NoCpuController)?)?;
         group.set("cpu.cfs_period_us", &PERIOD_US.to_string())?;
         group.set("cpu.cfs_quota_us", &QUOTA_US.to_string())?;

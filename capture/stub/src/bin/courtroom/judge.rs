@@ -8,7 +8,8 @@
 //! - *Blamed*: a call to which `slow_calls` gives the scenario's label. It is *right* if that is its true label,
 //!   however slow it was.
 //! - Precision is right / blamed, recall is right and guilty / guilty.
-//! - *Decoys*: calls, blamed on the scheduler, on a quota or on blocking, whose true label is another.
+//! - *Decoys*: calls blamed on the scheduler, on a quota or on blocking whose true label is another; and calls that
+//!   waited for a CPU, but not for the hog that is named, because that one was on another CPU or between calls.
 //!
 //! A lock's wait is followed to its root: the right verdict is `blocked:futex` with the root `scheduler`, and the
 //! culprit is the hog that had the CPU of the lock's holder.
@@ -132,7 +133,10 @@ pub(crate) fn score(scenario: &Scenario, evidence: &Evidence) -> Score {
             guilty.push(call);
         }
         let Some(said) = said else { continue };
-        score.decoys_count += usize::from(takes_off_cpu(&said.verdict) && said.verdict != truth);
+        let innocent_hog =
+            said.verdict == label::SCHEDULER && names_the_hog(said) && !scenario.hogs.meet_calls();
+        let innocent_cause = takes_off_cpu(&said.verdict) && said.verdict != truth;
+        score.decoys_count += usize::from(innocent_cause || innocent_hog);
         if scenario.label == Some(said.verdict.as_str()) {
             score.blamed_count += 1;
             let is_right = said.verdict == truth && (!convoy || names_the_hog(said));

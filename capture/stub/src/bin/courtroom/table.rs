@@ -44,6 +44,8 @@ pub(crate) fn render(scores: &[Score]) -> String {
             if score.holds() { "yes" } else { "NO" },
         );
     }
-    text.push_str("books: share of the guilty calls' excess that the truth itself accounts for to this label\n");
+    text.push_str(
+        "books: share of the guilty calls' excess that the truth itself accounts for to this label\n",
+    );
     text
 }
