@@ -130,7 +130,7 @@ pub const SCENARIOS: [Scenario; 16] = [
         name: "futex_convoy",
         label: Some(label::FUTEX),
         injection: Injection::Convoy,
-        injected_permille: 30,
+        injected_permille: 25,
         hogs: Hogs::AboveHolder,
         calls_count: 6_000,
         ..PLAIN

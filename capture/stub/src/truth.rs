@@ -57,6 +57,8 @@ pub struct Call {
     pub majflt_count: i64,
     /// Lock waits: how long the holder waited for a CPU while it held the lock.
     pub holder_run_delay_ns: u64,
+    /// And how long the hog beside the holder ran meanwhile.
+    pub hog_ran_ns: u64,
 }
 
 /// A possible cause, and how much of the call it took.
@@ -109,12 +111,10 @@ impl Call {
         (next_ns * 2 <= most_ns).then_some(first)
     }
 
-    /// The same, followed to the thread that was waited for: a lock whose holder mostly waited for a CPU.
-    pub fn root(&self, median_ns: u64) -> Option<&'static str> {
-        match self.label(median_ns) {
-            Some(label::FUTEX) if self.holder_run_delay_ns * 2 > self.fault_ns => Some(label::SCHEDULER),
-            own => own,
-        }
+    /// Whether the hog beside the lock's holder made this call wait: for most of its wait the holder waited for a CPU,
+    /// and for most of that the hog ran.
+    pub fn is_hog_s_convoy(&self) -> bool {
+        self.holder_run_delay_ns * 2 > self.fault_ns && self.hog_ran_ns * 2 > self.holder_run_delay_ns
     }
 }
 
@@ -155,11 +155,10 @@ mod tests {
     #[test]
     fn a_lock_s_wait_is_followed_to_its_holder() {
         let wait = Call { injected: Some(label::FUTEX.to_owned()), fault_ns: 9_000_000, ..call(9_100_000) };
-        assert_eq!(wait.root(MEDIAN_NS), Some(label::FUTEX));
-        let convoy = Call { holder_run_delay_ns: 8_000_000, ..wait };
-        assert_eq!(
-            (convoy.label(MEDIAN_NS), convoy.root(MEDIAN_NS)),
-            (Some(label::FUTEX), Some(label::SCHEDULER))
-        );
+        assert_eq!(wait.label(MEDIAN_NS), Some(label::FUTEX));
+        assert!(!wait.is_hog_s_convoy());
+        let others = Call { holder_run_delay_ns: 8_000_000, ..wait };
+        assert!(!others.is_hog_s_convoy());
+        assert!(Call { hog_ran_ns: 7_900_000, ..others }.is_hog_s_convoy());
     }
 }

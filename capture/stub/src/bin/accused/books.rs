@@ -4,9 +4,39 @@ use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use cuda_stub::truth::Call;
 
+/// How long a thread ran, and how long it waited for a CPU.
+pub(crate) struct Schedstat(File);
+
+impl Schedstat {
+    /// Of the first thread of a process.
+    pub(crate) fn of(pid: u32) -> Self {
+        Self(File::open(format!("/proc/{pid}/task/{pid}/schedstat")).expect("the books of a hog"))
+    }
+
+    fn own() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").expect("a kernel with CONFIG_SCHED_INFO"))
+    }
+
+    fn field(&self, index: usize) -> u64 {
+        let mut buffer = [0; 96];
+        let text = read(&self.0, &mut buffer);
+        text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok()).expect("a time")
+    }
+
+    /// Time it ran, ever; as of its last switch or tick.
+    pub(crate) fn ran_ns(&self) -> u64 {
+        self.field(0)
+    }
+
+    /// Time it waited for a CPU, ever.
+    fn run_delay_ns(&self) -> u64 {
+        self.field(1)
+    }
+}
+
 /// Open files of one thread's books.
 pub(crate) struct Books {
-    schedstat: File,
+    schedstat: Schedstat,
     cpu_stat: Option<File>,
 }
 
@@ -24,16 +54,14 @@ impl Books {
     /// Of the calling thread, and of this control group.
     pub(crate) fn open(cpu_stat: Option<&Path>) -> Self {
         Self {
-            schedstat: File::open("/proc/thread-self/schedstat").expect("a kernel with CONFIG_SCHED_INFO"),
+            schedstat: Schedstat::own(),
             cpu_stat: cpu_stat.map(|path| File::open(path).expect("cpu.stat of the control group")),
         }
     }
 
     /// Time the thread waited for a CPU, ever.
     pub(crate) fn run_delay_ns(&self) -> u64 {
-        let mut buffer = [0; 96];
-        let text = read(&self.schedstat, &mut buffer);
-        text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a run delay")
+        self.schedstat.run_delay_ns()
     }
 
     fn throttled_ns(&self) -> u64 {

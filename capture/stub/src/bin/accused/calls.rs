@@ -276,7 +276,7 @@ impl Maker<'_> {
         }
         call.fault_ns = order.took_ns;
         if call.injected.is_some() {
-            call.holder_run_delay_ns = self.setup.holder_run_delay_ns();
+            self.setup.holder_s_books(&mut call);
         }
         call
     }

@@ -49,6 +49,9 @@ struct Run {
     /// CPU of a lock's holder.
     #[arg(long)]
     other_cpu: usize,
+    /// Process that takes the CPU of a lock's holder.
+    #[arg(long)]
+    hog: Option<u32>,
     /// A control group to move into first.
     #[arg(long)]
     cgroup: Option<PathBuf>,

@@ -19,9 +19,15 @@ use cuda_stub::{
     order::{self, Fault, PAGE_BYTES},
     scenario::{Injection, label},
     sleep_ns,
+    truth::Call,
 };
 
-use crate::{Run, books::Books, calls::Random, pin};
+use crate::{
+    Run,
+    books::{Books, Schedstat},
+    calls::Random,
+    pin,
+};
 
 const FILE_BYTES: usize = 64 << 20;
 /// Of one read past the page cache.
@@ -33,8 +39,9 @@ const TOUCHED_PAGES: usize = 16;
 const FILE_WAIT_NS: u64 = 600_000;
 const IOCTL_NS: u64 = 1_000_000;
 const GPU_NS: u64 = 2_000_000;
-/// Computing of a lock's holder, in milliseconds of an undisturbed CPU.
-const HOLD_MS: u64 = 4;
+/// Computing of a lock's holder, in milliseconds of an undisturbed CPU: more than a time slice, so that it loses the
+/// CPU meanwhile.
+const HOLD_MS: u64 = 10;
 
 /// Makes faults of one kind.
 pub(crate) enum Setup {
@@ -53,6 +60,7 @@ pub(crate) struct Convoy {
     requested: AtomicU32,
     held: AtomicU32,
     run_delay_ns: AtomicU64,
+    hog_ran_ns: AtomicU64,
 }
 
 impl Setup {
@@ -63,8 +71,8 @@ impl Setup {
             Injection::Gpu => Self::Gpu,
             Injection::Convoy => {
                 let convoy: &'static Convoy = Box::leak(Box::default());
-                let cpu = run.other_cpu;
-                spawn("holder", move || hold(convoy, cpu, rounds_per_ms * HOLD_MS));
+                let (cpu, hog) = (run.other_cpu, run.hog);
+                spawn("holder", move || hold(convoy, cpu, hog, rounds_per_ms * HOLD_MS));
                 Self::Convoy(convoy)
             }
             Injection::Disk => {
@@ -138,11 +146,11 @@ impl Setup {
         }
     }
 
-    /// How long the holder of the lock waited for a CPU the last time.
-    pub(crate) fn holder_run_delay_ns(&self) -> u64 {
-        match self {
-            Self::Convoy(convoy) => convoy.run_delay_ns.load(Ordering::Acquire),
-            _ => 0,
+    /// What happened to the holder of the lock the last time.
+    pub(crate) fn holder_s_books(&self, call: &mut Call) {
+        if let Self::Convoy(convoy) = self {
+            call.holder_run_delay_ns = convoy.run_delay_ns.load(Ordering::Acquire);
+            call.hog_ran_ns = convoy.hog_ran_ns.load(Ordering::Acquire);
         }
     }
 }
@@ -190,18 +198,21 @@ fn fill(path: &Path) {
 }
 
 /// Holds the lock whenever asked to.
-fn hold(convoy: &Convoy, cpu: usize, rounds_count: u64) {
+fn hold(convoy: &Convoy, cpu: usize, hog: Option<u32>, rounds_count: u64) {
     pin(cpu);
     let books = Books::open(None);
+    let hog = hog.map(Schedstat::of);
+    let hog_ran_ns = || hog.as_ref().map_or(0, Schedstat::ran_ns);
     for turn in 0.. {
         while convoy.requested.load(Ordering::Acquire) == turn {
             order::futex_wait(&convoy.requested, turn);
         }
         order::lock(&convoy.word);
-        let before_ns = books.run_delay_ns();
+        let (before_ns, hog_before_ns) = (books.run_delay_ns(), hog_ran_ns());
         convoy.held.store(turn + 1, Ordering::Release);
         order::burn(rounds_count);
         convoy.run_delay_ns.store(books.run_delay_ns() - before_ns, Ordering::Release);
+        convoy.hog_ran_ns.store(hog_ran_ns() - hog_before_ns, Ordering::Release);
         order::unlock(&convoy.word);
     }
 }

@@ -50,6 +50,10 @@ impl Process {
         Ok(hog)
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Whether it succeeded; `None`: it did not end in time.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<std::process::ExitStatus>, CourtError> {
         let end = Instant::now() + limit;

@@ -12,7 +12,8 @@
 //!   waited for a CPU, but not for the hog that is named, because that one was on another CPU or between calls.
 //!
 //! A lock's wait is followed to its root: the right verdict is `blocked:futex` with the root `scheduler`, and the
-//! culprit is the hog that had the CPU of the lock's holder.
+//! culprit is the hog that had the CPU of the lock's holder. Waits in which the holder mostly ran, or in which mostly
+//! others than the hog had its CPU, are contested.
 //!
 //! A row of `slow_calls` belongs to the call with its function and thread in whose measured interval it begins. Driver
 //! calls nested in runtime calls belong to none: the same happened there, and it would count twice.
@@ -50,6 +51,7 @@ pub(crate) struct Books {
     pub(crate) throttled_ns: u64,
     pub(crate) fault_ns: u64,
     pub(crate) holder_run_delay_ns: u64,
+    pub(crate) hog_ran_ns: u64,
     pub(crate) nvcsw_count: i64,
     pub(crate) nivcsw_count: i64,
     pub(crate) majflt_count: i64,
@@ -122,9 +124,9 @@ pub(crate) fn score(scenario: &Scenario, evidence: &Evidence) -> Score {
         if slow || said.is_some() {
             *confusion.entry((truth, said.map_or("not slow", |said| &said.verdict))).or_default() += 1;
         }
-        // A futex wait that the holder itself caused, by computing, is no case of this scenario.
+        // A futex wait that the holder itself caused, or a stranger on its CPU, is no case of this scenario.
         let convoy = scenario.injection == Injection::Convoy && truth == label::FUTEX;
-        if convoy && call.root(median(call)) != Some(label::SCHEDULER) {
+        if convoy && !call.is_hog_s_convoy() {
             score.contested_count += usize::from(slow || said.is_some());
             continue;
         }
@@ -212,6 +214,7 @@ fn books(guilty: &[&Call], median: &impl Fn(&Call) -> u64) -> Books {
         books.throttled_ns += call.throttled_ns;
         books.fault_ns += call.fault_ns;
         books.holder_run_delay_ns += call.holder_run_delay_ns;
+        books.hog_ran_ns += call.hog_ran_ns;
         books.nvcsw_count += call.nvcsw_count;
         books.nivcsw_count += call.nivcsw_count;
         books.majflt_count += call.majflt_count;

@@ -108,7 +108,7 @@ impl Stage {
         let bell = self.scratch.path().join("bell");
         fs::write(&bell, [0; PAGE_BYTES]).map_err(io(bell.display()))?;
         let group = scenario.throttled.then(Group::new).transpose()?;
-        let _hogs = self.hogs(scenario.hogs, &bell)?;
+        let hogs = self.hogs(scenario.hogs, &bell)?;
 
         let calls = scenario.calls_count / if self.short { SHORT } else { 1 };
         let mut accused = Command::new(self.programs.join("accused"));
@@ -119,6 +119,9 @@ impl Stage {
         accused.arg("--disk").arg(self.scratch.path().join("disk"));
         if scenario.hogs == Hogs::Between {
             accused.arg("--bell").arg(&bell);
+        }
+        if let Some(hog) = hogs.first() {
+            accused.args(["--hog", &hog.id().to_string()]);
         }
         if let Some(group) = &group {
             accused.arg("--cgroup").arg(group.path());
@@ -154,7 +157,7 @@ impl Stage {
                 let args = ["--nice", "-10", "--burn-us", "2000", "--rest-us", "2000"];
                 Ok(vec![start(self.cpu, &args)?])
             }
-            Hogs::AboveHolder => Ok(vec![start(self.others[0], &["--nice", "-10"])?]),
+            Hogs::AboveHolder => Ok(vec![start(self.others[0], &["--nice", "-5"])?]),
             Hogs::Elsewhere => {
                 let all = self.others.iter().flat_map(|cpu| [*cpu; HOGS_ELSEWHERE]);
                 all.map(|cpu| start(cpu, &[])).collect()
