@@ -21,6 +21,8 @@ pub(crate) enum CourtError {
         "no control group with a CPU quota can be made: neither version 1 nor 2 has its cpu controller under /sys/fs/cgroup"
     )]
     NoCpuController,
+    #[error("interrupted")]
+    Interrupted,
     #[error("not the expected JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

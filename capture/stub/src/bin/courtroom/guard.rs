@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -54,12 +55,19 @@ impl Process {
         self.0.id()
     }
 
-    /// Whether it succeeded; `None`: it did not end in time.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Result<Option<std::process::ExitStatus>, CourtError> {
+    /// Whether it succeeded; `None`: it did not end in time. An interrupt ends the wait, so that everything is put away.
+    pub(crate) fn wait(
+        &mut self,
+        limit: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<Option<std::process::ExitStatus>, CourtError> {
         let end = Instant::now() + limit;
         loop {
             if let Some(status) = self.0.try_wait().map_err(io("waiting for a process"))? {
                 return Ok(Some(status));
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(CourtError::Interrupted);
             }
             if Instant::now() >= end {
                 return Ok(None);

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -13,6 +14,10 @@ use cuda_stub::{
     truth::Call,
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
 
 use crate::{
     error::{CourtError, io},
@@ -55,6 +60,7 @@ pub(crate) struct Stage {
     /// CPU of the calls, and the others.
     cpu: usize,
     others: Vec<usize>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Stage {
@@ -74,6 +80,10 @@ impl Stage {
         let (Some(cpu), false) = (others.pop(), others.is_empty()) else {
             return Err(CourtError::Cpus(1));
         };
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register(signal, Arc::clone(&interrupted)).map_err(io("a signal's handler"))?;
+        }
         Ok(Self {
             programs,
             scratch: scratch.map_err(io("/var/tmp"))?,
@@ -81,6 +91,7 @@ impl Stage {
             short,
             cpu,
             others,
+            interrupted,
         })
     }
 
@@ -133,7 +144,7 @@ impl Stage {
         capture.args(["--quiet", "--force", "--profile", "full", "--out"]).arg(run);
         capture.arg("--").arg(accused.get_program()).args(accused.get_args());
         let mut capture = Process::start(capture.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))?;
-        match capture.wait(LIMIT)? {
+        match capture.wait(LIMIT, &self.interrupted)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(CourtError::Program {
                 program: "capture".to_owned(),
