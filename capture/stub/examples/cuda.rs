@@ -9,7 +9,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use cuda_stub::{sleep_ns, spin_ns};
+use cuda_stub::{
+    order::{self, Order, Slot},
+    sleep_ns, spin_ns,
+};
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 2;
@@ -20,6 +23,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0x7f10_0000_0000);
 
 thread_local! {
     static DELAY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static ORDER: Slot = const { Slot::empty() };
+    static MODULE_ORDER: Slot = const { Slot::empty() };
 }
 
 /// The next driver call of this thread computes and then sleeps for these times.
@@ -28,7 +33,32 @@ pub extern "C" fn stub_delay(compute_ns: u64, rest_ns: u64) {
     DELAY.set((compute_ns, rest_ns));
 }
 
+/// The next driver call of this thread does this; it must live as long.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_next(order: *mut Order) {
+    ORDER.with(|slot| slot.put(order));
+}
+
+/// The next runtime launch of this thread loads a module first, which does this.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_next_module(order: *mut Order) {
+    MODULE_ORDER.with(|slot| slot.put(order));
+}
+
+/// Whether a launch has to load a module.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_module_waits() -> c_int {
+    MODULE_ORDER.with(Slot::is_full).into()
+}
+
+/// Rounds of work that a call of this library does in a millisecond of an undisturbed CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_rounds_per_ms() -> u64 {
+    order::rounds_per_ms()
+}
+
 fn work() -> c_int {
+    ORDER.with(Slot::execute);
     let (compute, rest) = DELAY.take();
     if compute > 0 {
         spin_ns(compute);
@@ -105,6 +135,17 @@ pub extern "C" fn cuMemcpyHtoDAsync_v2(
     _stream: *mut c_void,
 ) -> c_int {
     work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyHtoD_v2(_dst: u64, _src: *const c_void, _bytes: usize) -> c_int {
+    work()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleLoadData(_module: *mut u64, _image: *const c_void) -> c_int {
+    MODULE_ORDER.with(Slot::execute);
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]

@@ -41,6 +41,11 @@ pub extern "C" fn cudaFree(ptr: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cudaMemcpy(dst: u64, src: *const c_void, bytes: usize, _kind: c_int) -> c_int {
+    driver!("cuMemcpyHtoD_v2" as fn(u64, *const c_void, usize) => dst, src, bytes)
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpyAsync(
     dst: u64,
     src: *const c_void,
@@ -79,6 +84,9 @@ pub extern "C" fn cudaLaunchKernel(
     shared_bytes: usize,
     stream: *mut c_void,
 ) -> c_int {
+    if driver!("stub_module_waits" as fn() =>) != 0 {
+        driver!("cuModuleLoadData" as fn(*mut u64, *const c_void) => std::ptr::null_mut(), std::ptr::null());
+    }
     driver!(
         "cuLaunchKernel" as fn(*mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void)
         => func, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes as c_uint, stream, args, std::ptr::null_mut()

@@ -2,8 +2,12 @@
 //!
 //! The workload tells the next call of its thread how long to compute and how long to sleep, through
 //! environment-free exported functions of `libcuda.so` (`stub_delay`), so that a test knows the true
-//! length of every call.
+//! length of every call. The courtroom's workload says more: an [`order::Order`], with a fault of a known culprit.
 #![expect(unsafe_code, reason = "C interfaces of the real libraries")]
+
+pub mod order;
+pub mod scenario;
+pub mod truth;
 
 use std::{ffi::CString, time::Duration};
 

@@ -1,0 +1,164 @@
+//! What the accused writes down of each call, without any knowledge of the recording: the truth that verdicts are
+//! held against.
+//!
+//! ```text
+//! accounting │ before_ns ├─ the call ─┤ after_ns │ accounting
+//!            └────────── *_delta: the kernel's own books of this thread ──────────┘
+//! ```
+//! Accounting is read outside the measured interval, so its deltas cover a few microseconds more than the call. The
+//! thread's CPU clock (CLOCK_THREAD_CPUTIME_ID) is not read: its system call settles the scheduler's accounts, at which
+//! a thread whose time slice is over loses its CPU. Read around each call, it moves nearly all preemptions out of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::label;
+
+/// A call shorter than this times its function's median is not slow.
+pub const SLOW_FACTOR: u64 = 3;
+/// Nor is one with less excess over the median.
+pub const LEAST_EXCESS_NS: u64 = 20_000;
+
+/// One call.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Call {
+    /// Function, without version suffix.
+    pub op: String,
+    /// Thread.
+    pub tid: i32,
+    /// CLOCK_MONOTONIC just before.
+    pub before_ns: u64,
+    /// And just after.
+    pub after_ns: u64,
+    /// Bytes copied or allocated.
+    pub size_bytes: u64,
+    /// Kernel launched, if any.
+    pub func: u64,
+    /// Computing it was told to do, in nanoseconds of an undisturbed CPU: all of it.
+    pub work_ns: u64,
+    /// The part of it that its bytes cost.
+    pub size_ns: u64,
+    /// The part that a first launch costs.
+    pub first_ns: u64,
+    /// The part in a nested call of another kind.
+    pub nested_ns: u64,
+    /// Fault injected: a label.
+    pub injected: Option<String>,
+    /// How long that took, by the stub's own clock.
+    pub fault_ns: u64,
+    /// Time it waited for a CPU: `/proc/thread-self/schedstat`, second field.
+    pub run_delay_ns: u64,
+    /// Time its control group was kept from running: `cpu.stat`.
+    pub throttled_ns: u64,
+    /// Voluntary context switches (getrusage, RUSAGE_THREAD).
+    pub nvcsw_count: i64,
+    /// Involuntary ones.
+    pub nivcsw_count: i64,
+    /// Major page faults.
+    pub majflt_count: i64,
+    /// Lock waits: how long the holder waited for a CPU while it held the lock.
+    pub holder_run_delay_ns: u64,
+    /// And how long the hog beside the holder ran meanwhile.
+    pub hog_ran_ns: u64,
+}
+
+/// A possible cause, and how much of the call it took.
+pub type Part = (&'static str, u64);
+
+impl Call {
+    /// Length.
+    pub fn dur_ns(&self) -> u64 {
+        self.after_ns.saturating_sub(self.before_ns)
+    }
+
+    /// Whether it is slow, against its function's median.
+    pub fn is_slow(&self, median_ns: u64) -> bool {
+        let dur_ns = self.dur_ns();
+        dur_ns > SLOW_FACTOR * median_ns && dur_ns - median_ns >= LEAST_EXCESS_NS
+    }
+
+    /// Each cause's time, the largest first.
+    ///
+    /// Waiting for a CPU counts up to what the call took beyond its computing, because the books cover a little more
+    /// than the call. What an injected fault waited for a CPU is the scheduler's.
+    pub fn parts(&self) -> [Part; 6] {
+        let beyond_ns = self.dur_ns().saturating_sub(self.work_ns);
+        let throttled_ns = self.throttled_ns.min(beyond_ns);
+        let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(beyond_ns);
+        let injected = [label::FUTEX, label::DISK, label::PAGE_FAULT, label::IOCTL, label::SLEEP, label::GPU]
+            .into_iter()
+            .find(|known| self.injected.as_deref() == Some(known));
+        let fault_ns = self.fault_ns.min(beyond_ns).saturating_sub(waited_ns);
+        let mut parts = [
+            (label::SCHEDULER, waited_ns - throttled_ns),
+            (label::THROTTLED, throttled_ns),
+            (injected.unwrap_or(label::UNEXPLAINED), fault_ns),
+            (label::SIZE, self.size_ns),
+            (label::FIRST, self.first_ns),
+            (label::NESTED, self.nested_ns),
+        ];
+        parts.sort_by_key(|part| std::cmp::Reverse(part.1));
+        parts
+    }
+
+    /// The cause that explains most of the excess; `None` where two are near each other (the runner-up has at least
+    /// half of the first's time), and [`label::UNEXPLAINED`] where all together explain less than half.
+    pub fn label(&self, median_ns: u64) -> Option<&'static str> {
+        let excess_ns = self.dur_ns().saturating_sub(median_ns);
+        let [(first, most_ns), (_, next_ns), ..] = self.parts();
+        if self.parts().iter().map(|part| part.1).sum::<u64>() * 2 < excess_ns {
+            return Some(label::UNEXPLAINED);
+        }
+        (next_ns * 2 <= most_ns).then_some(first)
+    }
+
+    /// Whether the hog beside the lock's holder made this call wait: for most of its wait the holder waited for a CPU,
+    /// and for most of that the hog ran.
+    pub fn is_hog_s_convoy(&self) -> bool {
+        self.holder_run_delay_ns * 2 > self.fault_ns && self.hog_ran_ns * 2 > self.holder_run_delay_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEDIAN_NS: u64 = 60_000;
+
+    fn call(dur_ns: u64) -> Call {
+        Call { before_ns: 1_000, after_ns: 1_000 + dur_ns, work_ns: MEDIAN_NS, ..Call::default() }
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_is_the_scheduler_s() {
+        let preempted = Call { run_delay_ns: 4_000_000, ..call(4_070_000) };
+        assert!(preempted.is_slow(MEDIAN_NS));
+        assert_eq!(preempted.label(MEDIAN_NS), Some(label::SCHEDULER));
+        let throttled = Call { throttled_ns: 3_900_000, ..preempted };
+        assert_eq!(throttled.label(MEDIAN_NS), Some(label::THROTTLED));
+    }
+
+    #[test]
+    fn waiting_outside_the_call_is_not() {
+        let large =
+            Call { run_delay_ns: 4_000_000, size_ns: 1_000_000, work_ns: 1_060_000, ..call(1_070_000) };
+        assert_eq!(large.label(MEDIAN_NS), Some(label::SIZE));
+    }
+
+    #[test]
+    fn two_causes_of_about_the_same_size_are_contested() {
+        let both =
+            Call { run_delay_ns: 1_500_000, size_ns: 1_000_000, work_ns: 1_060_000, ..call(2_570_000) };
+        assert_eq!(both.label(MEDIAN_NS), None);
+        assert_eq!(call(500_000).label(MEDIAN_NS), Some(label::UNEXPLAINED));
+    }
+
+    #[test]
+    fn a_lock_s_wait_is_followed_to_its_holder() {
+        let wait = Call { injected: Some(label::FUTEX.to_owned()), fault_ns: 9_000_000, ..call(9_100_000) };
+        assert_eq!(wait.label(MEDIAN_NS), Some(label::FUTEX));
+        assert!(!wait.is_hog_s_convoy());
+        let others = Call { holder_run_delay_ns: 8_000_000, ..wait };
+        assert!(!others.is_hog_s_convoy());
+        assert!(Call { hog_ran_ns: 7_900_000, ..others }.is_hog_s_convoy());
+    }
+}
