@@ -19,7 +19,16 @@ pub(crate) struct TaskOffsets {
     pub(crate) tgid: u32,
     pub(crate) comm: u32,
     pub(crate) cpu: u32,
+    /// Whether its control group's quota took it off its queue; [`ABSENT`] before Linux 6.18.
+    pub(crate) throttled: u32,
+    /// Its queue; [`ABSENT`] in a kernel without quotas.
+    pub(crate) queue: u32,
+    /// In the queue: how many groups above it are throttled.
+    pub(crate) queue_throttles: u32,
 }
+
+/// The running kernel has no such field.
+const ABSENT: u32 = u32::MAX;
 
 /// What the running kernel calls the functions that programs call directly; 0: it has none of that name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +59,14 @@ pub(crate) fn task_offsets() -> Result<TaskOffsets, CaptureError> {
                 + field("thread_info", "cpu", "thread_info.cpu")?
         }
     };
+    // Where the scheduler says that a control group's CPU time is used up. A kernel may have neither.
+    let throttled = btf.offset("task_struct", "throttled").unwrap_or(ABSENT);
+    let queue = btf.offset("task_struct", "se").zip(btf.offset("sched_entity", "cfs_rq"));
+    let queue_throttles = btf.offset("cfs_rq", "throttle_count");
     Ok(TaskOffsets {
+        throttled,
+        queue: queue.filter(|_| queue_throttles.is_some()).map_or(ABSENT, |(entity, queue)| entity + queue),
+        queue_throttles: queue_throttles.unwrap_or(ABSENT),
         pid: field("task_struct", "pid", "task_struct.pid")?,
         tgid: field("task_struct", "tgid", "task_struct.tgid")?,
         comm: field("task_struct", "comm", "task_struct.comm")?,

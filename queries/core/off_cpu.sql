@@ -7,8 +7,8 @@
 --   pid          uint32  -   Process.
 --   tid          uint32  -   Thread.
 --   comm         string  -   Thread name.
---   state        string  -   At switch-out: preempted, sleeping, uninterruptible, stopped, idle, or unknown.
---   blocked_ns   int64   ns  First part: waiting for something; 0 if preempted; null if not recorded.
+--   state        string  -   At switch-out: preempted, throttled, sleeping, uninterruptible, stopped, idle, or unknown.
+--   blocked_ns   int64   ns  First part: waiting for something; 0 if preempted or throttled; null if not recorded.
 --   runnable_ns  int64   ns  Last part: could run, waited for a CPU; null if not recorded.
 --   cpu          uint32  -   CPU it waited for, or left.
 --   syscall      int32   -   System call (x86-64) it was in; null: none.

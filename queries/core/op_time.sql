@@ -11,7 +11,7 @@
 --   on_cpu_ns              int64   ns  The thread had a CPU. Interrupts and time stolen by a hypervisor are in it: they are not recorded.
 --   preempted_ns           int64   ns  It could have run on, and another task had the CPU.
 --   runnable_ns            int64   ns  It had been woken and waited for a CPU.
---   throttled_ns           int64   ns  It could have run; the CPU was idle and its control group had used up its time.
+--   throttled_ns           int64   ns  It could have run on, and its control group had used up its CPU time; with the wait for a CPU after it got new.
 --   blocked_ns             int64   ns  It waited for something else, asleep or uninterruptible: the sum of the blocked_…_ns.
 --   stopped_ns             int64   ns  It was stopped by a signal, as the recorder does while it places probes.
 --   unknown_ns             int64   ns  It was off CPU and the source does not say why.

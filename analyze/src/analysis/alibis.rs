@@ -59,15 +59,9 @@ pub(crate) fn find(
         .threads()
         .filter(|key| key.0 == run)
         .any(|key| derived.schedule.pieces(key).iter().any(|piece| piece.state == State::Unknown));
-    let groups = derived
-        .runs
-        .iter()
-        .filter(|(name, _)| name == derived.schedule.names.name(run))
-        .any(|(_, run)| run.processes.iter().any(|process| !process.cgroup.is_empty()));
     let is_on_record = |cause: Cause| match cause {
         Cause::Scheduler => scheduled,
-        Cause::Throttled => scheduled && reasons && groups,
-        Cause::Blocked(_) => scheduled && reasons,
+        Cause::Throttled | Cause::Blocked(_) => scheduled && reasons,
         _ => true,
     };
     let mut alibis: Vec<Alibi> = SUSPECTS

@@ -2,14 +2,10 @@
 //!
 //! ```text
 //! thread   ──on-CPU──┤─ preempted ─├──on-CPU──┤──── blocked ────┼─ runnable ─├──on-CPU──
-//! its CPU            ├── hog A ────┤                            ├─ hog B ┼idle┤
-//! throttled                                                              ├────┤  (if its group was)
+//! its CPU            ├── hog A ────┤                            ├─ hog B ─────┤
 //! ```
 //! Rows of one thread may not overlap; where broken input makes them, the later one is cut, and counted in
 //! [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or for ever.
-//!
-//! A runnable thread waits while another task has its CPU. If the CPU had nobody else meanwhile and the
-//! counters of the thread's control group grew, its group had used up its time: *throttled*.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,12 +22,6 @@ use crate::{
 
 /// Run (its number in [`Names`]), process, thread.
 pub(crate) type ThreadKey = (u32, u32, u32);
-
-/// How long before a reading of a group's counters what it tells may have happened: twice the recorder's
-/// period.
-const READING_NS: i64 = 1_000_000_000;
-/// A CPU that is idle for less before it runs the thread took its time to switch.
-const THROTTLED_NS: i64 = 20_000;
 
 /// Strings by number.
 #[derive(Debug, Default)]
@@ -152,57 +142,12 @@ pub(crate) struct Schedule {
     stints: HashMap<(u32, u32), Vec<Stint>>,
 }
 
-/// Where groups were throttled: times of the readings that said so, by run and process.
-#[derive(Debug, Default)]
-pub(crate) struct Throttles(HashMap<(u32, u32), Vec<i64>>);
-
-impl Throttles {
-    fn read(
-        names: &mut Names,
-        samples: &[RecordBatch],
-        processes: &[(String, u32, String)],
-    ) -> Result<Self, AnalyzeError> {
-        let mut groups: HashMap<(u32, String), Vec<u32>> = HashMap::new();
-        let mut group_of: HashMap<(u32, u32), String> = HashMap::new();
-        for (run, pid, cgroup) in processes {
-            let run = names.number(run);
-            groups.entry((run, cgroup.clone())).or_default().push(*pid);
-            group_of.insert((run, *pid), cgroup.clone());
-        }
-        let mut found: HashMap<(u32, u32), Vec<i64>> = HashMap::new();
-        for batch in samples {
-            let (runs, pids, ts) = (strings(batch, "run")?, integers(batch, "pid")?, integers(batch, "ts")?);
-            for row in 0..batch.num_rows() {
-                let (run, pid) = (names.number(runs.value(row)), pids.value(row) as u32);
-                // The reading stands under one process of the group and is true of all.
-                let group = group_of.get(&(run, pid)).and_then(|group| groups.get(&(run, group.clone())));
-                for pid in group.map_or(&[pid][..], Vec::as_slice) {
-                    found.entry((run, *pid)).or_default().push(ts.value(row));
-                }
-            }
-        }
-        Ok(Self(found))
-    }
-
-    /// Whether the process's group was throttled at some time around `[from, to)`.
-    fn around(&self, (run, pid, _): ThreadKey, from: i64, to: i64) -> bool {
-        self.0.get(&(run, pid)).is_some_and(|readings| {
-            let next = readings.partition_point(|reading| *reading <= from);
-            readings.get(next).is_some_and(|reading| reading - READING_NS < to)
-        })
-    }
-}
-
 /// Rows that a schedule is made of, each sorted: see the queries in [`crate::functions`].
 pub(crate) struct Input<'a> {
     /// run, pid, tid, ts, dur, op, runnable_ns, syscall, cpu, waker_pid, waker_tid, waker_comm; by thread and time.
     pub(crate) off_cpu: &'a [RecordBatch],
     /// run, cpu, ts, dur, pid, tid, comm; by run, CPU and time.
     pub(crate) stints: &'a [RecordBatch],
-    /// run, pid, ts of readings at which a group had been throttled; by time.
-    pub(crate) throttles: &'a [RecordBatch],
-    /// Run, pid and control group of every traced process.
-    pub(crate) processes: &'a [(String, u32, String)],
 }
 
 impl Schedule {
@@ -213,10 +158,9 @@ impl Schedule {
     pub(crate) fn read(input: &Input<'_>) -> Result<(Self, Faults), AnalyzeError> {
         let mut schedule = Self::default();
         let mut faults = Faults::new();
-        let throttles = Throttles::read(&mut schedule.names, input.throttles, input.processes)?;
         schedule.read_stints(input.stints, &mut faults)?;
         for batch in input.off_cpu {
-            schedule.read_off_cpu(batch, &throttles, &mut faults)?;
+            schedule.read_off_cpu(batch, &mut faults)?;
         }
         Ok((schedule, faults))
     }
@@ -249,12 +193,7 @@ impl Schedule {
         Ok(())
     }
 
-    fn read_off_cpu(
-        &mut self,
-        batch: &RecordBatch,
-        throttles: &Throttles,
-        faults: &mut Faults,
-    ) -> Result<(), AnalyzeError> {
+    fn read_off_cpu(&mut self, batch: &RecordBatch, faults: &mut Faults) -> Result<(), AnalyzeError> {
         let whole = |name| integers(batch, name);
         let (runs, states) = (strings(batch, "run")?, strings(batch, "op")?);
         let (pids, tids, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
@@ -290,7 +229,8 @@ impl Schedule {
                 waker,
             };
             match states.value(row) {
-                "preempted" => self.wait(key, Piece { state: State::Preempted, ..piece }, throttles),
+                "preempted" => self.pieces.push(Piece { state: State::Preempted, ..piece }),
+                "throttled" => self.pieces.push(Piece { state: State::Throttled, ..piece }),
                 "stopped" => self.pieces.push(Piece { state: State::Stopped, ..piece }),
                 "unknown" => self.pieces.push(piece),
                 state => {
@@ -303,7 +243,7 @@ impl Schedule {
                         self.pieces.push(Piece { end: woken, state: State::Blocked(blocker), ..piece });
                     }
                     if woken < end {
-                        self.wait(key, Piece { ts: woken, state: State::Runnable, ..piece }, throttles);
+                        self.pieces.push(Piece { ts: woken, state: State::Runnable, ..piece });
                     }
                 }
             }
@@ -329,30 +269,6 @@ impl Schedule {
             *faults.entry((key.0, Fault::OverlappingOffCpu)).or_default() += 1;
         }
         last.end.max(ts)
-    }
-
-    /// Adds a wait for a CPU, apart from what of it was throttling.
-    fn wait(&mut self, key: ThreadKey, piece: Piece, throttles: &Throttles) {
-        let Some(cpu) = piece.cpu.filter(|_| piece.end < i64::MAX) else {
-            self.pieces.push(piece);
-            return;
-        };
-        if !throttles.around(key, piece.ts, piece.end) {
-            self.pieces.push(piece);
-            return;
-        }
-        let mut held: Vec<(i64, i64, bool)> = Vec::new();
-        self.holders(key.0, cpu, piece.ts, piece.end, |from, to, task| {
-            let waits = task.is_some() || to - from < THROTTLED_NS;
-            match held.last_mut() {
-                Some(last) if last.2 == waits => last.1 = to,
-                _ => held.push((from, to, waits)),
-            }
-        });
-        for (ts, end, waits) in held {
-            let state = if waits { piece.state } else { State::Throttled };
-            self.pieces.push(Piece { ts, end, state, ..piece });
-        }
     }
 
     /// A thread was seen at `ts`: it cannot have been away without end since before.
@@ -476,10 +392,10 @@ pub(crate) mod tests {
 
     /// A schedule of run 0, of rows in any order.
     pub(crate) fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
-        read(rows, stints, &[]).0
+        read(rows, stints).0
     }
 
-    fn read(rows: &[OffRow], stints: &[StintRow], readings: &[i64]) -> (Schedule, Faults) {
+    fn read(rows: &[OffRow], stints: &[StintRow]) -> (Schedule, Faults) {
         let mut rows = rows.to_vec();
         rows.sort_by_key(|row| (row.0, row.1));
         let whole = |get: &dyn Fn(&OffRow) -> Option<i64>| numbers(rows.iter().map(get));
@@ -512,19 +428,7 @@ pub(crate) mod tests {
             ("tid", whole(&|stint| stint.3.1.into())),
             ("comm", Arc::new(StringArray::from(vec!["hog"; stints.len()]))),
         ]);
-        let throttles = batch(vec![
-            ("run", Arc::new(StringArray::from(vec!["r"; readings.len()]))),
-            ("pid", numbers(readings.iter().map(|_| Some(1)))),
-            ("ts", numbers(readings.iter().map(|ts| Some(*ts)))),
-        ]);
-        let processes = [("r".to_owned(), 1, "/a".to_owned()), ("r".to_owned(), 2, "/a".to_owned())];
-        Schedule::read(&Input {
-            off_cpu: &[off_cpu],
-            stints: &[held],
-            throttles: &[throttles],
-            processes: &processes,
-        })
-        .expect("columns")
+        Schedule::read(&Input { off_cpu: &[off_cpu], stints: &[held] }).expect("columns")
     }
 
     fn states(schedule: &Schedule, key: ThreadKey) -> Vec<(i64, i64, State)> {
@@ -537,13 +441,15 @@ pub(crate) mod tests {
             ((1, 1), 100, 50, "preempted", Some(50), -1, 0, None),
             ((1, 1), 120, 80, "sleeping", Some(20), 16, 0, None),
             ((1, 1), 130, 10, "sleeping", Some(0), 16, 0, None),
+            ((1, 1), 250, 20, "throttled", Some(20), -1, 0, None),
             ((1, 1), 300, -7, "sleeping", Some(0), 16, 0, None),
         ];
-        let (schedule, faults) = read(&rows, &[], &[]);
+        let (schedule, faults) = read(&rows, &[]);
         let expected = [
             (100, 150, State::Preempted),
             (150, 180, State::Blocked(Blocker::Ioctl)),
             (180, 200, State::Runnable),
+            (250, 270, State::Throttled),
         ];
         assert_eq!(states(&schedule, (0, 1, 1)), expected);
         assert_eq!(faults[&(0, Fault::OverlappingOffCpu)], 2);
@@ -558,26 +464,12 @@ pub(crate) mod tests {
             ((1, 2), 100, -1, "sleeping", None, 202, 0, None),
             ((1, 3), 100, -1, "sleeping", None, 202, 0, None),
         ];
-        let (mut schedule, mut faults) = read(&rows, &[], &[]);
+        let (mut schedule, mut faults) = read(&rows, &[]);
         schedule.seen((0, 1, 2), &[50, 250, 260], &mut faults);
         schedule.seen((0, 1, 3), &[50], &mut faults);
         assert_eq!(schedule.pieces((0, 1, 1))[0].end, 400);
         assert_eq!(schedule.pieces((0, 1, 2))[0].end, 250);
         assert_eq!(schedule.pieces((0, 1, 3))[0].end, i64::MAX);
         assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 2);
-    }
-
-    #[test]
-    fn an_idle_cpu_and_a_growing_counter_are_throttling() {
-        let row = |tid, ts| ((2, tid), ts, 1_000_000, "preempted", Some(1_000_000), -1, 0, None);
-        let rows = [row(1, 0), row(2, 5_000_000_000)];
-        let stints = [(0, 0, 200_000, (9, 9)), (0, 210_000, 300_000, (9, 9))];
-        let (schedule, _) = read(&rows, &stints, &[500_000_000]);
-        // The gap of 10 µs is the time that a switch takes. The reading was of another process of the group.
-        let expected = [(0, 300_000, State::Preempted), (300_000, 1_000_000, State::Throttled)];
-        assert_eq!(states(&schedule, (0, 2, 1)), expected);
-        let later = states(&schedule, (0, 2, 2));
-        assert_eq!(later.len(), 1, "no counter grew then");
-        assert_eq!(later[0].2, State::Preempted);
     }
 }

@@ -49,8 +49,6 @@ const STINTS: &str =
     "SELECT run, cpu, ts, dur, pid, tid, comm FROM events WHERE kind = 'run' ORDER BY run, cpu, ts, dur";
 const RANGES: &str = "SELECT run, pid, ts, dur, detail \
      FROM events WHERE kind = 'mark' AND op = 'range' ORDER BY run, pid, ts, dur DESC NULLS FIRST";
-const THROTTLES: &str =
-    "SELECT run, pid, ts FROM events WHERE kind = 'sample' AND op = 'cgroup_throttled_ns' ORDER BY ts";
 
 /// Everything that is derived.
 #[derive(Debug)]
@@ -117,25 +115,13 @@ impl Source {
         let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
         let context = SessionContext::new_with_state(state);
         let mut answers = Vec::new();
-        for query in [OFF_CPU, STINTS, THROTTLES, CALLS, RANGES] {
+        for query in [OFF_CPU, STINTS, CALLS, RANGES] {
             answers.push(context.sql(query).await?.collect().await?);
         }
-        let processes: Vec<_> = self
-            .runs
-            .iter()
-            .flat_map(|(name, run)| {
-                run.processes.iter().map(move |p| (name.clone(), p.pid, p.cgroup.clone()))
-            })
-            .collect();
-        let input = Input {
-            off_cpu: &answers[0],
-            stints: &answers[1],
-            throttles: &answers[2],
-            processes: &processes,
-        };
+        let input = Input { off_cpu: &answers[0], stints: &answers[1] };
         let (mut schedule, mut faults) = Schedule::read(&input).map_err(external)?;
         let calls =
-            call_rows::derive(&answers[3], &answers[4], &mut schedule, &mut faults).map_err(external)?;
+            call_rows::derive(&answers[2], &answers[3], &mut schedule, &mut faults).map_err(external)?;
         let runs = self.runs.clone();
         Ok(Arc::new(Derived { calls, schedule, faults, runs, judged: OnceLock::new() }))
     }

@@ -70,7 +70,7 @@ fn current_syscall() -> i32 {
 }
 
 #[inline(always)]
-fn switched_out(ts: u64, cpu: u32, pid: u32, tid: u32, preempt: bool, state: u32, next: Task) {
+fn switched_out(ts: u64, cpu: u32, (pid, tid): (u32, u32), preempt: bool, state: u32, prev: Task, next: Task) {
     if state & TASK_DEAD != 0 && !preempt {
         return;
     }
@@ -79,6 +79,7 @@ fn switched_out(ts: u64, cpu: u32, pid: u32, tid: u32, preempt: bool, state: u32
     let off = OffCpu {
         tag: tag::OFF_CPU,
         preempt: preempt as u8,
+        throttled: (runnable && task::throttled(prev)) as u8,
         pad: 0,
         pid,
         tid,
@@ -125,7 +126,7 @@ fn switched_in(ts: u64, cpu: u32, tid: u32) {
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let preempt = ctx.arg::<u8>(0) != 0;
-    let next: Task = ctx.arg(2);
+    let (prev, next): (Task, Task) = (ctx.arg(1), ctx.arg(2));
     let state: u32 = ctx.arg(3);
     let ts = now();
     // SAFETY: no preconditions.
@@ -146,7 +147,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         emit(probe::RUN, false, run);
     }
     if tid != 0 && recorded(pid) {
-        switched_out(ts, cpu, pid, tid, preempt, state, next);
+        switched_out(ts, cpu, (pid, tid), preempt, state, prev, next);
     }
     switched_in(ts, cpu, task::tid(next));
     0

@@ -15,6 +15,18 @@ static TASK_COMM: u32 = 0;
 #[unsafe(no_mangle)]
 static TASK_CPU: u32 = 0;
 
+/// Whether its control group's lack of CPU time took it off its queue; [`ABSENT`] before Linux 6.18.
+#[unsafe(no_mangle)]
+static TASK_THROTTLED: u32 = 0;
+/// Its queue in its control group; [`ABSENT`] in a kernel without CPU quotas.
+#[unsafe(no_mangle)]
+static TASK_QUEUE: u32 = 0;
+/// By how many groups above it a queue is throttled.
+#[unsafe(no_mangle)]
+static QUEUE_THROTTLES: u32 = 0;
+/// The running kernel has no such field.
+const ABSENT: u32 = u32::MAX;
+
 #[inline(always)]
 fn read<T: Default>(task: Task, offset: *const u32) -> T {
     // SAFETY: the offset is a constant of the loaded program; the helper checks the address.
@@ -46,6 +58,23 @@ pub fn cpu(task: Task) -> u32 {
 #[inline(always)]
 pub fn comm(task: Task) -> [u8; COMM_BYTES] {
     read(task, &raw const TASK_COMM)
+}
+
+/// Whether its control group has used up its CPU time.
+#[inline(always)]
+pub fn throttled(task: Task) -> bool {
+    // SAFETY: constants of the loaded program.
+    let (flag, queue) = unsafe {
+        (core::ptr::read_volatile(&raw const TASK_THROTTLED), core::ptr::read_volatile(&raw const TASK_QUEUE))
+    };
+    if flag != ABSENT {
+        return read::<u8>(task, &raw const TASK_THROTTLED) != 0;
+    }
+    if queue == ABSENT {
+        return false;
+    }
+    let queue = read::<u64>(task, &raw const TASK_QUEUE) as Task;
+    read::<u32>(queue, &raw const QUEUE_THROTTLES) != 0
 }
 
 /// Process and thread id of the running task.

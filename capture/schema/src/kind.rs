@@ -63,7 +63,7 @@ impl Kind {
                 "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (asked to give back what it can)."
             }
             Self::OffCpu => {
-                "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."
+                "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, throttled (its control group had used up its CPU time), sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."
             }
             Self::Run => {
                 "A stint of any task on a CPU while a traced thread waited in that CPU's queue; with `--sched all`, every stint on every CPU. `op` is run."

@@ -17,6 +17,7 @@ const NO_LOAD: u32 = 0x400;
 
 fn state(off: &OffCpu) -> &'static str {
     match off.prev_state {
+        0 if off.throttled != 0 => "throttled",
         0 => "preempted",
         state if state & STOPPED_OR_TRACED != 0 => "stopped",
         state if state & UNINTERRUPTIBLE != 0 && state & NO_LOAD != 0 => "idle",
@@ -78,6 +79,8 @@ mod tests {
     fn parts_of_an_interval() {
         let preempted = off_cpu_row(&off(0, 0), false);
         assert_eq!((&*preempted.op, preempted.dur, preempted.runnable_ns), ("preempted", Some(80), Some(80)));
+        let throttled = off_cpu_row(&OffCpu { throttled: 1, ..off(0, 0) }, false);
+        assert_eq!((&*throttled.op, throttled.dur, throttled.runnable_ns), ("throttled", Some(80), Some(80)));
         let slept = off_cpu_row(&off(1, 150), false);
         assert_eq!((&*slept.op, slept.dur, slept.runnable_ns), ("sleeping", Some(80), Some(30)));
         let unknown = off_cpu_row(&off(2, 0), false);

@@ -228,8 +228,10 @@ pub struct OffCpu {
     pub tag: u8,
     /// 1 if the kernel was preempted inside kernel code.
     pub preempt: u8,
+    /// 1 if it could have run on, but its control group had used up its CPU time.
+    pub throttled: u8,
     /// Padding, zero.
-    pub pad: u16,
+    pub pad: u8,
     /// Process id.
     pub pid: u32,
     /// Thread id.
