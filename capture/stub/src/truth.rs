@@ -17,6 +17,8 @@ use crate::scenario::label;
 pub const SLOW_FACTOR: u64 = 3;
 /// Nor is one with less excess over the median.
 pub const LEAST_EXCESS_NS: u64 = 20_000;
+/// The books' clock and CLOCK_MONOTONIC differ by less over one call.
+const CLOCK_SLACK_NS: u64 = 20_000;
 
 /// One call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -76,18 +78,24 @@ impl Call {
         dur_ns > SLOW_FACTOR * median_ns && dur_ns - median_ns >= LEAST_EXCESS_NS
     }
 
-    /// Each cause's time, the largest first.
-    ///
-    /// Waiting for a CPU counts up to what the call took beyond its computing, because the books cover a little more
-    /// than the call. What an injected fault waited for a CPU is the scheduler's.
-    pub fn parts(&self) -> [Part; 6] {
-        let beyond_ns = self.dur_ns().saturating_sub(self.work_ns);
-        let throttled_ns = self.throttled_ns.min(beyond_ns);
-        let waited_ns = self.run_delay_ns.max(self.throttled_ns).min(beyond_ns);
+    /// What the call took beyond its computing.
+    fn beyond_ns(&self) -> u64 {
+        self.dur_ns().saturating_sub(self.work_ns)
+    }
+
+    /// Time it waited for a CPU by the books, in the call or just beside it.
+    fn waited_ns(&self) -> u64 {
+        self.run_delay_ns.max(self.throttled_ns)
+    }
+
+    /// Each cause's time, the largest first, if of the waiting on the books this much was within the call. What an
+    /// injected fault waited for a CPU is the scheduler's; what no cause accounts for is unexplained.
+    fn parts_with(&self, waited_ns: u64, median_ns: u64) -> [Part; 7] {
         let injected = [label::FUTEX, label::DISK, label::PAGE_FAULT, label::IOCTL, label::SLEEP, label::GPU]
             .into_iter()
             .find(|known| self.injected.as_deref() == Some(known));
-        let fault_ns = self.fault_ns.min(beyond_ns).saturating_sub(waited_ns);
+        let throttled_ns = self.throttled_ns.min(waited_ns);
+        let fault_ns = self.fault_ns.min(self.beyond_ns()).saturating_sub(waited_ns);
         let mut parts = [
             (label::SCHEDULER, waited_ns - throttled_ns),
             (label::THROTTLED, throttled_ns),
@@ -95,20 +103,28 @@ impl Call {
             (label::SIZE, self.size_ns),
             (label::FIRST, self.first_ns),
             (label::NESTED, self.nested_ns),
+            (label::UNEXPLAINED, 0),
         ];
+        let known_ns: u64 = parts.iter().map(|part| part.1).sum();
+        parts[6].1 = self.dur_ns().saturating_sub(median_ns).saturating_sub(known_ns);
         parts.sort_by_key(|part| std::cmp::Reverse(part.1));
         parts
     }
 
-    /// The cause that explains most of the excess; `None` where two are near each other (the runner-up has at least
-    /// half of the first's time), and [`label::UNEXPLAINED`] where all together explain less than half.
+    /// Each cause's time, the largest first.
+    pub fn parts(&self, median_ns: u64) -> [Part; 7] {
+        self.parts_with(self.waited_ns().min(self.beyond_ns()), median_ns)
+    }
+
+    /// The cause of most of the excess; `None` where the call is contested: the runner-up has more than half of the
+    /// first's time, or the books have more waiting than the call can hold, and how much of it was in the call matters.
     pub fn label(&self, median_ns: u64) -> Option<&'static str> {
-        let excess_ns = self.dur_ns().saturating_sub(median_ns);
-        let [(first, most_ns), (_, next_ns), ..] = self.parts();
-        if self.parts().iter().map(|part| part.1).sum::<u64>() * 2 < excess_ns {
-            return Some(label::UNEXPLAINED);
-        }
-        (next_ns * 2 <= most_ns).then_some(first)
+        let clear =
+            |[(first, most_ns), (_, next_ns), ..]: [Part; 7]| (next_ns * 2 <= most_ns).then_some(first);
+        let label = clear(self.parts(median_ns));
+        let room_ns = self.beyond_ns() + self.work_ns / 4 + CLOCK_SLACK_NS;
+        let fits = self.waited_ns() <= room_ns;
+        if fits || clear(self.parts_with(0, median_ns)) == label { label } else { None }
     }
 
     /// Whether the hog beside the lock's holder made this call wait: for most of its wait the holder waited for a CPU,
@@ -142,6 +158,13 @@ mod tests {
         let large =
             Call { run_delay_ns: 4_000_000, size_ns: 1_000_000, work_ns: 1_060_000, ..call(1_070_000) };
         assert_eq!(large.label(MEDIAN_NS), Some(label::SIZE));
+        let fault = Call { injected: Some(label::DISK.to_owned()), fault_ns: 700_000, ..call(770_000) };
+        assert_eq!(fault.label(MEDIAN_NS), Some(label::DISK));
+        assert_eq!(
+            Call { run_delay_ns: 4_000_000, ..fault }.label(MEDIAN_NS),
+            None,
+            "in or beside the call?"
+        );
     }
 
     #[test]

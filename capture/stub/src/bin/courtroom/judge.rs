@@ -4,7 +4,8 @@
 //!   least 20 µs more than that ([`cuda_stub::truth`]).
 //! - *Guilty*: a slow call whose true label is the scenario's. The label is the cause that took most of the call, by the
 //!   kernel's books of the thread (waiting for a CPU, throttling) or by what was injected. A call with two causes of
-//!   about the same size is *contested* and counts nowhere.
+//!   about the same size, or with a wait of which it is not known whether it was in the call or just beside it, is
+//!   *contested* and counts nowhere.
 //! - *Blamed*: a call to which `slow_calls` gives the scenario's label. It is *right* if that is its true label,
 //!   however slow it was.
 //! - Precision is right / blamed, recall is right and guilty / guilty.
@@ -31,6 +32,8 @@ use crate::stage::{Evidence, Verdict};
 /// Less precision or recall is a failure.
 const LEAST_PRECISION: f64 = 0.99;
 const LEAST_RECALL: f64 = 0.95;
+/// So many are told.
+const MISTAKES: usize = 50;
 
 /// How many slow calls with this true label got this verdict.
 #[derive(Debug, Serialize)]
@@ -38,6 +41,16 @@ pub(crate) struct Confusion {
     pub(crate) truth: String,
     pub(crate) verdict: String,
     pub(crate) calls_count: usize,
+}
+
+/// A call that was judged wrongly: by it, the trace can be looked up.
+#[derive(Debug, Serialize)]
+pub(crate) struct Mistake {
+    pub(crate) truth: &'static str,
+    /// Null: not in the view.
+    pub(crate) verdict: Option<String>,
+    pub(crate) culprit_comm: Option<String>,
+    pub(crate) call: Call,
 }
 
 /// The kernel's books of the guilty calls.
@@ -76,6 +89,8 @@ pub(crate) struct Score {
     pub(crate) medians_ns: BTreeMap<String, u64>,
     pub(crate) books: Books,
     pub(crate) confusion: Vec<Confusion>,
+    /// The first of them.
+    pub(crate) mistakes: Vec<Mistake>,
 }
 
 impl Score {
@@ -109,6 +124,7 @@ pub(crate) fn score(scenario: &Scenario, evidence: &Evidence) -> Score {
         medians_ns: BTreeMap::new(),
         books: Books::default(),
         confusion: Vec::new(),
+        mistakes: Vec::new(),
     };
     let (mut right, mut found) = (0, 0);
     let mut guilty = Vec::new();
@@ -134,16 +150,25 @@ pub(crate) fn score(scenario: &Scenario, evidence: &Evidence) -> Score {
         if is_guilty {
             guilty.push(call);
         }
-        let Some(said) = said else { continue };
-        let innocent_hog =
-            said.verdict == label::SCHEDULER && names_the_hog(said) && !scenario.hogs.meet_calls();
-        let innocent_cause = takes_off_cpu(&said.verdict) && said.verdict != truth;
-        score.decoys_count += usize::from(innocent_cause || innocent_hog);
-        if scenario.label == Some(said.verdict.as_str()) {
-            score.blamed_count += 1;
-            let is_right = said.verdict == truth && (!convoy || names_the_hog(said));
-            right += usize::from(is_right);
-            found += usize::from(is_right && is_guilty);
+        let is_right = said.is_some_and(|said| said.verdict == truth && (!convoy || names_the_hog(said)));
+        if let Some(said) = said {
+            let innocent_hog =
+                said.verdict == label::SCHEDULER && names_the_hog(said) && !scenario.hogs.meet_calls();
+            let innocent_cause = takes_off_cpu(&said.verdict) && said.verdict != truth;
+            score.decoys_count += usize::from(innocent_cause || innocent_hog);
+            if scenario.label == Some(said.verdict.as_str()) {
+                score.blamed_count += 1;
+                right += usize::from(is_right);
+                found += usize::from(is_right && is_guilty);
+            }
+        }
+        if !is_right && (slow || said.is_some()) && score.mistakes.len() < MISTAKES {
+            score.mistakes.push(Mistake {
+                truth,
+                verdict: said.map(|said| said.verdict.clone()),
+                culprit_comm: said.and_then(|said| said.culprit_comm.clone()),
+                call: call.clone(),
+            });
         }
     }
     let ratio = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
@@ -209,7 +234,7 @@ fn books(guilty: &[&Call], median: &impl Fn(&Call) -> u64) -> Books {
     let mut books = Books::default();
     for call in guilty {
         books.excess_ns += call.dur_ns() - median(call);
-        books.explained_ns += call.parts()[0].1;
+        books.explained_ns += call.parts(median(call))[0].1;
         books.run_delay_ns += call.run_delay_ns;
         books.throttled_ns += call.throttled_ns;
         books.fault_ns += call.fault_ns;
