@@ -19,6 +19,8 @@ pub(crate) struct TaskOffsets {
     pub(crate) tgid: u32,
     pub(crate) comm: u32,
     pub(crate) cpu: u32,
+    pub(crate) stack: u32,
+    pub(crate) flags: u32,
     /// Whether its control group's quota took it off its queue; [`ABSENT`] before Linux 6.18.
     pub(crate) throttled: u32,
     /// Its queue; [`ABSENT`] in a kernel without quotas.
@@ -64,6 +66,8 @@ pub(crate) fn task_offsets() -> Result<TaskOffsets, CaptureError> {
     let queue = btf.offset("task_struct", "se").zip(btf.offset("sched_entity", "cfs_rq"));
     let queue_throttles = btf.offset("cfs_rq", "throttle_count");
     Ok(TaskOffsets {
+        stack: field("task_struct", "stack", "task_struct.stack")?,
+        flags: field("task_struct", "flags", "task_struct.flags")?,
         throttled,
         queue: queue.filter(|_| queue_throttles.is_some()).map_or(ABSENT, |(entity, queue)| entity + queue),
         queue_throttles: queue_throttles.unwrap_or(ABSENT),

@@ -187,6 +187,8 @@ impl Kernel {
             .override_global("TASK_TGID", &offsets.tgid, true)
             .override_global("TASK_COMM", &offsets.comm, true)
             .override_global("TASK_CPU", &offsets.cpu, true)
+            .override_global("TASK_STACK", &offsets.stack, true)
+            .override_global("TASK_FLAGS", &offsets.flags, true)
             .override_global("TASK_THROTTLED", &offsets.throttled, true)
             .override_global("TASK_QUEUE", &offsets.queue, true)
             .override_global("QUEUE_THROTTLES", &offsets.queue_throttles, true)

@@ -12,7 +12,7 @@
 --   runnable_ns  int64   ns  Last part: could run, waited for a CPU; null if not recorded.
 --   cpu          uint32  -   CPU it waited for, or left.
 --   syscall      int32   -   System call (x86-64) it was in; null: none.
---   waker_pid    uint32  -   Process that woke it; 0: an interrupt on an idle CPU; null: never asleep, or not recorded.
+--   waker_pid    uint32  -   Process that woke it; 0: an interrupt; null: never asleep, or not recorded.
 --   waker_tid    uint32  -   Thread that woke it.
 --   waker_comm   string  -   Name of that thread.
 --   next_pid     uint32  -   Process that got the CPU.

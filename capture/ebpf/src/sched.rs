@@ -37,6 +37,10 @@ static WAITING: Array<i64> = Array::with_max_entries(MAX_CPUS, 0);
 #[map]
 static STINT: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
+/// An address on its way from a pointer to a number.
+#[map]
+static ADDRESS: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
 /// Whether every stint on every CPU is recorded. The loader sets it.
 #[unsafe(no_mangle)]
 static ALL_CPUS: u32 = 0;
@@ -67,6 +71,37 @@ fn current_syscall() -> i32 {
         let regs = bpf_task_pt_regs(bpf_get_current_task_btf()) as *const aya_ebpf::bindings::pt_regs;
         bpf_probe_read_kernel(&raw const (*regs).orig_rax).map_or(-1, |nr| nr as i32)
     }
+}
+
+/// Bytes of a task's kernel stack on x86-64 (16 KiB; 32 with KASAN, which only widens the check).
+const STACK_BYTES: u64 = 16 << 10;
+
+/// An address on the stack that the kernel runs on. A function of its own, because a program that needs 64 bytes of
+/// stack or more gets a private one (Linux 6.13).
+#[inline(never)]
+fn stack_address() -> u64 {
+    let mut here = 0u64;
+    let Some(slot) = ADDRESS.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: the slot belongs to this CPU. The verifier knows `here` as a pointer, whose distance to another
+    // address means nothing to it; what is read back is a number.
+    unsafe {
+        core::ptr::write_volatile(slot, core::hint::black_box(&raw mut here) as u64);
+        core::ptr::read_volatile(slot)
+    }
+}
+
+/// Whether the current task itself acts, and not an interrupt that happened to come while it ran: such a
+/// wake-up is no deed of the task. An interrupt of kernel code runs on a stack of its own. One of user code runs on
+/// the task's, but then the task is in no system call. What wakes others out of a page fault is taken for an
+/// interrupt, too.
+#[inline(always)]
+fn acts_itself() -> bool {
+    // SAFETY: no preconditions.
+    let current = unsafe { bpf_get_current_task_btf() } as Task;
+    let on_own_stack = stack_address().wrapping_sub(task::stack(current)) < STACK_BYTES;
+    on_own_stack && (task::is_kernel_thread(current) || current_syscall() >= 0)
 }
 
 #[inline(always)]
@@ -164,8 +199,10 @@ pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     let off = unsafe { &mut *off };
     if off.wake_ts == 0 && off.wait_cpu == NO_CPU {
         off.wake_ts = now();
-        (off.waker_pid, off.waker_tid) = task::current();
-        off.waker_comm = bpf_get_current_comm().unwrap_or_default();
+        if acts_itself() {
+            (off.waker_pid, off.waker_tid) = task::current();
+            off.waker_comm = bpf_get_current_comm().unwrap_or_default();
+        }
     }
     0
 }

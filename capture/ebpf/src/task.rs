@@ -15,6 +15,10 @@ static TASK_COMM: u32 = 0;
 #[unsafe(no_mangle)]
 static TASK_CPU: u32 = 0;
 
+#[unsafe(no_mangle)]
+static TASK_STACK: u32 = 0;
+#[unsafe(no_mangle)]
+static TASK_FLAGS: u32 = 0;
 /// Whether its control group's lack of CPU time took it off its queue; [`ABSENT`] before Linux 6.18.
 #[unsafe(no_mangle)]
 static TASK_THROTTLED: u32 = 0;
@@ -58,6 +62,19 @@ pub fn cpu(task: Task) -> u32 {
 #[inline(always)]
 pub fn comm(task: Task) -> [u8; COMM_BYTES] {
     read(task, &raw const TASK_COMM)
+}
+
+/// Its kernel stack, from the lowest address.
+#[inline(always)]
+pub fn stack(task: Task) -> u64 {
+    read(task, &raw const TASK_STACK)
+}
+
+/// Whether it lives in the kernel only.
+#[inline(always)]
+pub fn is_kernel_thread(task: Task) -> bool {
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    read::<u32>(task, &raw const TASK_FLAGS) & PF_KTHREAD != 0
 }
 
 /// Whether its control group has used up its CPU time.

@@ -35,7 +35,7 @@ macro_rules! for_each_column {
             reserved_bytes: Int64, optional, "bytes", "Allocator: bytes reserved after the event, as the allocator itself reported.";
             runnable_ns: Int64, optional, "ns", "off_cpu: the last part of the interval, in which the thread could run and waited for a CPU. Null: not recorded.";
             syscall: Int32, optional, "", "off_cpu: number of the system call the thread was in (x86-64). Null: none.";
-            waker_pid: UInt32, optional, "", "off_cpu: process that ended the sleep. 0: an interrupt on an idle CPU. Null: never asleep, or not recorded.";
+            waker_pid: UInt32, optional, "", "off_cpu: process that ended the sleep. 0: an interrupt. Null: never asleep, or not recorded.";
             waker_tid: UInt32, optional, "", "off_cpu: thread that ended the sleep.";
             waker_comm: Text, optional, "", "off_cpu: name of that thread.";
             next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";

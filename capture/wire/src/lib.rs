@@ -250,7 +250,7 @@ pub struct OffCpu {
     pub out_cpu: u32,
     /// CPU it came back on.
     pub in_cpu: u32,
-    /// Process that woke it. 0 if the wake-up came from an idle CPU's interrupt.
+    /// Process that woke it. 0 if an interrupt did.
     pub waker_pid: u32,
     /// Thread that woke it.
     pub waker_tid: u32,
