@@ -19,7 +19,10 @@ mod judge;
 mod stage;
 mod table;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use cuda_stub::scenario::{SCENARIOS, Scenario};
@@ -37,6 +40,9 @@ pub(crate) struct Cli {
     /// Keep X.parquet and X.truth.jsonl of each scenario here.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Score what was kept here instead of recording anew; X.truth.jsonl may be compressed (.gz).
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "short"])]
+    recorded: Option<PathBuf>,
     /// Fewer calls: traces of a second or two, small enough to keep as test data.
     #[arg(long)]
     short: bool,
@@ -70,11 +76,22 @@ fn try_all(cli: &Cli) -> Result<bool, CourtError> {
         let find = |name: &String| Scenario::find(name).ok_or(CourtError::Scenario(name.clone()));
         cli.scenario.iter().map(find).collect::<Result<_, _>>()?
     };
-    let stage = stage::Stage::new(cli.keep.as_deref(), cli.short)?;
+    let stage = match cli.recorded {
+        None => Some(stage::Stage::new(cli.keep.as_deref(), cli.short)?),
+        Some(_) => None,
+    };
     let mut scores = Vec::new();
     for scenario in chosen {
-        eprintln!("{} …", scenario.name);
-        let evidence = stage.play(scenario, &query)?;
+        let evidence = match (&stage, &cli.recorded) {
+            (Some(stage), _) => {
+                eprintln!("{} …", scenario.name);
+                stage.play(scenario, &query)?
+            }
+            (None, recorded) => {
+                let directory = recorded.as_deref().unwrap_or(Path::new("."));
+                stage::hear(&stage::programs()?, directory, scenario, &query)?
+            }
+        };
         scores.push(judge::score(scenario, &evidence));
     }
     if cli.json {

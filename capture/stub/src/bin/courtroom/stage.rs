@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::Read,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, atomic::AtomicBool},
@@ -13,6 +14,7 @@ use cuda_stub::{
     scenario::{Hogs, Scenario},
     truth::Call,
 };
+use flate2::read::GzDecoder;
 use serde::{Deserialize, de::DeserializeOwned};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -65,8 +67,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(keep: Option<&Path>, short: bool) -> Result<Self, CourtError> {
-        let own = std::env::current_exe().map_err(io("own path"))?;
-        let programs = own.parent().unwrap_or(Path::new(".")).to_path_buf();
+        let programs = programs()?;
         for name in ["capture", "analyze", "accused", "examples/libcuda.so", "examples/libcudart.so"] {
             if !programs.join(name).exists() {
                 return Err(CourtError::NotBuilt(programs.join(name).display().to_string()));
@@ -100,18 +101,7 @@ impl Stage {
         let run = directory.join(format!("{}.parquet", scenario.name));
         let truth = directory.join(format!("{}.truth.jsonl", scenario.name));
         self.record(scenario, &run, &truth)?;
-
-        let text = fs::read_to_string(&truth).map_err(io(truth.display()))?;
-        #[derive(Deserialize)]
-        struct Lost {
-            lost_count: u64,
-        }
-        let lost: Vec<Lost> = self.ask(&run, LOST)?;
-        Ok(Evidence {
-            truth: text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
-            verdicts: self.ask(&run, query)?,
-            lost_count: lost.first().map_or(0, |lost| lost.lost_count),
-        })
+        hear(&self.programs, directory, scenario, query)
     }
 
     /// Everything that competes lives until this returns.
@@ -180,19 +170,55 @@ impl Stage {
         }
     }
 
-    fn ask<T: DeserializeOwned>(&self, run: &Path, query: &str) -> Result<T, CourtError> {
-        let mut analyze = Command::new(self.programs.join("analyze"));
-        let output = analyze.args(["sql", "--format", "json"]).arg(run).arg(query).output();
-        let output = output.map_err(io("analyze"))?;
-        if !output.status.success() {
-            return Err(CourtError::Program {
-                program: "analyze".to_owned(),
-                status: output.status.to_string(),
-                message: String::from_utf8_lossy(&output.stderr).into_owned(),
-            });
-        }
-        Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn ask<T: DeserializeOwned>(programs: &Path, run: &Path, query: &str) -> Result<T, CourtError> {
+    let mut analyze = Command::new(programs.join("analyze"));
+    let output = analyze.args(["sql", "--format", "json"]).arg(run).arg(query).output();
+    let output = output.map_err(io("analyze"))?;
+    if !output.status.success() {
+        return Err(CourtError::Program {
+            program: "analyze".to_owned(),
+            status: output.status.to_string(),
+            message: String::from_utf8_lossy(&output.stderr).into_owned(),
+        });
     }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What a recorded scenario leaves: the truth, and what `analyze` makes of the trace.
+pub(crate) fn hear(
+    programs: &Path,
+    directory: &Path,
+    scenario: &Scenario,
+    query: &str,
+) -> Result<Evidence, CourtError> {
+    let run = directory.join(format!("{}.parquet", scenario.name));
+    let plain = directory.join(format!("{}.truth.jsonl", scenario.name));
+    let packed = plain.with_extension("jsonl.gz");
+    let mut text = String::new();
+    if plain.exists() {
+        text = fs::read_to_string(&plain).map_err(io(plain.display()))?;
+    } else {
+        let file = File::open(&packed).map_err(io(packed.display()))?;
+        GzDecoder::new(file).read_to_string(&mut text).map_err(io(packed.display()))?;
+    }
+    #[derive(Deserialize)]
+    struct Lost {
+        lost_count: u64,
+    }
+    let lost: Vec<Lost> = ask(programs, &run, LOST)?;
+    Ok(Evidence {
+        truth: text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
+        verdicts: ask(programs, &run, query)?,
+        lost_count: lost.first().map_or(0, |lost| lost.lost_count),
+    })
+}
+
+/// Where this program and the others lie.
+pub(crate) fn programs() -> Result<PathBuf, CourtError> {
+    let own = std::env::current_exe().map_err(io("own path"))?;
+    Ok(own.parent().unwrap_or(Path::new(".")).to_path_buf())
 }
 
 /// The CPUs that this process may use.
