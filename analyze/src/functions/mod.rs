@@ -2,6 +2,7 @@
 //! `percentile_cont` and `median`; there is no other definition in this program.
 
 mod call_table;
+pub(crate) mod interval_join;
 
 use std::sync::Arc;
 
