@@ -315,3 +315,54 @@ impl Sweep {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sweeps one batch a side, without keys.
+    fn sweep(left: &[(i64, i64)], right: &[(i64, i64)], limit: usize) -> (Vec<(usize, usize)>, usize) {
+        let mut sweep = Sweep::default();
+        for (side, rows) in [left, right].into_iter().enumerate() {
+            let starts = rows.iter().map(|row| row.0).collect();
+            let ends = rows.iter().map(|row| row.1).collect();
+            sweep.add(side, Chunk { slot: 0, starts, ends, runs: vec![rows.len()], keys: None });
+        }
+        let (mut pairs, mut found, mut most) = (Pairs::default(), Vec::new(), 0);
+        loop {
+            let step = sweep.advance(&mut pairs, limit);
+            most = most.max(sweep.active(0)).max(sweep.active(1));
+            found.extend(pairs.0[0].iter().zip(&pairs.0[1]).map(|(left, right)| (left.1, right.1)));
+            pairs.clear();
+            match step {
+                Step::Done => break,
+                Step::Full => (),
+                Step::Needs(side) => sweep.finish(side),
+            }
+        }
+        found.sort_unstable();
+        (found, most)
+    }
+
+    #[test]
+    fn pairs_the_timeline_of_the_module() {
+        // a and c against x and y, with inclusive ends.
+        let (left, right) = ([(0, 14), (20, 26)], [(5, 12), (14, 40)]);
+        for limit in [1, 2, 100] {
+            assert_eq!(sweep(&left, &right, limit).0, [(0, 0), (0, 1), (1, 1)]);
+        }
+    }
+
+    #[test]
+    fn a_turned_around_interval_matches_what_it_lies_in() {
+        assert_eq!(sweep(&[(6, 4)], &[(0, 3), (1, 9), (5, 9)], 9).0, [(0, 1)]);
+    }
+
+    #[test]
+    fn rows_that_have_ended_do_not_pile_up() {
+        let short: Vec<_> = (0..50_000).map(|start| (start, start)).collect();
+        let (pairs, most) = sweep(&short, &[(0, 0), (49_999, 49_999)], 10);
+        assert_eq!(pairs, [(0, 0), (49_999, 1)]);
+        assert!(most <= SMALL, "{most} rows were active at once");
+    }
+}
