@@ -1,7 +1,8 @@
 //! A column of times or numbers as `i64` ordinals of the same order, so that one sweep serves all types.
 //!
-//! SQL compares floating-point numbers by their total order here (a negative zero before zero, NaN last); the
-//! ordinals do too. Types whose values do not fit are not taken.
+//! DataFusion compares floating-point numbers by their total order (NaN last), but takes both zeros for one; so do
+//! the ordinals. Its sort puts the negative zero first, which is in order here too. Types whose values do not fit
+//! are not taken.
 
 use arrow::{
     array::{Array, AsArray},
@@ -34,7 +35,7 @@ pub(super) fn ordinals(column: &dyn Array) -> Result<ScalarBuffer<i64>> {
             .values()
             .iter()
             .map(|value| {
-                let bits = value.to_bits() as i64;
+                let bits = if *value == 0.0 { 0 } else { value.to_bits() as i64 };
                 bits ^ (((bits >> 63) as u64) >> 1) as i64
             })
             .collect(),
@@ -43,7 +44,7 @@ pub(super) fn ordinals(column: &dyn Array) -> Result<ScalarBuffer<i64>> {
             .values()
             .iter()
             .map(|value| {
-                let bits = value.to_bits() as i32;
+                let bits = if *value == 0.0 { 0 } else { value.to_bits() as i32 };
                 i64::from(bits ^ (((bits >> 31) as u32) >> 1) as i32)
             })
             .collect(),
@@ -57,18 +58,40 @@ pub(super) fn ordinals(column: &dyn Array) -> Result<ScalarBuffer<i64>> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float32Array, Float64Array, UInt64Array};
+    use arrow::array::{Float32Array, Float64Array, Int8Array, UInt64Array};
+    use arrow::datatypes::TimeUnit;
 
     use super::*;
 
     #[test]
     fn the_order_of_the_ordinals_is_the_order_of_the_values() {
-        let floats = [-f64::INFINITY, -1.5, -0.0, 0.0, f64::MIN_POSITIVE, 2.0, f64::INFINITY, f64::NAN];
+        let floats = [-f64::INFINITY, -1.5, -1e-300, 0.0, f64::MIN_POSITIVE, 2.0, f64::INFINITY, f64::NAN];
         let of_floats = ordinals(&Float64Array::from(floats.to_vec())).unwrap();
         assert!(of_floats.is_sorted_by(|a, b| a < b));
-        let singles: Vec<f32> = floats[..4].iter().map(|value| *value as f32).collect();
-        assert!(ordinals(&Float32Array::from(singles)).unwrap().is_sorted_by(|a, b| a < b));
+        let singles = Float32Array::from(vec![f32::NEG_INFINITY, -1.5, 0.0, 1e-30, 2.0, f32::NAN]);
+        assert!(ordinals(&singles).unwrap().is_sorted_by(|a, b| a < b));
+        assert_eq!(ordinals(&Float64Array::from(vec![-0.0])).unwrap()[0], 0);
+        assert_eq!(ordinals(&Float32Array::from(vec![-0.0])).unwrap()[0], 0);
         let unsigned = UInt64Array::from(vec![0, 1, i64::MAX as u64, 1 << 63, u64::MAX]);
         assert!(ordinals(&unsigned).unwrap().is_sorted_by(|a, b| a < b));
+    }
+    #[test]
+    fn every_type_that_is_taken_has_ordinals() {
+        use DataType::*;
+        let numbers = Int8Array::from(vec![1, 2, 3]);
+        let timestamp = Timestamp(TimeUnit::Nanosecond, Some("+02:00".into()));
+        let small = [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float32, Float64];
+        let times = [Date32, Time32(TimeUnit::Second), Time64(TimeUnit::Nanosecond), timestamp];
+        let others = [Date64, Duration(TimeUnit::Microsecond)];
+        for data_type in small.into_iter().chain(times).chain(others) {
+            assert!(has_ordinals(&data_type), "{data_type}");
+            // There is no cast from every number to every time, but there are steps.
+            let wide = cast(&cast(&numbers, &Int32).unwrap(), &Int64).unwrap();
+            let column = cast(&wide, &data_type)
+                .or_else(|_| cast(&cast(&numbers, &Int32).unwrap(), &data_type))
+                .unwrap();
+            assert!(ordinals(&column).unwrap().is_sorted_by(|a, b| a < b), "{data_type}");
+        }
+        assert!(!has_ordinals(&Utf8) && !has_ordinals(&Float16));
     }
 }

@@ -8,9 +8,8 @@
 //! A batch stays in its slot while rows of it can still match. So that one long interval does not keep its whole
 //! batch, the rows that matter are moved together when they have become few among what is kept.
 
-use arrow::array::UInt64Array;
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
     buffer::NullBuffer,
     compute::{filter, filter_record_batch, interleave, interleave_record_batch, partition, take_arrays},
     datatypes::SchemaRef,
@@ -134,6 +133,8 @@ struct Running {
     batch_size: usize,
     sweep: Sweep,
     slots: [Slots; 2],
+    // What the chunk of each side takes that is being swept, with room to make all its rows active.
+    chunk_bytes: [usize; 2],
     // Pairs whose residual filter has not been evaluated, and those that passed.
     candidates: Pairs,
     passed: Pairs,
@@ -162,6 +163,7 @@ pub(super) fn join(
         batch_size: batch_size.max(1),
         sweep: Sweep::default(),
         slots: Default::default(),
+        chunk_bytes: [0; 2],
         candidates: Pairs::default(),
         passed: Pairs::default(),
         is_done: false,
@@ -212,21 +214,23 @@ impl Running {
             let compute = self.metrics.elapsed_compute().clone();
             let _timer = compute.timer();
             if let Some((chunk, batch)) = self.prepare(side, batch?)? {
-                let of_chunk = (chunk.starts.len() * 2 + chunk.runs.len()) * 8
-                    + chunk.keys.as_ref().map_or(0, |keys| keys.size());
-                let rows = batch.num_rows();
+                self.chunk_bytes[side] = (chunk.starts.len() * 2 + chunk.runs.len()) * 8
+                    + chunk.keys.as_ref().map_or(0, |keys| keys.size())
+                    + batch.num_rows() * ACTIVE_BYTES;
                 let slot = self.slots[side].put(batch);
                 self.sweep.add(side, Chunk { slot, ..chunk });
-                // The rows of the batch may all become active.
-                return self.account(of_chunk + rows * ACTIVE_BYTES);
+                return self.account();
             }
         }
         self.sweep.finish(side);
-        Ok(())
+        self.chunk_bytes[side] = 0;
+        self.account()
     }
 
-    fn account(&mut self, more: usize) -> Result<()> {
-        let bytes = self.slots.iter().map(|slots| slots.bytes).sum::<usize>() + self.sweep.bytes() + more;
+    /// Registers what is kept with the memory pool.
+    fn account(&mut self) -> Result<()> {
+        let batches = self.slots.iter().map(|slots| slots.bytes).sum::<usize>();
+        let bytes = batches + self.chunk_bytes.iter().sum::<usize>() + self.sweep.bytes();
         self.memory.try_resize(bytes)?;
         self.peak.set_max(bytes);
         Ok(())
@@ -330,7 +334,7 @@ impl Running {
             }
             self.slots[side].compact_at = 2 * self.slots[side].len();
         }
-        self.account(0)
+        self.account()
     }
 
     fn compact(&mut self, side: usize) -> Result<()> {

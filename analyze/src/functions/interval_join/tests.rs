@@ -32,8 +32,19 @@ impl Random {
 }
 
 fn session(partitions: usize, batch_size: usize, is_ours: bool, memory_bytes: usize) -> SessionContext {
+    session_of(partitions, batch_size, is_ours, memory_bytes, true)
+}
+
+fn session_of(
+    partitions: usize,
+    batch_size: usize,
+    is_ours: bool,
+    memory_bytes: usize,
+    by_hash: bool,
+) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch_size);
     // Small tables are not worth distributing to DataFusion; here they are what is tested.
+    config.options_mut().optimizer.prefer_hash_join = by_hash;
     config.options_mut().optimizer.repartition_file_min_size = 0;
     config.options_mut().optimizer.hash_join_single_partition_threshold = 0;
     config.options_mut().optimizer.hash_join_single_partition_threshold_rows = 0;
@@ -75,7 +86,16 @@ fn rows(random: &mut Random, count: u64, id: i64) -> RecordBatch {
         ts.iter().map(|ts| ts.filter(|ts| (0..99).contains(ts))).collect();
     let x: Int64Array = (0..count).map(|_| (!random.one_in(9)).then(|| random.below(5) as i64)).collect();
     let ids = Int64Array::from_iter_values((0..count as i64).map(|row| id + row));
-    let floats: arrow::array::Float64Array = ts.iter().map(|ts| ts.map(|ts| ts as f64 / 2.0 - 9.0)).collect();
+    let floats: arrow::array::Float64Array = ts
+        .iter()
+        .map(|ts| {
+            ts.map(|ts| match ts {
+                0..5 => -0.0,
+                5 => f64::NAN,
+                _ => ts as f64 / 2.0 - 9.0,
+            })
+        })
+        .collect();
     let unsigned: arrow::array::UInt64Array = ts.iter().map(|ts| ts.map(|ts| ts as u64)).collect();
     RecordBatch::try_from_iter_with_nullable(vec![
         ("id", Arc::new(ids) as ArrayRef, true),
@@ -161,7 +181,9 @@ async fn compare(seed: u64, from: &str, condition: &str) {
     let columns = ["a.id AS a, b.id AS b", "b.dur, a.*", "count(*) AS n, sum(a.id * b.id) AS s"];
     let columns = columns[random.below(3) as usize];
     let sql = format!("SELECT {columns} FROM {} ON {condition}", from);
-    let [ours, theirs] = [true, false].map(|is_ours| session(partitions, batch_size, is_ours, ROOM));
+    let by_hash = !random.one_in(4);
+    let [ours, theirs] =
+        [true, false].map(|is_ours| session_of(partitions, batch_size, is_ours, ROOM, by_hash));
     for context in [&ours, &theirs] {
         register(context, "a", &left, partitions);
         register(context, "b", &right, partitions);
@@ -214,6 +236,20 @@ async fn explain_names_keys_intervals_filter_and_projection() {
     let expected = "IntervalJoinExec: on=[(tid@1, tid@0)], left=[ts@2, ts@2], right=[ts@1, ts@1 + dur@2), \
                     filter=x@0 != x@1, projection=[id@0]";
     assert!(plan.contains(expected), "{plan}");
+}
+
+#[tokio::test]
+async fn metrics_tell_rows_candidates_and_memory() {
+    let context = session(2, 16, true, ROOM);
+    let batch = rows(&mut Random(1), 200, 0);
+    register(&context, "a", &batch, 2);
+    register(&context, "b", &batch, 2);
+    let sql = format!("ANALYZE SELECT a.id, b.id FROM a JOIN b ON {}", TAKEN[4]);
+    let plan = explain(&context, &sql).await;
+    let line = plan.lines().find(|line| line.contains("IntervalJoinExec")).unwrap();
+    for metric in ["output_rows=", "elapsed_compute=", "candidates=", "peak_mem_used="] {
+        assert!(line.contains(metric), "{metric} is not in {line}");
+    }
 }
 
 #[tokio::test]
