@@ -16,7 +16,7 @@ use arrow::{
     row::RowConverter,
 };
 use datafusion::{
-    common::utils::memory::get_record_batch_memory_size,
+    common::{internal_err, utils::memory::get_record_batch_memory_size},
     error::Result,
     execution::{SendableRecordBatchStream, memory_pool::MemoryReservation},
     physical_expr::PhysicalExprRef,
@@ -31,7 +31,7 @@ use futures::StreamExt;
 use super::{
     exec::Interval,
     ordinal::ordinals,
-    sweep::{ACTIVE_BYTES, Chunk, Pairs, Place, Step, Sweep},
+    sweep::{ACTIVE_BYTES, Chunk, Last, Pairs, Place, Step, Sweep},
 };
 
 /// One sorted input.
@@ -133,6 +133,8 @@ struct Running {
     batch_size: usize,
     sweep: Sweep,
     slots: [Slots; 2],
+    // Where each side has come to.
+    last: [Option<Last>; 2],
     // What the chunk of each side takes that is being swept, with room to make all its rows active.
     chunk_bytes: [usize; 2],
     // Pairs whose residual filter has not been evaluated, and those that passed.
@@ -163,6 +165,7 @@ pub(super) fn join(
         batch_size: batch_size.max(1),
         sweep: Sweep::default(),
         slots: Default::default(),
+        last: [None, None],
         chunk_bytes: [0; 2],
         candidates: Pairs::default(),
         passed: Pairs::default(),
@@ -214,6 +217,10 @@ impl Running {
             let compute = self.metrics.elapsed_compute().clone();
             let _timer = compute.timer();
             if let Some((chunk, batch)) = self.prepare(side, batch?)? {
+                if !chunk.is_sorted(self.last[side].as_ref()) {
+                    return internal_err!("an input of an interval join is not sorted by its keys and start");
+                }
+                self.last[side] = chunk.last();
                 self.chunk_bytes[side] = (chunk.starts.len() * 2 + chunk.runs.len()) * 8
                     + chunk.keys.as_ref().map_or(0, |keys| keys.size())
                     + batch.num_rows() * ACTIVE_BYTES;

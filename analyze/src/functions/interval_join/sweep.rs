@@ -45,6 +45,33 @@ pub(super) struct Chunk {
     pub(super) keys: Option<Rows>,
 }
 
+/// The last keys and start of a chunk.
+pub(super) type Last = (Option<OwnedRow>, i64);
+
+impl Chunk {
+    /// Whether the rows are in order, after the last one of the chunk before. The sweep would miss pairs without a
+    /// word if an input were not sorted as it was asked to be, so that is never taken on trust.
+    pub(super) fn is_sorted(&self, before: Option<&Last>) -> bool {
+        let begins = [0].into_iter().chain(self.runs.iter().copied());
+        let starts_are = begins.zip(&self.runs).all(|(from, to)| self.starts[from..*to].is_sorted());
+        let continues = match (before, &self.keys) {
+            (Some((Some(last), start)), Some(keys)) => match last.row().cmp(&keys.row(0)) {
+                Ordering::Equal => *start <= self.starts[0],
+                order => order == Ordering::Less,
+            },
+            (Some((_, start)), _) => *start <= self.starts[0],
+            (None, _) => true,
+        };
+        starts_are && continues && self.keys.as_ref().is_none_or(|keys| keys.iter().is_sorted())
+    }
+
+    /// What the next chunk must not come before.
+    pub(super) fn last(&self) -> Option<Last> {
+        let keys = self.keys.as_ref().map(|keys| keys.row(keys.num_rows() - 1).owned());
+        Some((keys, *self.starts.last()?))
+    }
+}
+
 /// Pairs that were found: the rows of the left side, and beside them those of the right.
 #[derive(Debug, Default)]
 pub(super) struct Pairs(pub(super) [Vec<Place>; 2]);
@@ -351,6 +378,18 @@ mod tests {
         for limit in [1, 2, 100] {
             assert_eq!(sweep(&left, &right, limit).0, [(0, 0), (0, 1), (1, 1)]);
         }
+    }
+
+    #[test]
+    fn a_chunk_out_of_order_is_noticed() {
+        let chunk = |starts: Vec<i64>| {
+            let (runs, ends) = (vec![starts.len()], starts.clone().into());
+            Chunk { slot: 0, starts: starts.into(), ends, runs, keys: None }
+        };
+        let last = chunk(vec![1, 2]).last();
+        assert!(chunk(vec![2, 2, 3]).is_sorted(last.as_ref()));
+        assert!(!chunk(vec![1, 2]).is_sorted(last.as_ref()));
+        assert!(!chunk(vec![3, 2]).is_sorted(None));
     }
 
     #[test]

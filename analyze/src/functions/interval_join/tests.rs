@@ -203,6 +203,30 @@ async fn gives_the_rows_of_datafusion() {
 }
 
 #[tokio::test]
+async fn gives_the_rows_of_datafusion_over_runs_and_outer_joins() {
+    // A key that is a constant of each of two branches, as the name of a run is, and one that a filter makes constant.
+    let runs = "(SELECT 'p' AS r, * FROM a UNION ALL SELECT 'q' AS r, * FROM b)";
+    let of_runs = format!("{runs} a JOIN {runs} b");
+    let one_thread = "(SELECT * FROM a WHERE tid = 1) a JOIN b";
+    for seed in 0..8 {
+        compare(seed, &of_runs, &format!("a.r = b.r AND {}", TAKEN[0])).await;
+        compare(seed, &of_runs, &format!("a.r = b.r AND {}", TAKEN[6])).await;
+        compare(seed, one_thread, TAKEN[0]).await;
+        for kind in ["LEFT", "RIGHT", "FULL"] {
+            compare(seed, &format!("a {kind} JOIN b"), TAKEN[0]).await;
+        }
+    }
+    let context = session(4, 16, true, ROOM);
+    for name in ["a", "b"] {
+        register(&context, name, &rows(&mut Random(1), 50, 0), 4);
+    }
+    let sql = format!("SELECT * FROM {of_runs} ON a.r = b.r AND {}", TAKEN[0]);
+    assert!(explain(&context, &sql).await.contains("IntervalJoinExec"));
+    let sql = format!("SELECT a.id FROM a, b WHERE {}", TAKEN[0]);
+    assert!(explain(&context, &sql).await.contains("IntervalJoinExec"));
+}
+
+#[tokio::test]
 async fn is_planned_for_each_form_and_for_no_other() {
     let context = session(2, 64, true, ROOM);
     let batch = rows(&mut Random(1), 50, 0);
