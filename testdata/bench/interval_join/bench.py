@@ -6,7 +6,8 @@
     .venv/bin/python testdata/bench/interval_join/bench.py --out results.md
 
 Prints, and with --out writes, one table a size: wall time of reading and joining (process start and imports are not
-in it), times ours, peak memory of the process. Every answer must equal the others, or the script fails. What takes
+in it), CPU time of the whole process (which a busy machine disturbs less), both as multiples of ours, and peak memory
+of the process. Every answer must equal the others, or the script fails. What takes
 longer than --limit seconds is stopped and named; it is not tried at a larger size.
 """
 
@@ -86,7 +87,7 @@ def run_here(engine, a, b):
 
 
 def run_once(engine, binary, a, b, limit_s):
-    """One engine in a process of its own: its answer, wall seconds and peak bytes; or why there is none."""
+    """One engine in a process of its own: its answer, wall and CPU seconds, peak bytes; or why there is none."""
     if engine in ("ours", "datafusion"):
         command = [binary, engine, QUERY, f"a={a}", f"b={b}"]
     else:
@@ -110,7 +111,8 @@ def run_once(engine, binary, a, b, limit_s):
             return None, f"failed ({process.returncode}): {err.read().decode()[-200:].strip()}"
         answer = json.loads(out.read())
     pairs, overlap = answer["rows"][0]
-    return ((int(pairs), int(overlap)), answer["wall_s"], usage.ru_maxrss * 1024), None
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return ((int(pairs), int(overlap)), answer["wall_s"], cpu_s, usage.ru_maxrss * 1024), None
 
 
 def measure(size, binary, folder, limit_s, engines):
@@ -133,8 +135,8 @@ def measure(size, binary, folder, limit_s, engines):
             if result[1] > limit_s / 10:
                 break
         if runs and engine not in missing:
-            walls = [wall for _, wall, _ in runs]
-            done[engine] = (runs[0][0], statistics.median(walls), max(peak for *_, peak in runs), len(runs))
+            _, walls, cpus, peaks = zip(*runs)
+            done[engine] = (runs[0][0], statistics.median(walls), statistics.median(cpus), max(peaks), len(runs))
         print(f"  {engine}: {done.get(engine, missing.get(engine))}", file=sys.stderr, flush=True)
     answers = {answer for answer, *_ in done.values()}
     if len(answers) > 1:
@@ -148,17 +150,18 @@ def render(size, done, missing, skipped):
     lines = [
         f"## {size[0]:,} x {size[1]:,} rows: {answer[0]:,} pairs, {answer[1]:,} ns of overlap",
         "",
-        "| engine | wall s | times ours | peak RSS MiB | runs |",
-        "|---|---|---|---|---|",
+        "| engine | wall s | times ours | CPU s | times ours | peak RSS MiB | runs |",
+        "|---|---|---|---|---|---|---|",
     ]
     for engine in ENGINES:
         if engine in done:
-            _, wall, peak, runs = done[engine]
-            ratio = f"{wall / ours[1]:.2f}" if ours else "-"
-            lines.append(f"| {LABELS[engine]} | {wall:.3f} | {ratio} | {peak / 2**20:.0f} | {runs} |")
+            _, wall, cpu, peak, runs = done[engine]
+            ratio, cpu_ratio = (f"{wall / ours[1]:.2f}", f"{cpu / ours[2]:.2f}") if ours else ("-", "-")
+            row = [LABELS[engine], f"{wall:.3f}", ratio, f"{cpu:.3f}", cpu_ratio, f"{peak / 2**20:.0f}", str(runs)]
+            lines.append(f"| {' | '.join(row)} |")
         else:
             reason = missing.get(engine) or skipped.get(engine, "-")
-            lines.append(f"| {LABELS[engine]} | {reason} | - | - | - |")
+            lines.append(f"| {LABELS[engine]} | {reason} | - | - | - | - | - |")
     others = [wall for engine, (_, wall, *_) in done.items() if engine != "ours"]
     if ours and others:
         lines += ["", f"Best of the others / ours: {min(others) / ours[1]:.2f}"]
@@ -171,6 +174,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, help="where the tables are kept [default: a temporary one]")
     parser.add_argument("--sizes", default="1000000x1000000,10000000x10000000,50000000x5000000")
     parser.add_argument("--limit", type=int, default=180, help="seconds that one run may take")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="which ones [default: all]")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -184,20 +188,23 @@ def main():
     import duckdb
     import polars
 
-    text = f"{os.cpu_count()} CPUs ({platform.machine()}), DuckDB {duckdb.__version__}, polars {polars.__version__}\n\n"
+    load = os.getloadavg()[0]
+    text = f"{os.cpu_count()} CPUs ({platform.machine()}), DuckDB {duckdb.__version__}, polars {polars.__version__}; "
+    text += f"load average before the run {load:.1f}\n\n"
     skipped, ours = {}, {}
     for size in (tuple(map(int, size.split("x"))) for size in args.sizes.split(",")):
-        engines = [engine for engine in ENGINES if engine not in skipped]
+        engines = [engine for engine in args.engines.split(",") if engine not in skipped]
         print(f"{size[0]} x {size[1]}", file=sys.stderr, flush=True)
         done, missing = measure(size, args.binary, folder, args.limit, engines)
         text += render(size, done, missing, skipped) + "\n"
         skipped |= {engine: "not tried: too slow at a smaller size" for engine in missing}
         if "ours" in done:
-            ours[size] = done["ours"][1]
+            ours[size] = done["ours"][1:3]
     sizes = sorted(ours)
     for small, large in zip(sizes, sizes[1:]):
         rows = sum(large) / sum(small)
-        text += f"Ours, {sum(small):,} to {sum(large):,} rows ({rows:.1f}x): {ours[large] / ours[small]:.1f}x the time\n"
+        wall, cpu = (after / before for before, after in zip(ours[small], ours[large]))
+        text += f"Ours, {sum(small):,} to {sum(large):,} rows ({rows:.1f}x): wall {wall:.1f}x, CPU {cpu:.1f}x\n"
     print(text)
     if args.out:
         args.out.write_text(text)
