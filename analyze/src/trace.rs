@@ -12,7 +12,7 @@ use std::{
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use datafusion::{
-    execution::context::SQLOptions,
+    execution::{context::SQLOptions, session_state::SessionStateBuilder},
     prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -252,7 +252,10 @@ fn session() -> SessionContext {
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;
-    SessionContext::new_with_config(config)
+    let state = SessionStateBuilder::new_with_default_features()
+        .with_config(config)
+        .with_physical_optimizer_rules(functions::interval_join::rules());
+    SessionContext::new_with_state(state.build())
 }
 
 /// What the files' metadata and the schema crate know, as tables.

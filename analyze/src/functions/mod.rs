@@ -2,6 +2,7 @@
 //! `percentile_cont` and `median`; [`crate::analysis::quantile`] is the same definition for Rust.
 
 pub(crate) mod derived;
+pub(crate) mod interval_join;
 
 use std::sync::Arc;
 

@@ -169,7 +169,6 @@ impl Stage {
             }
         }
     }
-
 }
 
 fn ask<T: DeserializeOwned>(programs: &Path, run: &Path, query: &str) -> Result<T, CourtError> {

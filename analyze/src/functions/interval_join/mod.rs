@@ -1,0 +1,11 @@
+//! Joins on intervals, in plain SQL: the rule that finds them, and the operator that runs them.
+
+mod exec;
+mod ordinal;
+mod plan;
+mod stream;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use plan::rules;

@@ -1,0 +1,370 @@
+//! One partition of an interval join while it runs: reads both inputs, sweeps, and gathers the pairs' columns.
+//!
+//! ```text
+//! slots   [ batch ][ batch ][ active rows of earlier batches ][ batch ] ◄─ next
+//!              ▲          ▲   pairs point at (slot, row)
+//! ```
+//!
+//! A batch stays in its slot while rows of it can still match. So that one long interval does not keep its whole
+//! batch, the rows that matter are moved together when they have become few among what is kept.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
+    buffer::NullBuffer,
+    compute::{filter, filter_record_batch, interleave, interleave_record_batch, partition, take_arrays},
+    datatypes::SchemaRef,
+    row::RowConverter,
+};
+use datafusion::{
+    common::{internal_err, utils::memory::get_record_batch_memory_size},
+    error::Result,
+    execution::{SendableRecordBatchStream, memory_pool::MemoryReservation},
+    physical_expr::PhysicalExprRef,
+    physical_plan::{
+        joins::utils::JoinFilter,
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, RecordOutput},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::StreamExt;
+
+use super::{
+    exec::Interval,
+    ordinal::ordinals,
+    sweep::{ACTIVE_BYTES, Chunk, Last, Pairs, Place, Step, Sweep},
+};
+
+/// One sorted input.
+pub(super) struct Input {
+    pub(super) stream: SendableRecordBatchStream,
+    pub(super) keys: Vec<PhysicalExprRef>,
+    pub(super) interval: Interval,
+}
+
+/// Which columns are kept of each side, and which of these are put out and filtered by: (side, kept column).
+pub(super) struct Layout {
+    kept: [Vec<usize>; 2],
+    output: Vec<(usize, usize)>,
+    filter_columns: Vec<(usize, usize)>,
+    schema: SchemaRef,
+    filter: Option<JoinFilter>,
+}
+
+impl Layout {
+    /// From the columns that are put out and filtered by: (side, column of the input).
+    pub(super) fn new(
+        mut output: Vec<(usize, usize)>,
+        mut filter_columns: Vec<(usize, usize)>,
+        schema: SchemaRef,
+        filter: Option<JoinFilter>,
+    ) -> Self {
+        let mut kept = [Vec::new(), Vec::new()];
+        for (side, column) in output.iter_mut().chain(&mut filter_columns) {
+            let kept: &mut Vec<usize> = &mut kept[*side];
+            let known = kept.iter().position(|one| one == column);
+            if known.is_none() {
+                kept.push(*column);
+            }
+            *column = known.unwrap_or(kept.len() - 1);
+        }
+        Self { kept, output, filter_columns, schema, filter }
+    }
+}
+
+/// A side's batches that are still of use.
+#[derive(Default)]
+struct Slots {
+    batches: Vec<Option<RecordBatch>>,
+    free: Vec<usize>,
+    rows: usize,
+    bytes: usize,
+    // At so many batches, the rows of interest are moved together.
+    compact_at: usize,
+}
+
+/// So many batches may be kept before it is asked which are of use.
+const FEW_SLOTS: usize = 16;
+
+impl Slots {
+    fn put(&mut self, batch: RecordBatch) -> usize {
+        self.rows += batch.num_rows();
+        self.bytes += get_record_batch_memory_size(&batch);
+        let slot = self.free.pop().unwrap_or(self.batches.len());
+        if slot == self.batches.len() {
+            self.batches.push(None);
+        }
+        self.batches[slot] = Some(batch);
+        slot
+    }
+
+    fn len(&self) -> usize {
+        self.batches.len() - self.free.len()
+    }
+
+    fn keep(&mut self, is_used: impl Fn(usize) -> bool) {
+        for slot in 0..self.batches.len() {
+            if !is_used(slot)
+                && let Some(batch) = self.batches[slot].take()
+            {
+                self.rows -= batch.num_rows();
+                self.bytes -= get_record_batch_memory_size(&batch);
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// The batches there are, and the number of each slot among them.
+    fn packed(&self) -> (Vec<&RecordBatch>, Vec<usize>) {
+        let mut numbers = Vec::with_capacity(self.batches.len());
+        let mut batches = Vec::with_capacity(self.len());
+        for batch in &self.batches {
+            numbers.push(batches.len());
+            batches.extend(batch);
+        }
+        (batches, numbers)
+    }
+}
+
+struct Running {
+    inputs: [Input; 2],
+    layout: Layout,
+    converter: Option<RowConverter>,
+    memory: MemoryReservation,
+    batch_size: usize,
+    sweep: Sweep,
+    slots: [Slots; 2],
+    // Where each side has come to.
+    last: [Option<Last>; 2],
+    // What the chunk of each side takes that is being swept, with room to make all its rows active.
+    chunk_bytes: [usize; 2],
+    // Pairs whose residual filter has not been evaluated, and those that passed.
+    candidates: Pairs,
+    passed: Pairs,
+    is_done: bool,
+    metrics: BaselineMetrics,
+    candidate_count: Count,
+    peak: Gauge,
+}
+
+/// Runs one partition.
+pub(super) fn join(
+    inputs: [Input; 2],
+    layout: Layout,
+    converter: Option<RowConverter>,
+    memory: MemoryReservation,
+    batch_size: usize,
+    metrics: &ExecutionPlanMetricsSet,
+    partition: usize,
+) -> SendableRecordBatchStream {
+    let schema = layout.schema.clone();
+    let running = Running {
+        inputs,
+        layout,
+        converter,
+        memory,
+        batch_size: batch_size.max(1),
+        sweep: Sweep::default(),
+        slots: Default::default(),
+        last: [None, None],
+        chunk_bytes: [0; 2],
+        candidates: Pairs::default(),
+        passed: Pairs::default(),
+        is_done: false,
+        metrics: BaselineMetrics::new(metrics, partition),
+        candidate_count: MetricBuilder::new(metrics).counter("candidates", partition),
+        peak: MetricBuilder::new(metrics).gauge("peak_mem_used", partition),
+    };
+    let stream = futures::stream::try_unfold(running, |mut running| async move {
+        Ok(running.next().await?.map(|batch| (batch, running)))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, stream))
+}
+
+impl Running {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.is_done {
+            let compute = self.metrics.elapsed_compute().clone();
+            let timer = compute.timer();
+            let limit = self.batch_size - self.passed.len().min(self.batch_size - 1);
+            let step = self.sweep.advance(&mut self.candidates, limit);
+            let is_crowded = self.slots.iter().any(|slots| slots.len() >= slots.compact_at.max(FEW_SLOTS));
+            self.is_done = step == Step::Done;
+            let output = match step {
+                Step::Full => self.flush(false)?,
+                Step::Needs(_) if !is_crowded => None,
+                Step::Needs(_) | Step::Done => self.flush(true)?,
+            };
+            if let (Step::Needs(_), true) = (step, is_crowded) {
+                self.tidy()?;
+            }
+            timer.done();
+            if let Step::Needs(side) = step {
+                self.fetch(side).await?;
+            }
+            if output.is_some() {
+                return Ok(output.record_output(&self.metrics));
+            }
+            // Where the filter lets nothing through, this loop is the only one that can give way.
+            tokio::task::consume_budget().await;
+        }
+        self.metrics.done();
+        Ok(None)
+    }
+
+    /// Reads the next batch of a side that has rows which can match.
+    async fn fetch(&mut self, side: usize) -> Result<()> {
+        while let Some(batch) = self.inputs[side].stream.next().await {
+            let compute = self.metrics.elapsed_compute().clone();
+            let _timer = compute.timer();
+            if let Some((chunk, batch)) = self.prepare(side, batch?)? {
+                if !chunk.is_sorted(self.last[side].as_ref()) {
+                    return internal_err!("an input of an interval join is not sorted by its keys and start");
+                }
+                self.last[side] = chunk.last();
+                self.chunk_bytes[side] = (chunk.starts.len() * 2 + chunk.runs.len()) * 8
+                    + chunk.keys.as_ref().map_or(0, |keys| keys.size())
+                    + batch.num_rows() * ACTIVE_BYTES;
+                let slot = self.slots[side].put(batch);
+                self.sweep.add(side, Chunk { slot, ..chunk });
+                return self.account();
+            }
+        }
+        self.sweep.finish(side);
+        self.chunk_bytes[side] = 0;
+        self.account()
+    }
+
+    /// Registers what is kept with the memory pool.
+    fn account(&mut self) -> Result<()> {
+        let batches = self.slots.iter().map(|slots| slots.bytes).sum::<usize>();
+        let bytes = batches + self.chunk_bytes.iter().sum::<usize>() + self.sweep.bytes();
+        self.memory.try_resize(bytes)?;
+        self.peak.set_max(bytes);
+        Ok(())
+    }
+
+    /// Evaluates keys, starts and ends of a batch, once, and leaves out the rows that match nothing.
+    fn prepare(&self, side: usize, batch: RecordBatch) -> Result<Option<(Chunk, RecordBatch)>> {
+        let Input { keys, interval, .. } = &self.inputs[side];
+        let rows = batch.num_rows();
+        let evaluate = |expr: &PhysicalExprRef| expr.evaluate(&batch)?.into_array(rows);
+        let mut keys = keys.iter().map(evaluate).collect::<Result<Vec<ArrayRef>>>()?;
+        let bounds = [evaluate(&interval.start)?, evaluate(&interval.end)?];
+        let mut valid: Option<NullBuffer> = None;
+        for column in keys.iter().chain(&bounds) {
+            valid = NullBuffer::union(valid.as_ref(), column.logical_nulls().as_ref());
+        }
+        let [mut starts, mut ends] = [ordinals(&bounds[0])?, ordinals(&bounds[1])?];
+        if interval.is_open {
+            // Nothing lies before the least value. Where ends are inclusive, the last moment is the one before.
+            if ends.contains(&i64::MIN) {
+                let some = NullBuffer::from_iter(ends.iter().map(|end| *end != i64::MIN));
+                valid = NullBuffer::union(valid.as_ref(), Some(&some));
+            }
+            ends = ends.iter().map(|end| end.saturating_sub(1)).collect();
+        }
+        let mut batch = batch.project(&self.layout.kept[side])?;
+        if let Some(valid) = valid.filter(|valid| valid.null_count() > 0) {
+            let mask = BooleanArray::new(valid.inner().clone(), None);
+            batch = filter_record_batch(&batch, &mask)?;
+            keys = keys.iter().map(|key| filter(key, &mask)).collect::<Result<_, _>>()?;
+            starts = valid.valid_indices().map(|row| starts[row]).collect();
+            ends = valid.valid_indices().map(|row| ends[row]).collect();
+        }
+        if starts.is_empty() {
+            return Ok(None);
+        }
+        let (runs, keys) = match &self.converter {
+            None => (vec![starts.len()], None),
+            Some(converter) => {
+                let runs = partition(&keys)?.ranges();
+                let firsts = UInt64Array::from_iter_values(runs.iter().map(|run| run.start as u64));
+                let keys = converter.convert_columns(&take_arrays(&keys, &firsts, None)?)?;
+                (runs.iter().map(|run| run.end).collect(), Some(keys))
+            }
+        };
+        Ok(Some((Chunk { slot: 0, starts, ends, runs, keys }, batch)))
+    }
+
+    /// Filters the candidates, and puts out what passed if it is enough, or if it must go.
+    fn flush(&mut self, all: bool) -> Result<Option<RecordBatch>> {
+        self.candidate_count.add(self.candidates.len());
+        match &self.layout.filter {
+            None => std::mem::swap(&mut self.candidates, &mut self.passed),
+            Some(filter) if self.candidates.len() > 0 => {
+                let columns = self.gather(&self.candidates, &self.layout.filter_columns)?;
+                let rows = RecordBatchOptions::new().with_row_count(Some(self.candidates.len()));
+                let batch = RecordBatch::try_new_with_options(filter.schema().clone(), columns, &rows)?;
+                let verdict = filter.expression().evaluate(&batch)?.into_array(batch.num_rows())?;
+                let verdict = verdict.as_boolean();
+                let passes = |row: usize| verdict.is_valid(row) && verdict.value(row);
+                for (from, to) in self.candidates.0.iter().zip(&mut self.passed.0) {
+                    to.extend(
+                        from.iter().enumerate().filter(|(row, _)| passes(*row)).map(|(_, place)| *place),
+                    );
+                }
+                self.candidates.clear();
+            }
+            Some(_) => (),
+        }
+        let count = self.passed.len();
+        if count == 0 || (!all && count < self.batch_size.div_ceil(2)) {
+            return Ok(None);
+        }
+        let columns = self.gather(&self.passed, &self.layout.output)?;
+        self.passed.clear();
+        let rows = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(Some(RecordBatch::try_new_with_options(self.layout.schema.clone(), columns, &rows)?))
+    }
+
+    fn gather(&self, pairs: &Pairs, columns: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
+        let packed = [self.slots[0].packed(), self.slots[1].packed()];
+        let places = |side: usize| -> Vec<Place> {
+            pairs.0[side].iter().map(|(slot, row)| (packed[side].1[*slot], *row)).collect()
+        };
+        let places = [places(0), places(1)];
+        let column = |(side, column): &(usize, usize)| -> Result<ArrayRef> {
+            let arrays: Vec<&dyn Array> =
+                packed[*side].0.iter().map(|batch| batch.column(*column).as_ref()).collect();
+            Ok(interleave(&arrays, &places[*side])?)
+        };
+        columns.iter().map(column).collect()
+    }
+
+    /// Lets batches go that no row of interest is in, and moves the rows of interest together where they are few.
+    /// No pair may be waiting.
+    fn tidy(&mut self) -> Result<()> {
+        for side in 0..2 {
+            self.slots[side].keep(|slot| self.sweep.uses(side, slot));
+            if self.slots[side].len() >= FEW_SLOTS && self.slots[side].rows > 4 * self.sweep.active(side) {
+                self.compact(side)?;
+            }
+            self.slots[side].compact_at = 2 * self.slots[side].len();
+        }
+        self.account()
+    }
+
+    fn compact(&mut self, side: usize) -> Result<()> {
+        let places = self.sweep.places(side);
+        let mut moved = Vec::with_capacity(places.len());
+        let mut compacted = Vec::new();
+        let (batches, numbers) = self.slots[side].packed();
+        for places in places.chunks(self.batch_size) {
+            let places: Vec<Place> = places.iter().map(|(slot, row)| (numbers[*slot], *row)).collect();
+            compacted.push(if self.layout.kept[side].is_empty() {
+                let rows = RecordBatchOptions::new().with_row_count(Some(places.len()));
+                RecordBatch::try_new_with_options(batches[0].schema(), vec![], &rows)?
+            } else {
+                interleave_record_batch(&batches, &places)?
+            });
+        }
+        for batch in compacted {
+            let rows = batch.num_rows();
+            let slot = self.slots[side].put(batch);
+            moved.extend((0..rows).map(|row| (slot, row)));
+        }
+        self.sweep.moved(side, moved.into_iter());
+        self.slots[side].keep(|slot| self.sweep.uses(side, slot));
+        Ok(())
+    }
+}

@@ -1,0 +1,407 @@
+//! The sweep: which rows of two sorted inputs have intervals that meet, within equal keys.
+//!
+//! Both sides come sorted by (keys, start). The sweep takes, of the two rows in front, the one that starts first,
+//! pairs it with every row of the other side that is still *active*, and makes it active in turn:
+//!
+//! ```text
+//! left    ├───── a ─────┤      ├─ c ─┤
+//! right        ├── x ──┤    ├─────── y ───────┤
+//!         ─────┬────────────┬──┬─────────────────► start
+//!              x meets a    │  c meets y
+//!                           y: a has ended, and leaves the active rows
+//! ```
+//!
+//! Two rows match if each starts no later than the other ends. Of a matching pair, the row that comes second finds
+//! the first one active, because the first one ends no earlier than the second one starts: so no pair is missed,
+//! whatever the intervals are. An interval that ends before it starts is never active (no row that comes later
+//! can match it), but it does look at the active rows: it can lie, turned around, inside of one.
+//!
+//! Starts and ends are ordinals ([`super::ordinal`]) and ends are inclusive; open ends were moved by one before.
+//! A row is looked at only while it matches or once when it leaves, so the work is linear in rows and matches,
+//! but for turned-around intervals.
+
+use std::cmp::Ordering;
+
+use arrow::{
+    buffer::ScalarBuffer,
+    row::{OwnedRow, Rows},
+};
+
+/// A row of a batch: the number of the batch's slot, and of the row in it.
+pub(super) type Place = (usize, usize);
+
+/// One batch of a side, ready to be swept.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// Where the batch is kept.
+    pub(super) slot: usize,
+    /// When each row starts.
+    pub(super) starts: ScalarBuffer<i64>,
+    /// The last moment of each row.
+    pub(super) ends: ScalarBuffer<i64>,
+    /// The end of each run of rows of equal keys.
+    pub(super) runs: Vec<usize>,
+    /// The keys of each run; none if the join has no equality keys.
+    pub(super) keys: Option<Rows>,
+}
+
+/// The last keys and start of a chunk.
+pub(super) type Last = (Option<OwnedRow>, i64);
+
+impl Chunk {
+    /// Whether the rows are in order, after the last one of the chunk before. The sweep would miss pairs without a
+    /// word if an input were not sorted as it was asked to be, so that is never taken on trust.
+    pub(super) fn is_sorted(&self, before: Option<&Last>) -> bool {
+        let begins = [0].into_iter().chain(self.runs.iter().copied());
+        let starts_are = begins.zip(&self.runs).all(|(from, to)| self.starts[from..*to].is_sorted());
+        let continues = match (before, &self.keys) {
+            (Some((Some(last), start)), Some(keys)) => match last.row().cmp(&keys.row(0)) {
+                Ordering::Equal => *start <= self.starts[0],
+                order => order == Ordering::Less,
+            },
+            (Some((_, start)), _) => *start <= self.starts[0],
+            (None, _) => true,
+        };
+        starts_are && continues && self.keys.as_ref().is_none_or(|keys| keys.iter().is_sorted())
+    }
+
+    /// What the next chunk must not come before.
+    pub(super) fn last(&self) -> Option<Last> {
+        let keys = self.keys.as_ref().map(|keys| keys.row(keys.num_rows() - 1).owned());
+        Some((keys, *self.starts.last()?))
+    }
+}
+
+/// Pairs that were found: the rows of the left side, and beside them those of the right.
+#[derive(Debug, Default)]
+pub(super) struct Pairs(pub(super) [Vec<Place>; 2]);
+
+impl Pairs {
+    pub(super) fn len(&self) -> usize {
+        self.0[0].len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// Why the sweep stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// As many pairs as were asked for are there.
+    Full,
+    /// It needs the next batch of a side, or to know that there is none.
+    Needs(usize),
+    /// No further pair exists.
+    Done,
+}
+
+/// A row that rows of the other side can still match.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    start: i64,
+    end: i64,
+    slot: u32,
+    row: u32,
+}
+
+/// Bytes that one active row takes.
+pub(super) const ACTIVE_BYTES: usize = size_of::<Active>();
+
+/// Below this many active rows, nobody looks for ended ones among them.
+const SMALL: usize = 1024;
+
+/// One side.
+#[derive(Debug, Default)]
+struct Side {
+    chunk: Option<Chunk>,
+    row: usize,
+    run: usize,
+    // A run began whose keys have not been compared with the current ones.
+    is_new_run: bool,
+    is_finished: bool,
+    active: Vec<Active>,
+    // When so many are active, those that have ended are removed: without it, a side whose rows find no partner
+    // to look at them would pile up.
+    purge_at: usize,
+    // How many rows of each slot are active.
+    live: Vec<usize>,
+}
+
+impl Side {
+    fn front(&self) -> Option<(&Chunk, i64)> {
+        let chunk = self.chunk.as_ref()?;
+        Some((chunk, *chunk.starts.get(self.row)?))
+    }
+
+    fn run_end(&self) -> usize {
+        self.chunk.as_ref().map_or(0, |chunk| chunk.runs.get(self.run).copied().unwrap_or(chunk.starts.len()))
+    }
+
+    fn move_to(&mut self, row: usize) {
+        self.row = row;
+        if row >= self.run_end() {
+            self.run += 1;
+            self.is_new_run = true;
+        }
+    }
+
+    fn activate(&mut self, one: Active) {
+        if self.active.len() >= self.purge_at.max(SMALL) {
+            let live = &mut self.live;
+            self.active.retain(|active| {
+                let stays = active.end >= one.start;
+                live[active.slot as usize] -= usize::from(!stays);
+                stays
+            });
+            self.purge_at = 2 * self.active.len();
+        }
+        self.live[one.slot as usize] += 1;
+        self.active.push(one);
+    }
+
+    fn deactivate_all(&mut self) {
+        self.active.clear();
+        self.live.fill(0);
+        self.purge_at = 0;
+    }
+}
+
+/// The state of a sweep.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    sides: [Side; 2],
+    keys: Option<OwnedRow>,
+    // How many active rows the front row has looked at: it goes on there after a full batch of pairs.
+    looked: usize,
+}
+
+impl Sweep {
+    /// Gives the next batch of a side; the slot must not be in use.
+    pub(super) fn add(&mut self, side: usize, chunk: Chunk) {
+        let side = &mut self.sides[side];
+        if side.live.len() <= chunk.slot {
+            side.live.resize(chunk.slot + 1, 0);
+        }
+        (side.row, side.run, side.is_new_run) = (0, 0, true);
+        side.chunk = Some(chunk);
+    }
+
+    /// Says that a side has no further batch.
+    pub(super) fn finish(&mut self, side: usize) {
+        self.sides[side].chunk = None;
+        self.sides[side].is_finished = true;
+    }
+
+    /// How many rows of a side can still match.
+    pub(super) fn active(&self, side: usize) -> usize {
+        self.sides[side].active.len()
+    }
+
+    /// Bytes that the active rows take, the batches not counted.
+    pub(super) fn bytes(&self) -> usize {
+        self.sides.iter().map(|side| side.active.capacity() * ACTIVE_BYTES + side.live.capacity() * 8).sum()
+    }
+
+    /// Whether rows of a slot can still match or come.
+    pub(super) fn uses(&self, side: usize, slot: usize) -> bool {
+        let side = &self.sides[side];
+        side.live.get(slot).is_some_and(|live| *live > 0)
+            || side.chunk.as_ref().is_some_and(|chunk| chunk.slot == slot)
+    }
+
+    /// Where the active rows of a side are.
+    pub(super) fn places(&self, side: usize) -> Vec<Place> {
+        self.sides[side].active.iter().map(|active| (active.slot as usize, active.row as usize)).collect()
+    }
+
+    /// Tells where the active rows of a side were moved to, in the order of [`Self::places`].
+    pub(super) fn moved(&mut self, side: usize, places: impl Iterator<Item = Place>) {
+        let side = &mut self.sides[side];
+        side.live.fill(0);
+        for (active, (slot, row)) in side.active.iter_mut().zip(places) {
+            (active.slot, active.row) = (slot as u32, row as u32);
+            if side.live.len() <= slot {
+                side.live.resize(slot + 1, 0);
+            }
+            side.live[slot] += 1;
+        }
+    }
+
+    /// Sweeps on until `limit` pairs are there, or a batch is missing, or all is done.
+    pub(super) fn advance(&mut self, pairs: &mut Pairs, limit: usize) -> Step {
+        loop {
+            for (number, side) in self.sides.iter().enumerate() {
+                let other = &self.sides[1 - number];
+                if other.is_finished && other.active.is_empty() {
+                    return Step::Done;
+                }
+                if side.front().is_none() && !side.is_finished {
+                    return Step::Needs(number);
+                }
+            }
+            let order = match (self.sides[0].front(), self.sides[1].front()) {
+                (None, None) => return Step::Done,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((left, _)), Some((right, _))) => match (&left.keys, &right.keys) {
+                    (Some(a), Some(b)) => a.row(self.sides[0].run).cmp(&b.row(self.sides[1].run)),
+                    _ => Ordering::Equal,
+                },
+            };
+            let is_full = match order {
+                Ordering::Less => self.alone(0, pairs, limit),
+                Ordering::Greater => self.alone(1, pairs, limit),
+                Ordering::Equal => self.together(pairs, limit),
+            };
+            if is_full {
+                return Step::Full;
+            }
+        }
+    }
+
+    /// If the front row's keys are new, nothing that was active matches any more.
+    fn meet_keys(&mut self, number: usize) {
+        let side = &mut self.sides[number];
+        if !std::mem::take(&mut side.is_new_run) {
+            return;
+        }
+        let Some(keys) = side.chunk.as_ref().and_then(|chunk| chunk.keys.as_ref()) else {
+            return;
+        };
+        let keys = keys.row(side.run);
+        if self.keys.as_ref().is_none_or(|old| old.row() != keys) {
+            self.keys = Some(keys.owned());
+            self.sides.iter_mut().for_each(Side::deactivate_all);
+        }
+    }
+
+    /// Sweeps a run of one side whose keys the other side has no further row of.
+    fn alone(&mut self, number: usize, pairs: &mut Pairs, limit: usize) -> bool {
+        self.meet_keys(number);
+        let end = self.sides[number].run_end();
+        while self.sides[number].row < end {
+            if self.sides[1 - number].active.is_empty() {
+                self.sides[number].move_to(end);
+                break;
+            }
+            if self.take(number, false, pairs, limit) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sweeps two runs of equal keys until one of them ends.
+    fn together(&mut self, pairs: &mut Pairs, limit: usize) -> bool {
+        self.meet_keys(0);
+        self.meet_keys(1);
+        let ends = [self.sides[0].run_end(), self.sides[1].run_end()];
+        while self.sides[0].row < ends[0] && self.sides[1].row < ends[1] {
+            let (Some((_, left)), Some((_, right))) = (self.sides[0].front(), self.sides[1].front()) else {
+                return false;
+            };
+            if self.take(usize::from(right < left), true, pairs, limit) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the front row of a side: pairs it with the active rows of the other. True if the pairs are full; then
+    /// the row is still in front.
+    fn take(&mut self, number: usize, activate: bool, pairs: &mut Pairs, limit: usize) -> bool {
+        let [left, right] = &mut self.sides;
+        let (side, other) = if number == 0 { (left, right) } else { (right, left) };
+        let Some(chunk) = &side.chunk else { return false };
+        let (slot, row) = (chunk.slot, side.row);
+        let (start, end) = (chunk.starts[row], chunk.ends[row]);
+        let mut at = self.looked;
+        while let Some(active) = other.active.get(at).copied() {
+            if active.end < start {
+                other.active.swap_remove(at);
+                other.live[active.slot as usize] -= 1;
+                continue;
+            }
+            if active.start <= end {
+                if pairs.len() >= limit {
+                    self.looked = at;
+                    return true;
+                }
+                pairs.0[number].push((slot, row));
+                pairs.0[1 - number].push((active.slot as usize, active.row as usize));
+            }
+            at += 1;
+        }
+        self.looked = 0;
+        if activate && start <= end {
+            side.activate(Active { start, end, slot: slot as u32, row: row as u32 });
+        }
+        side.move_to(row + 1);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sweeps one batch a side, without keys.
+    fn sweep(left: &[(i64, i64)], right: &[(i64, i64)], limit: usize) -> (Vec<(usize, usize)>, usize) {
+        let mut sweep = Sweep::default();
+        for (side, rows) in [left, right].into_iter().enumerate() {
+            let starts = rows.iter().map(|row| row.0).collect();
+            let ends = rows.iter().map(|row| row.1).collect();
+            sweep.add(side, Chunk { slot: 0, starts, ends, runs: vec![rows.len()], keys: None });
+        }
+        let (mut pairs, mut found, mut most) = (Pairs::default(), Vec::new(), 0);
+        loop {
+            let step = sweep.advance(&mut pairs, limit);
+            most = most.max(sweep.active(0)).max(sweep.active(1));
+            found.extend(pairs.0[0].iter().zip(&pairs.0[1]).map(|(left, right)| (left.1, right.1)));
+            pairs.clear();
+            match step {
+                Step::Done => break,
+                Step::Full => (),
+                Step::Needs(side) => sweep.finish(side),
+            }
+        }
+        found.sort_unstable();
+        (found, most)
+    }
+
+    #[test]
+    fn pairs_the_timeline_of_the_module() {
+        // a and c against x and y, with inclusive ends.
+        let (left, right) = ([(0, 14), (20, 26)], [(5, 12), (14, 40)]);
+        for limit in [1, 2, 100] {
+            assert_eq!(sweep(&left, &right, limit).0, [(0, 0), (0, 1), (1, 1)]);
+        }
+    }
+
+    #[test]
+    fn a_chunk_out_of_order_is_noticed() {
+        let chunk = |starts: Vec<i64>| {
+            let (runs, ends) = (vec![starts.len()], starts.clone().into());
+            Chunk { slot: 0, starts: starts.into(), ends, runs, keys: None }
+        };
+        let last = chunk(vec![1, 2]).last();
+        assert!(chunk(vec![2, 2, 3]).is_sorted(last.as_ref()));
+        assert!(!chunk(vec![1, 2]).is_sorted(last.as_ref()));
+        assert!(!chunk(vec![3, 2]).is_sorted(None));
+    }
+
+    #[test]
+    fn a_turned_around_interval_matches_what_it_lies_in() {
+        assert_eq!(sweep(&[(6, 4)], &[(0, 3), (1, 9), (5, 9)], 9).0, [(0, 1)]);
+    }
+
+    #[test]
+    fn rows_that_have_ended_do_not_pile_up() {
+        let short: Vec<_> = (0..50_000).map(|start| (start, start)).collect();
+        let (pairs, most) = sweep(&short, &[(0, 0), (49_999, 49_999)], 10);
+        assert_eq!(pairs, [(0, 0), (49_999, 1)]);
+        assert!(most <= SMALL, "{most} rows were active at once");
+    }
+}
