@@ -19,6 +19,7 @@ use crate::{error::AnalyzeError, functions::derived};
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
     ("core/chain_links.sql", include_str!("../../queries/core/chain_links.sql")),
+    ("core/critical_path.sql", include_str!("../../queries/core/critical_path.sql")),
     ("core/data_quality.sql", include_str!("../../queries/core/data_quality.sql")),
     ("core/kernels.sql", include_str!("../../queries/core/kernels.sql")),
     ("core/launch_gaps.sql", include_str!("../../queries/core/launch_gaps.sql")),
@@ -188,7 +189,7 @@ mod tests {
                 assert!(column.doc.ends_with('.'), "{}.{}", query.name, column.name);
                 match column.unit {
                     "-" => {}
-                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts") => {}
+                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts" | "range_ts") => {}
                     unit => {
                         assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)
                     }

@@ -86,6 +86,8 @@ fn every_account_adds_up_on_every_trace() {
         "SELECT count(*) AS n FROM launch_gaps WHERE dur < 0 OR dur <> host_ns + sync_ns + alloc_ns + copy_ns \
          + nccl_ns + other_call_ns + waiting_ns + throttled_ns + page_fault_ns + blocked_ns + stopped_ns \
          + unknown_ns",
+        "SELECT count(*) AS n FROM marks m JOIN (SELECT phase, range_ts, sum(dur) AS total FROM critical_path \
+         GROUP BY phase, range_ts) p ON p.phase = m.name AND p.range_ts = m.ts WHERE m.dur <> p.total",
         "SELECT coalesce(sum(rows_count), 0) AS n FROM data_quality",
     ];
     let mut runs = 0;

@@ -11,6 +11,7 @@ pub(crate) mod call_rows;
 pub(crate) mod causes;
 pub(crate) mod chains;
 pub(crate) mod copy_cost;
+pub(crate) mod critical_path;
 pub(crate) mod culprits;
 pub(crate) mod info;
 pub(crate) mod judge;

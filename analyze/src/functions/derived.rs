@@ -2,6 +2,7 @@
 //!
 //! - `_calls`: every call with its place, its phase and the exact split of its time ([`call_rows`]);
 //! - `slow_calls`, `chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
+//! - `critical_path`: what marked ranges are made of ([`critical_path`]);
 //! - `launch_gaps`: the time between launches ([`launch_gaps`]);
 //! - `data_quality`: what of the input contradicts itself ([`schedule::Fault`]).
 
@@ -31,7 +32,7 @@ use trace_schema::Run;
 
 use crate::{
     analysis::{
-        call_rows,
+        call_rows, critical_path,
         judge::{self, Judgement},
         launch_gaps,
         schedule::{Faults, Input, Schedule},
@@ -47,7 +48,7 @@ const OFF_CPU: &str = "SELECT run, pid, tid, ts, dur, op, runnable_ns, syscall, 
      FROM events WHERE kind = 'off_cpu' ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
 const STINTS: &str =
     "SELECT run, cpu, ts, dur, pid, tid, comm FROM events WHERE kind = 'run' ORDER BY run, cpu, ts, dur";
-const RANGES: &str = "SELECT run, pid, ts, dur, detail \
+const RANGES: &str = "SELECT run, pid, tid, ts, dur, detail \
      FROM events WHERE kind = 'mark' AND op = 'range' ORDER BY run, pid, ts, dur DESC NULLS FIRST";
 
 /// Everything that is derived.
@@ -56,6 +57,8 @@ pub(crate) struct Derived {
     pub(crate) calls: RecordBatch,
     pub(crate) schedule: Schedule,
     pub(crate) faults: Faults,
+    /// Ranges that workloads marked: run, pid, tid, ts, dur, detail.
+    pub(crate) ranges: Vec<RecordBatch>,
     /// What the files say about themselves, by name.
     pub(crate) runs: Vec<(String, Run)>,
     judged: OnceLock<Judgement>,
@@ -123,7 +126,8 @@ impl Source {
         let calls =
             call_rows::derive(&answers[2], &answers[3], &mut schedule, &mut faults).map_err(external)?;
         let runs = self.runs.clone();
-        Ok(Arc::new(Derived { calls, schedule, faults, runs, judged: OnceLock::new() }))
+        let ranges = answers.swap_remove(3);
+        Ok(Arc::new(Derived { calls, schedule, faults, ranges, runs, judged: OnceLock::new() }))
     }
 }
 
@@ -185,19 +189,20 @@ fn quality(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
 }
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 5] =
-    ["_calls", "_slow_calls", "_chain_links", "_launch_gaps", "_data_quality"];
+pub(crate) const NAMES: [&str; 6] =
+    ["_calls", "_slow_calls", "_chain_links", "_launch_gaps", "_critical_path", "_data_quality"];
 
 /// Registers the tables.
 ///
 /// # Errors
 /// If a name is taken: a defect of this program.
 pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
-    let tables: [(SchemaRef, Rows); 5] = [
+    let tables: [(SchemaRef, Rows); 6] = [
         (call_rows::schema(), |derived| Ok(derived.calls.clone())),
         (slow_rows::calls_schema(), slow_rows::calls),
         (slow_rows::links_schema(), slow_rows::links),
         (launch_gaps::schema(), launch_gaps::rows),
+        (critical_path::schema(), critical_path::rows),
         (quality_schema(), quality),
     ];
     for (name, (schema, rows)) in NAMES.into_iter().zip(tables) {
