@@ -64,10 +64,16 @@ pub(crate) fn find(
         Cause::Throttled | Cause::Blocked(_) => scheduled && reasons,
         _ => true,
     };
+    // Who is at the root of a chain is not cleared, though the call itself waited for somebody else.
+    let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
+    let behind = |cause: Cause| match cause.is_off_cpu() {
+        true => blame.behind_ns(cause) as f64 / excess.max(1.0),
+        false => 0.0,
+    };
     let mut alibis: Vec<Alibi> = SUSPECTS
         .into_iter()
         .filter(|cause| is_on_record(*cause))
-        .filter(|cause| share_of(overall, *cause) <= CLEARED_RATIO)
+        .filter(|cause| share_of(overall, *cause) <= CLEARED_RATIO && behind(*cause) <= CLEARED_RATIO)
         .map(|cause| {
             let index = cause.index();
             let total_ns: f64 = slow.iter().map(|call| call.division[index]).sum();

@@ -48,8 +48,22 @@ pub(crate) enum Scheduler {
     Minor,
     /// It took a real share.
     Guilty,
+    /// Not in the calls' own time, but it kept threads waiting that slow calls waited for.
+    Behind,
     /// There is nothing to judge, or not enough.
     Inconclusive,
+}
+
+impl Scheduler {
+    /// What it is, by its share of the excess and the share that it is behind.
+    pub(crate) fn of(own_ratio: f64, behind_ratio: f64) -> Self {
+        match () {
+            () if own_ratio >= GUILTY_RATIO => Self::Guilty,
+            () if behind_ratio > CLEARED_RATIO => Self::Behind,
+            () if own_ratio > CLEARED_RATIO => Self::Minor,
+            () => Self::Cleared,
+        }
+    }
 }
 
 /// One link of a chain.
@@ -119,6 +133,8 @@ pub(crate) struct Verdict {
     /// Causes with their shares of the excess; they sum to 1 if there is any.
     pub(crate) shares: Vec<Share>,
     pub(crate) scheduler: Scheduler,
+    /// Share of the excess in which threads that slow calls waited for had no CPU.
+    pub(crate) scheduler_behind_ratio: f64,
     /// Cost of bytes, where the function copies or sets and the sizes tell.
     pub(crate) size_line: Option<copy_cost::Line>,
     pub(crate) examples: Vec<Example>,
@@ -136,6 +152,8 @@ pub(crate) struct Chains {
     pub(crate) overall: Vec<Share>,
     pub(crate) overall_excess_ns: f64,
     pub(crate) overall_slow_count: usize,
+    /// Share of all that excess in which threads that slow calls waited for had no CPU.
+    pub(crate) scheduler_behind_ratio: f64,
     /// Who is behind the off-CPU time of calls.
     pub(crate) culprits: Vec<Culprit>,
     /// System calls in which calls slept.
@@ -155,6 +173,12 @@ pub(crate) fn shares(divisions: impl Iterator<Item = Division>, excess: f64) -> 
     let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
     let all = Cause::ALL.into_iter().zip(totals).filter(|(_, ns)| *ns > 0.0);
     all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
+}
+
+/// Share of the excess that the scheduler is behind, through other threads.
+fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
+    let behind: f64 = slow.map(SlowCall::behind_ns).sum();
+    if excess > 0.0 { behind / excess } else { 0.0 }
 }
 
 /// The share of one cause.
@@ -198,11 +222,10 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
     let slow: Vec<&SlowCall> = function.slow.iter().map(|place| &judgement.slow[*place]).collect();
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
     let shares = shares(slow.iter().map(|call| call.division), excess_ns);
-    let scheduler = match (slow.is_empty(), share_of(&shares, Cause::Scheduler)) {
-        (true, _) => Scheduler::Inconclusive,
-        (false, ratio) if ratio <= CLEARED_RATIO => Scheduler::Cleared,
-        (false, ratio) if ratio < GUILTY_RATIO => Scheduler::Minor,
-        (false, _) => Scheduler::Guilty,
+    let scheduler_behind_ratio = behind_ratio(slow.iter().copied(), excess_ns);
+    let scheduler = match slow.is_empty() {
+        true => Scheduler::Inconclusive,
+        false => Scheduler::of(share_of(&shares, Cause::Scheduler), scheduler_behind_ratio),
     };
     let mut slowest = slow.clone();
     slowest.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then(a.row.cmp(&b.row)));
@@ -227,6 +250,7 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
         excess_ns,
         shares,
         scheduler,
+        scheduler_behind_ratio,
         size_line: function.size_line,
         examples: slowest.into_iter().take(EXAMPLES).map(|call| example(call, columns, names)).collect(),
         sentence: String::new(),
@@ -257,6 +281,10 @@ fn sentence(verdict: &Verdict) -> String {
         Scheduler::Cleared => "the scheduler has an alibi".to_owned(),
         Scheduler::Minor => format!("the scheduler had a minor part ({percent:.1} %)"),
         Scheduler::Guilty => format!("the scheduler is guilty of {percent:.1} %"),
+        Scheduler::Behind => format!(
+            "the scheduler is behind {:.1} %, through threads that slow calls waited for",
+            100.0 * verdict.scheduler_behind_ratio
+        ),
         Scheduler::Inconclusive => "nothing to say of the scheduler".to_owned(),
     };
     format!(
@@ -328,6 +356,7 @@ pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, Analyze
         run: name,
         params,
         overall_slow_count: outermost.len(),
+        scheduler_behind_ratio: behind_ratio(outermost.iter().copied(), overall_excess_ns),
         overall,
         overall_excess_ns,
         verdicts,

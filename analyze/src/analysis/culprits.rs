@@ -56,8 +56,17 @@ pub(crate) struct Blame {
     pub(crate) syscalls: Vec<Syscall>,
     /// Waiting for a CPU inside slow calls, in all threads of their chains.
     pub(crate) waiting_in_slow_ns: i64,
+    /// Time of other threads in the chains of slow calls, by cause.
+    behind: HashMap<Cause, i64>,
     /// Processes that had a CPU while a slow call waited for it.
     pub(crate) holders: HashSet<u32>,
+}
+
+impl Blame {
+    /// Time of other threads in the chains of slow calls that had this cause.
+    pub(crate) fn behind_ns(&self, cause: Cause) -> i64 {
+        self.behind.get(&cause).copied().unwrap_or_default()
+    }
 }
 
 type Key = (Cause, u32, Option<u32>, String);
@@ -66,6 +75,8 @@ type Key = (Cause, u32, Option<u32>, String);
 struct Totals {
     tasks: HashMap<Key, i64>,
     causes: HashMap<Cause, i64>,
+    /// Of that, time of other threads than the call's.
+    behind: HashMap<Cause, i64>,
     syscalls: HashMap<(Blocker, i64), i64>,
 }
 
@@ -74,6 +85,9 @@ impl Totals {
         let ns = link.end - link.ts;
         let Some(cause) = cause_of(link) else { return };
         *self.causes.entry(cause).or_default() += ns;
+        if link.depth > 0 && link.state != State::OnCpu {
+            *self.behind.entry(cause).or_default() += ns;
+        }
         if let State::Blocked(blocker) = link.state {
             *self.syscalls.entry((blocker, link.syscall.unwrap_or(-1))).or_default() += ns;
         }
@@ -150,6 +164,7 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
     let holders = in_slow.tasks.keys().filter(|key| key.0 == Cause::Scheduler).map(|key| key.1).collect();
     Blame {
         culprits,
+        behind: in_slow.behind,
         holders,
         syscalls,
         waiting_in_slow_ns: in_slow.causes.get(&Cause::Scheduler).copied().unwrap_or_default(),

@@ -135,6 +135,17 @@ pub(crate) fn cause_of(link: &Link) -> Option<Cause> {
     }
 }
 
+impl SlowCall {
+    /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
+    /// it through others. None for a call whose purpose is to wait.
+    pub(crate) fn behind_ns(&self) -> f64 {
+        let through_others =
+            self.links.iter().filter(|link| link.depth > 0 && self.verdict != Cause::GpuWait);
+        let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
+        (waits.map(|link| link.end - link.ts).sum::<i64>() as f64).min(self.excess_ns)
+    }
+}
+
 /// The task that a link is put down to.
 pub(crate) fn blamed(link: &Link) -> Option<Task> {
     match link.state {

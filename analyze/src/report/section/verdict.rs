@@ -104,21 +104,28 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
     let main = chains.overall.iter().max_by(|a, b| a.share_ratio.total_cmp(&b.share_ratio));
     let cause = main.map_or("unexplained", |share| share.cause.name());
     let share = main.map_or(0.0, |share| share.share_ratio);
-    let scheduler = share_of(&chains.overall, Cause::Scheduler);
-    let tone = if scheduler <= crate::analysis::chains::CLEARED_RATIO {
-        "cleared"
-    } else if scheduler >= crate::analysis::chains::GUILTY_RATIO {
-        "guilty"
-    } else {
-        "open"
+    let own = share_of(&chains.overall, Cause::Scheduler);
+    let found = Scheduler::of(own, chains.scheduler_behind_ratio);
+    let tone = match found {
+        Scheduler::Cleared => "cleared",
+        Scheduler::Guilty | Scheduler::Behind => "guilty",
+        Scheduler::Minor | Scheduler::Inconclusive => "open",
     };
     let by = main_culprit(chains).map_or_else(String::new, |(name, ratio)| {
         format!("; {name} held the CPU for {} of the waiting", percent(ratio))
     });
-    let scheduler = match tone {
-        "cleared" => format!("The scheduler has an alibi: it took {} of the lost time.", percent(scheduler)),
-        "guilty" => format!("The scheduler is guilty of {} of the lost time{by}.", percent(scheduler)),
-        _ => format!("The scheduler had a minor part: {} of the lost time{by}.", percent(scheduler)),
+    let scheduler = match found {
+        Scheduler::Cleared => {
+            format!("The scheduler has an alibi: it took {} of the lost time.", percent(own))
+        }
+        Scheduler::Guilty => format!("The scheduler is guilty of {} of the lost time{by}.", percent(own)),
+        Scheduler::Behind => format!(
+            "The scheduler is behind {} of the lost time: it kept threads waiting that slow calls waited for{by}.",
+            percent(chains.scheduler_behind_ratio)
+        ),
+        Scheduler::Minor | Scheduler::Inconclusive => {
+            format!("The scheduler had a minor part: {} of the lost time{by}.", percent(own))
+        }
     };
     Headline {
         sentence: format!(
@@ -141,6 +148,7 @@ pub(crate) fn functions(chains: &Chains) -> Vec<Function> {
                 Scheduler::Cleared => ("cleared", "cleared"),
                 Scheduler::Minor => ("minor part", "open"),
                 Scheduler::Guilty => ("guilty", "guilty"),
+                Scheduler::Behind => ("behind", "guilty"),
                 Scheduler::Inconclusive => ("–", "open"),
             };
             let sentence = match &verdict.size_line {
