@@ -29,6 +29,13 @@ pub(crate) struct TaskOffsets {
     pub(crate) queue_throttles: u32,
 }
 
+impl TaskOffsets {
+    /// Whether it can be told that a task was throttled.
+    pub(crate) fn tells_throttling(&self) -> bool {
+        self.throttled != ABSENT || self.queue != ABSENT
+    }
+}
+
 /// The running kernel has no such field.
 const ABSENT: u32 = u32::MAX;
 

@@ -33,6 +33,9 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
     if !options.stacks.any() {
         without("call stacks", "no --stacks");
     }
+    if !kernel.tells_throttling() {
+        without("throttling told apart from preemption", "this kernel has no CPU quotas");
+    }
     match sampler {
         None => without("GPU counters", "--nvml off"),
         Some(Err(reason)) => without("GPU counters", &format!("NVML: {reason}")),
@@ -57,6 +60,7 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         }
         .to_owned(),
         lost_is_counted: true,
+        throttling_is_recorded: kernel.tells_throttling(),
         not_captured,
         ..Run::default()
     }

@@ -132,6 +132,7 @@ pub(crate) struct Kernel {
     open: Array<MapData, [u8; OPEN]>,
     off: HashMap<MapData, u32, [u8; OFF_CPU]>,
     stacks: StackTraceMap<MapData>,
+    tells_throttling: bool,
 }
 
 fn from_bytes<T: Pod>(bytes: &[u8]) -> T {
@@ -217,7 +218,16 @@ impl Kernel {
                 reads.set(number, words, 0).map_err(|source| CaptureError::Map { name: "READS", source })?;
             }
         }
-        Ok((Self { ebpf, functions, links: Vec::new(), targets, lost, open, off, stacks }, events))
+        let tells_throttling = offsets.tells_throttling();
+        Ok((
+            Self { ebpf, functions, links: Vec::new(), targets, lost, open, off, stacks, tells_throttling },
+            events,
+        ))
+    }
+
+    /// Whether this kernel tells that a control group has used up its CPU time.
+    pub(crate) fn tells_throttling(&self) -> bool {
+        self.tells_throttling
     }
 
     /// How function probes are placed.

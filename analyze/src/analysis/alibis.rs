@@ -3,16 +3,17 @@
 //! What is no evidence clears nobody and accuses nobody: counts in a window, load of the machine, sleep of
 //! other threads. Those are listed with what of them lay inside slow calls.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde::Serialize;
-use trace_schema::Nanos;
+use trace_schema::{Class, Nanos, Run};
 
 use super::{
+    call_columns::CallColumns,
     causes::Cause,
     chains::{CLEARED_RATIO, Share, share_of},
     culprits::Blame,
-    judge::SlowCall,
+    judge::{SlowCall, class_of},
     schedule::{State, ThreadKey},
 };
 use crate::functions::derived::Derived;
@@ -41,29 +42,57 @@ const SUSPECTS: [Cause; 9] = [
     Cause::Nested,
 ];
 
-/// Finds them for one run. `slow`: its outermost slow calls.
-pub(crate) fn find(
-    derived: &Derived,
-    run: u32,
-    overall: &[Share],
-    slow: &[&SlowCall],
-    blame: &Blame,
-) -> Vec<Alibi> {
+/// What the alibis of one run are found in.
+pub(crate) struct Court<'a> {
+    pub(crate) derived: &'a Derived,
+    pub(crate) columns: &'a CallColumns,
+    pub(crate) run: u32,
+    /// Shares of the causes over the outermost slow calls.
+    pub(crate) overall: &'a [Share],
+    /// The outermost slow calls.
+    pub(crate) slow: &'a [&'a SlowCall],
+    /// Threads that made a slow call, nested or not.
+    pub(crate) accused: HashSet<ThreadKey>,
+    pub(crate) blame: &'a Blame,
+}
+
+impl Court<'_> {
+    fn info(&self) -> Option<&Run> {
+        let name = self.derived.schedule.names.name(self.run);
+        self.derived.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
+    }
+
+    /// Whether the run has what would show a suspect at work.
+    fn is_on_record(&self, cause: Cause) -> bool {
+        let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
+        let pieces = || of_run().flat_map(|key| self.derived.schedule.pieces(key));
+        let reasons = || pieces().all(|piece| piece.state != State::Unknown);
+        let info = self.info();
+        match cause {
+            Cause::Scheduler => of_run().next().is_some(),
+            Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
+            Cause::Blocked(_) => of_run().next().is_some() && reasons(),
+            Cause::FirstCall => {
+                let any = |row| self.columns.thread(row).0 == self.run && self.columns.first(row);
+                info.is_none_or(|run| !run.joined_running) && (0..self.columns.len()).any(any)
+            }
+            Cause::Size => self.slow.iter().all(|call| {
+                let class = self.columns.op.text(call.row).and_then(class_of);
+                !matches!(class, Some(Class::Copy | Class::Set)) || self.columns.size(call.row).is_some()
+            }),
+            _ => true,
+        }
+    }
+}
+
+/// Finds them.
+pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
+    let Court { overall, slow, blame, .. } = court;
     if slow.is_empty() {
         return Vec::new();
     }
-    // Without scheduler events there is nothing that could clear anybody; without reasons only the scheduler.
-    let scheduled = derived.schedule.threads().any(|key| key.0 == run);
-    let reasons = !derived
-        .schedule
-        .threads()
-        .filter(|key| key.0 == run)
-        .any(|key| derived.schedule.pieces(key).iter().any(|piece| piece.state == State::Unknown));
-    let is_on_record = |cause: Cause| match cause {
-        Cause::Scheduler => scheduled,
-        Cause::Throttled | Cause::Blocked(_) => scheduled && reasons,
-        _ => true,
-    };
+    // What the trace leaves open may be anybody's.
+    let open = share_of(overall, Cause::Inconclusive);
     // Who is at the root of a chain is not cleared, though the call itself waited for somebody else.
     let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
     let behind = |cause: Cause| match cause.is_off_cpu() {
@@ -72,8 +101,8 @@ pub(crate) fn find(
     };
     let mut alibis: Vec<Alibi> = SUSPECTS
         .into_iter()
-        .filter(|cause| is_on_record(*cause))
-        .filter(|cause| share_of(overall, *cause) <= CLEARED_RATIO && behind(*cause) <= CLEARED_RATIO)
+        .filter(|cause| court.is_on_record(*cause))
+        .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
         .map(|cause| {
             let index = cause.index();
             let total_ns: f64 = slow.iter().map(|call| call.division[index]).sum();
@@ -90,34 +119,32 @@ pub(crate) fn find(
             }
         })
         .collect();
-    if scheduled {
-        alibis.extend(other_threads(derived, run, slow));
-        alibis.extend(other_tasks(derived, run, blame));
+    if court.is_on_record(Cause::Scheduler) && open <= CLEARED_RATIO {
+        alibis.extend(other_threads(court));
+        alibis.extend(other_tasks(court));
     }
     alibis
 }
 
 /// Threads that made no slow call: what they slept is no evidence, unless a slow call waited for them.
-fn other_threads(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Option<Alibi> {
-    let links = || slow.iter().flat_map(|call| &call.links);
-    let accused: HashSet<ThreadKey> =
-        links().filter(|link| link.depth == 0).map(|link| link.thread).collect();
-    let behind: HashMap<ThreadKey, i64> =
-        links().filter(|link| link.depth > 0).fold(HashMap::new(), |mut totals, link| {
-            *totals.entry(link.thread).or_default() += link.end - link.ts;
-            totals
-        });
-    let helpers: Vec<ThreadKey> = derived
-        .schedule
-        .threads()
-        .filter(|key| key.0 == run && !accused.contains(key) && !behind.contains_key(key))
+fn other_threads(court: &Court<'_>) -> Option<Alibi> {
+    let schedule = &court.derived.schedule;
+    let links = court.slow.iter().flat_map(|call| &call.links);
+    let behind: HashSet<ThreadKey> = links
+        .flat_map(|link| {
+            let task = link.task.map(|task| (link.thread.0, task.pid, task.tid));
+            [Some(link.thread), task].into_iter().flatten()
+        })
         .collect();
-    let asleep: i64 = helpers
+    let helpers: Vec<ThreadKey> = schedule
+        .threads()
+        .filter(|key| key.0 == court.run && !court.accused.contains(key) && !behind.contains(key))
+        .collect();
+    let asleep = helpers
         .iter()
-        .flat_map(|key| derived.schedule.pieces(*key))
+        .flat_map(|key| schedule.pieces(*key))
         .filter(|piece| piece.end < i64::MAX && matches!(piece.state, State::Blocked(_)))
-        .map(|piece| piece.end - piece.ts)
-        .sum();
+        .fold(0_i64, |total, piece| total.saturating_add(piece.end - piece.ts));
     (!helpers.is_empty()).then(|| Alibi {
         suspect: "sleep of other threads".to_owned(),
         total_ns: 0.0,
@@ -130,14 +157,20 @@ fn other_threads(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Option<Alib
     })
 }
 
-/// Tasks that ran on CPUs which were waited for, but not while a slow call waited.
-fn other_tasks(derived: &Derived, run: u32, blame: &Blame) -> Option<Alibi> {
+/// Other processes that had CPUs, but none that a slow call waited for at that time.
+fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
+    let schedule = &court.derived.schedule;
+    let own: HashSet<u32> =
+        schedule.threads().filter(|key| key.0 == court.run).map(|(_, pid, _)| pid).collect();
     let mut tasks = HashSet::new();
-    let mut ran = 0;
-    for (_, stints) in derived.schedule.stints().filter(|(of, _)| *of == run) {
-        for stint in stints.iter().filter(|stint| !blame.holders.contains(&stint.task.pid)) {
+    let mut ran = 0_i64;
+    for (_, stints) in schedule.stints().filter(|(of, _)| *of == court.run) {
+        let others = stints
+            .iter()
+            .filter(|stint| !court.blame.holders.contains(&stint.task.pid) && !own.contains(&stint.task.pid));
+        for stint in others {
             tasks.insert(stint.task.pid);
-            ran += stint.end - stint.ts;
+            ran = ran.saturating_add(stint.end - stint.ts);
         }
     }
     (!tasks.is_empty()).then(|| Alibi {
@@ -145,7 +178,7 @@ fn other_tasks(derived: &Derived, run: u32, blame: &Blame) -> Option<Alibi> {
         total_ns: 0.0,
         share_ratio: 0.0,
         figure: format!(
-            "{} of them ran for {} on CPUs that traced threads waited for at some time; none of it while a slow call waited",
+            "{} of them had a CPU for {} in all; no slow call waited for a CPU that one of them had",
             tasks.len(),
             Nanos(ran)
         ),

@@ -191,10 +191,12 @@ pub(crate) fn divide(call: &Evidence) -> Division {
         give(cause, call.blocked[blocker as usize]);
     }
     give(Cause::Size, call.size);
+    // Where the record has a hole, what is not measured proves nothing.
+    give(Cause::Inconclusive, if call.doubtful { f64::INFINITY } else { 0.0 });
     give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 });
     give(Cause::Nested, call.nested);
     give(Cause::GpuWait, if call.synchronises { f64::INFINITY } else { 0.0 });
-    give(if call.doubtful { Cause::Inconclusive } else { Cause::Unexplained }, f64::INFINITY);
+    give(Cause::Unexplained, f64::INFINITY);
     division
 }
 
@@ -262,5 +264,7 @@ mod tests {
         assert_eq!(largest(&launch), Cause::Blocked(Blocker::Ioctl));
         let doubtful = divide(&Evidence { synchronises: false, doubtful: true, ..call });
         assert_eq!(doubtful[Cause::Inconclusive.index()], 25.0);
+        let waits = divide(&Evidence { doubtful: true, first_call: true, ..call });
+        assert_eq!((waits[Cause::Inconclusive.index()], waits[Cause::FirstCall.index()]), (25.0, 0.0));
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub(crate) use super::judge::Params;
 use super::{
-    alibis::{self, Alibi},
+    alibis::{self, Alibi, Court},
     call_columns::CallColumns,
     causes::{Cause, Division},
     copy_cost,
@@ -55,12 +55,13 @@ pub(crate) enum Scheduler {
 }
 
 impl Scheduler {
-    /// What it is, by its share of the excess and the share that it is behind.
-    pub(crate) fn of(own_ratio: f64, behind_ratio: f64) -> Self {
+    /// What it is, by its share of the excess, the share that it is behind, and what the trace leaves open.
+    pub(crate) fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
         match () {
             () if own_ratio >= GUILTY_RATIO => Self::Guilty,
             () if behind_ratio > CLEARED_RATIO => Self::Behind,
             () if own_ratio > CLEARED_RATIO => Self::Minor,
+            () if own_ratio + open_ratio > CLEARED_RATIO => Self::Inconclusive,
             () => Self::Cleared,
         }
     }
@@ -225,7 +226,11 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
     let scheduler_behind_ratio = behind_ratio(slow.iter().copied(), excess_ns);
     let scheduler = match slow.is_empty() {
         true => Scheduler::Inconclusive,
-        false => Scheduler::of(share_of(&shares, Cause::Scheduler), scheduler_behind_ratio),
+        false => Scheduler::of(
+            share_of(&shares, Cause::Scheduler),
+            scheduler_behind_ratio,
+            share_of(&shares, Cause::Inconclusive),
+        ),
     };
     let mut slowest = slow.clone();
     slowest.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then(a.row.cmp(&b.row)));
@@ -297,8 +302,7 @@ fn sentence(verdict: &Verdict) -> String {
 
 /// What weakens the verdicts on this run.
 fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
-    let name = derived.schedule.names.name(run);
-    let file = trace.files().iter().find(|file| file.name == name);
+    let file = trace.files().first();
     let mut warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
     if file.is_some_and(|file| file.run.joined_running) {
         warnings.push(
@@ -351,7 +355,26 @@ pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, Analyze
                 .to_owned(),
         );
     }
-    let alibis = alibis::find(&derived, run, &overall, &outermost, &blame);
+    let slow = of_run.iter().flat_map(|function| &function.slow).map(|place| &judgement.slow[*place]);
+    let accused = slow.map(|call| columns.thread(call.row)).collect();
+    let court = Court {
+        derived: &derived,
+        columns: &columns,
+        run,
+        overall: &overall,
+        slow: &outermost,
+        accused,
+        blame: &blame,
+    };
+    let alibis = alibis::find(&court);
+    let open = share_of(&overall, Cause::Inconclusive);
+    if open > 0.0 {
+        warnings.push(format!(
+            "inconclusive: while slow calls ran, events were lost, or nothing of the scheduler was recorded: \
+             {:.1} % of the excess could be anybody's",
+            100.0 * open
+        ));
+    }
     Ok(Chains {
         run: name,
         params,

@@ -13,7 +13,7 @@ use super::{
     causes::Cause,
     chains::largest_first,
     judge::{SlowCall, blamed, cause_of, class_of},
-    schedule::{State, Task},
+    schedule::{State, Task, ThreadKey},
     walk::{Link, walk},
 };
 use crate::functions::derived::Derived;
@@ -71,6 +71,10 @@ impl Blame {
 
 type Key = (Cause, u32, Option<u32>, String);
 
+fn add(total: &mut i64, ns: i64) {
+    *total = total.saturating_add(ns);
+}
+
 #[derive(Default)]
 struct Totals {
     tasks: HashMap<Key, i64>,
@@ -81,22 +85,28 @@ struct Totals {
 }
 
 impl Totals {
+    /// Adds what the call itself slept in.
+    fn add_sleep(&mut self, derived: &Derived, thread: ThreadKey, ts: i64, end: i64) {
+        derived.schedule.segments(thread, ts, end, |from, to, state, piece| {
+            if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
+                add(self.syscalls.entry((blocker, piece.syscall.unwrap_or(-1))).or_default(), to - from);
+            }
+        });
+    }
+
     fn add(&mut self, derived: &Derived, link: &Link) {
         let ns = link.end - link.ts;
         let Some(cause) = cause_of(link) else { return };
-        *self.causes.entry(cause).or_default() += ns;
+        add(self.causes.entry(cause).or_default(), ns);
         if link.depth > 0 && link.state != State::OnCpu {
-            *self.behind.entry(cause).or_default() += ns;
-        }
-        if let State::Blocked(blocker) = link.state {
-            *self.syscalls.entry((blocker, link.syscall.unwrap_or(-1))).or_default() += ns;
+            add(self.behind.entry(cause).or_default(), ns);
         }
         let Some(task) = blamed(link) else { return };
         let (tid, comm) = match cause {
             Cause::Scheduler => (None, derived.schedule.names.name(task.comm).to_owned()),
             _ => (Some(task.tid), thread_name(derived, link.thread.0, task)),
         };
-        *self.tasks.entry((cause, task.pid, tid, comm)).or_default() += ns;
+        add(self.tasks.entry((cause, task.pid, tid, comm)).or_default(), ns);
     }
 }
 
@@ -105,13 +115,7 @@ pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> String {
     if task.comm != u32::MAX {
         return derived.schedule.names.name(task.comm).to_owned();
     }
-    let name = derived.schedule.names.name(run);
-    let threads = derived.runs.iter().filter(|(of, _)| of == name).flat_map(|(_, run)| &run.threads);
-    threads
-        .filter(|thread| thread.tid == task.tid)
-        .map(|thread| thread.comm.clone())
-        .next()
-        .unwrap_or_default()
+    derived.thread_names.get(&(run, task.tid)).cloned().unwrap_or_default()
 }
 
 /// Finds them for one run, whose outermost slow calls these are.
@@ -127,11 +131,18 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
     for call in slow {
         let links = call.links.iter().filter(|link| counts(call.row, link));
         links.for_each(|link| in_slow.add(derived, link));
+        if let Some(dur) = columns.dur(call.row).filter(|_| !is_sync(call.row)) {
+            let ts = columns.ts(call.row);
+            in_slow.add_sleep(derived, columns.thread(call.row), ts, ts + dur);
+        }
     }
     for row in (0..columns.len()).filter(|row| columns.thread(*row).0 == run && columns.depth(*row) == 0) {
         let Some(dur) = columns.dur(row).filter(|dur| columns.parts(row).on_cpu < *dur) else { continue };
         let links = walk(schedule, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
         links.iter().filter(|link| counts(row, link)).for_each(|link| in_all.add(derived, link));
+        if !is_sync(row) {
+            in_all.add_sleep(derived, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
+        }
     }
     let info = derived.runs.iter().find(|(name, _)| name == schedule.names.name(run));
     let cgroup = |pid: u32| {
@@ -153,7 +164,8 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
         .into_iter()
         .map(|(key, run_ns)| Syscall {
             name: match key.1 {
-                -1 => "none: a page fault".to_owned(),
+                -1 if key.0 == Blocker::PageFault => "none: a page fault".to_owned(),
+                -1 => "none on record".to_owned(),
                 number => syscall_name(number).map_or_else(|| number.to_string(), str::to_owned),
             },
             blocker: key.0,
@@ -161,7 +173,9 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
             run_ns,
         })
         .collect();
-    let holders = in_slow.tasks.keys().filter(|key| key.0 == Cause::Scheduler).map(|key| key.1).collect();
+    let waits =
+        slow.iter().flat_map(|call| &call.links).filter(|link| cause_of(link) == Some(Cause::Scheduler));
+    let holders = waits.filter_map(|link| link.task).map(|task| task.pid).collect();
     Blame {
         culprits,
         behind: in_slow.behind,

@@ -81,7 +81,7 @@ pub(crate) struct Function {
     pub(crate) class: Option<Class>,
     pub(crate) calls_count: usize,
     pub(crate) censored_count: usize,
-    /// Its slow calls, in order of time: places in [`Judgement::slow`].
+    /// Its slow calls, by thread and time: places in [`Judgement::slow`].
     pub(crate) slow: Vec<usize>,
     pub(crate) percentiles: Percentiles,
     /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
@@ -95,7 +95,7 @@ pub(crate) struct Function {
 pub(crate) struct Judgement {
     /// By run and function.
     pub(crate) functions: Vec<Function>,
-    /// By function and time.
+    /// By function, thread and time.
     pub(crate) slow: Vec<SlowCall>,
 }
 
@@ -109,12 +109,14 @@ pub(crate) fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
     let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
     for link in links {
         if let Some(cause) = cause_of(link) {
-            *totals.entry((cause, blamed(link))).or_default() += link.end - link.ts;
+            let total = totals.entry((cause, blamed(link))).or_default();
+            *total = total.saturating_add(link.end - link.ts);
         }
     }
     let mut causes: BTreeMap<Cause, i64> = BTreeMap::new();
     for ((cause, _), ns) in &totals {
-        *causes.entry(*cause).or_default() += ns;
+        let total = causes.entry(*cause).or_default();
+        *total = total.saturating_add(*ns);
     }
     let (cause, _) = causes.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
     let tasks = totals.into_iter().filter(|((of, task), _)| *of == cause && task.is_some());

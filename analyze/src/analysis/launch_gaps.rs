@@ -109,12 +109,13 @@ fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
     let class = |row: usize| columns.op.at(row).and_then(|op| classes[op as usize]);
     let mut gaps = Vec::new();
     let mut open: Option<Gap> = None;
-    let mut at = 0;
+    let mut last = None;
+    let mut at = i64::MIN;
     let outermost = (0..columns.len()).filter(|row| columns.depth(*row) == 0);
     for row in outermost {
         let thread = columns.thread(row);
-        if open.is_some_and(|gap| gap.thread != thread) {
-            open = None;
+        if last != Some(thread) {
+            (last, open, at) = (Some(thread), None, i64::MIN);
         }
         let (ts, is_launch) = (columns.ts(row), class(row) == Some(Class::Launch));
         if let Some(gap) = &mut open {
@@ -130,12 +131,14 @@ fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
         };
         let end = ts.saturating_add(dur);
         if is_launch {
-            open = Some(Gap { thread, ts: end, end, next: row, parts: [0; PARTS.len()] });
+            // A launch that crosses a longer call leaves its end to that.
+            let ts = end.max(at);
+            open = Some(Gap { thread, ts, end: ts, next: row, parts: [0; PARTS.len()] });
         } else if let Some(gap) = &mut open {
             // Calls that cross take their time once.
             gap.parts[part_of(class(row))] += (end - ts.max(at)).max(0);
         }
-        at = if is_launch { end } else { end.max(at) };
+        at = end.max(at);
     }
     gaps
 }

@@ -46,8 +46,11 @@ pub(crate) fn places(calls: &[Span], crossing_count: &mut u64) -> Vec<Place> {
         }
         let call_end = end(call.ts, call.dur);
         // Only a clock error makes calls of one thread overlap without containing each other.
+        // Those around it end the later the further out they are.
         let before = around.len();
-        around.retain(|&outer| end(calls[outer].ts, calls[outer].dur) >= call_end);
+        while around.last().is_some_and(|&outer| end(calls[outer].ts, calls[outer].dur) < call_end) {
+            around.pop();
+        }
         *crossing_count += u64::from(around.len() < before);
         places[index].depth = around.len() as i64;
         if let Some(&outer) = around.last() {
@@ -55,7 +58,7 @@ pub(crate) fn places(calls: &[Span], crossing_count: &mut u64) -> Vec<Place> {
             let longest = places[outer].child.and_then(|child| calls[child].dur);
             let parent = &mut places[outer];
             if let Some(dur) = call.dur {
-                parent.child_ns += dur;
+                parent.child_ns = parent.child_ns.saturating_add(dur);
                 if longest.is_none_or(|longest| dur > longest) {
                     parent.child = Some(index);
                 }

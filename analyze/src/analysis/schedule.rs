@@ -88,6 +88,8 @@ pub(crate) struct Piece {
     pub(crate) cpu: Option<u32>,
     pub(crate) syscall: Option<i64>,
     pub(crate) waker: Option<Task>,
+    /// The thread was not seen to come back.
+    pub(crate) open: bool,
 }
 
 /// A stint of a task on a CPU.
@@ -107,6 +109,10 @@ pub(crate) enum Fault {
     NegativeDuration,
     /// Calls of one thread that overlap without one containing the other: taken as siblings.
     CrossingCalls,
+    /// Two tasks on one CPU at a time: the earlier one was cut.
+    OverlappingStints,
+    /// Times or durations that no clock tells.
+    OutOfRange,
     /// A thread that was seen again although it never came back: off CPU until then.
     ReturnNotSeen,
 }
@@ -122,6 +128,8 @@ impl Fault {
             Self::CrossingCalls => {
                 "calls of one thread overlap and none contains the other; they count as siblings"
             }
+            Self::OverlappingStints => "two tasks had one CPU at a time; the earlier one was cut",
+            Self::OutOfRange => "a time beyond 36 years or a duration beyond 100 days; the row was left out",
             Self::ReturnNotSeen => {
                 "a thread goes on that never came back on CPU; it counts as away until then"
             }
@@ -186,8 +194,12 @@ impl Schedule {
                 let comm = self.names.number(comms.at(row).unwrap_or_default());
                 let task = Task { pid: pid.value(row) as u32, tid: tid.value(row) as u32, comm };
                 let stints = self.stints.entry((run, cpu as u32)).or_default();
-                let after = stints.last().map_or(i64::MIN, |stint: &Stint| stint.end);
-                stints.push(Stint { ts: ts.value(row).max(after), end: end.max(after), task });
+                if let Some(last) = stints.last_mut().filter(|last: &&mut Stint| last.end > ts.value(row)) {
+                    // What came later is better known.
+                    last.end = ts.value(row);
+                    *faults.entry((run, Fault::OverlappingStints)).or_default() += 1;
+                }
+                stints.push(Stint { ts: ts.value(row), end, task });
             }
         }
         Ok(())
@@ -227,6 +239,7 @@ impl Schedule {
                 cpu: cpu.at(row).map(|cpu| cpu as u32),
                 syscall: syscall.at(row),
                 waker,
+                open: end == i64::MAX,
             };
             match states.value(row) {
                 "preempted" => self.pieces.push(Piece { state: State::Preempted, ..piece }),
@@ -236,7 +249,9 @@ impl Schedule {
                 state => {
                     let blocker = Blocker::of(state == "uninterruptible", syscall.at(row));
                     let woken = match runnable.at(row) {
-                        Some(runnable) if end < i64::MAX => (end - runnable.max(0)).clamp(start, end),
+                        Some(runnable) if end < i64::MAX => {
+                            end.saturating_sub(runnable.max(0)).clamp(start, end)
+                        }
                         _ => end,
                     };
                     if start < woken {
@@ -271,16 +286,17 @@ impl Schedule {
         last.end.max(ts)
     }
 
-    /// A thread was seen at `ts`: it cannot have been away without end since before.
+    /// A thread entered calls at these times, in order: it cannot have been away without end since before.
     pub(crate) fn seen(&mut self, key: ThreadKey, ts: &[i64], faults: &mut Faults) {
         let Some(range) = self.threads.get(&key) else { return };
-        let Some(last) = range.clone().next_back().map(|last| &mut self.pieces[last]) else { return };
-        let next = ts.partition_point(|ts| *ts <= last.ts);
-        if last.end == i64::MAX
-            && let Some(ts) = ts.get(next)
-        {
-            last.end = *ts;
-            *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
+        for piece in self.pieces[range.clone()].iter_mut().filter(|piece| piece.open) {
+            let next = ts.partition_point(|ts| *ts <= piece.ts);
+            if let Some(ts) = ts.get(next).filter(|ts| **ts < piece.end) {
+                if piece.end == i64::MAX {
+                    *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
+                }
+                piece.end = *ts;
+            }
         }
     }
 
@@ -467,7 +483,8 @@ pub(crate) mod tests {
         let (mut schedule, mut faults) = read(&rows, &[]);
         schedule.seen((0, 1, 2), &[50, 250, 260], &mut faults);
         schedule.seen((0, 1, 3), &[50], &mut faults);
-        assert_eq!(schedule.pieces((0, 1, 1))[0].end, 400);
+        schedule.seen((0, 1, 1), &[50, 200, 420], &mut faults);
+        assert_eq!(schedule.pieces((0, 1, 1))[0].end, 200, "it entered a call before it was off CPU again");
         assert_eq!(schedule.pieces((0, 1, 2))[0].end, 250);
         assert_eq!(schedule.pieces((0, 1, 3))[0].end, i64::MAX);
         assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 2);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn piece(ts: i64, end: i64, state: State) -> Piece {
-        Piece { ts, end, state, cpu: None, syscall: Some(16), waker: None }
+        Piece { ts, end, state, cpu: None, syscall: Some(16), waker: None, open: false }
     }
 
     #[test]

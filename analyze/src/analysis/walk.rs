@@ -90,7 +90,8 @@ fn follow(
                     Some(waker) => {
                         follow(schedule, waker, (ts, end), slept_in.or(Some(blocker)), path, links);
                     }
-                    None => links.push(Link { task: piece.waker, ..link }),
+                    // Whoever ends a sleep later than asked about ended nothing yet.
+                    None => links.push(Link { task: piece.waker.filter(|_| piece.end <= end), ..link }),
                 }
             }
             _ => links.push(link),

@@ -118,7 +118,7 @@ fn culprits(answer: &Chains) -> String {
     let mut text = String::new();
     if !answer.culprits.is_empty() {
         text += &format!(
-            "\nWho kept slow calls from running (waiting for a CPU: {}):\n",
+            "\nAt the roots of slow calls, with their shares of each cause there (waiting for a CPU: {}):\n",
             Nanos(answer.waiting_in_slow_ns)
         );
     }
@@ -127,7 +127,7 @@ fn culprits(answer: &Chains) -> String {
             "  {:>6.2} % of {:<18} {} (pid {})  {}; {} in the whole run\n",
             100.0 * culprit.share_ratio,
             culprit.cause.name(),
-            culprit.comm,
+            if culprit.pid == 0 { "an interrupt or timer" } else { &culprit.comm },
             culprit.pid,
             Nanos(culprit.held_ns),
             Nanos(culprit.run_ns)
@@ -166,14 +166,13 @@ fn slowest(answer: &Chains, count: usize) -> String {
             example.verdict.name(),
             example.root.name()
         );
-        let longest = {
-            let mut lengths: Vec<i64> = example.chain.iter().map(|link| link.dur_ns).collect();
-            lengths.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
-            lengths.get(LINKS - 1).copied().unwrap_or(0)
-        };
-        let shown = example.chain.iter().filter(|link| link.dur_ns >= longest).take(LINKS);
+        let mut shown: Vec<_> = example.chain.iter().collect();
+        shown.sort_by_key(|link| (std::cmp::Reverse(link.dur_ns), link.ts_ns));
+        shown.truncate(LINKS);
+        shown.sort_by_key(|link| link.ts_ns);
         for link in shown {
             let who = match (&link.task_comm, link.task_pid) {
+                (_, Some(0)) if link.state == "blocked" => ", until an interrupt or timer".to_owned(),
                 (Some(comm), Some(pid)) if link.state == "blocked" => {
                     format!(", until {comm} (pid {pid}) woke it")
                 }

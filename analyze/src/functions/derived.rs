@@ -7,6 +7,7 @@
 //! - `data_quality`: what of the input contradicts itself ([`schedule::Fault`]).
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, OnceLock, Weak},
 };
@@ -35,21 +36,27 @@ use crate::{
         call_rows, critical_path,
         judge::{self, Judgement},
         launch_gaps,
-        schedule::{Faults, Input, Schedule},
+        schedule::{Fault, Faults, Input, Schedule},
         slow_rows,
     },
+    columns::{integers, strings},
     error::AnalyzeError,
     trace::RunFile,
 };
 
 const CALLS: &str = "SELECT run, pid, tid, ts, dur, op, ret, addr, src_addr, size_bytes, direction, stream, func, caller \
-     FROM events WHERE kind = 'call' ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
+     FROM events WHERE kind = 'call' AND IN_RANGE ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
 const OFF_CPU: &str = "SELECT run, pid, tid, ts, dur, op, runnable_ns, syscall, cpu, waker_pid, waker_tid, waker_comm \
-     FROM events WHERE kind = 'off_cpu' ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
-const STINTS: &str =
-    "SELECT run, cpu, ts, dur, pid, tid, comm FROM events WHERE kind = 'run' ORDER BY run, cpu, ts, dur";
+     FROM events WHERE kind = 'off_cpu' AND IN_RANGE ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
+const STINTS: &str = "SELECT run, cpu, ts, dur, pid, tid, comm FROM events WHERE kind = 'run' AND IN_RANGE ORDER BY run, cpu, ts, dur";
 const RANGES: &str = "SELECT run, pid, tid, ts, dur, detail \
-     FROM events WHERE kind = 'mark' AND op = 'range' ORDER BY run, pid, ts, dur DESC NULLS FIRST";
+     FROM events WHERE kind = 'mark' AND op = 'range' AND IN_RANGE ORDER BY run, pid, ts, dur DESC NULLS FIRST";
+
+/// Times that a clock can tell, so that sums of them do not overflow: see [`Fault::OutOfRange`].
+const IN_RANGE: &str = "ts BETWEEN -1152921504606846976 AND 1152921504606846976 \
+     AND (dur IS NULL OR dur BETWEEN -9007199254740992 AND 9007199254740992)";
+const OUT_OF_RANGE: &str = "SELECT run, count(*) AS n FROM events \
+     WHERE kind IN ('call', 'off_cpu', 'run', 'mark') AND NOT (IN_RANGE) GROUP BY run";
 
 /// Everything that is derived.
 #[derive(Debug)]
@@ -61,6 +68,8 @@ pub(crate) struct Derived {
     pub(crate) ranges: Vec<RecordBatch>,
     /// What the files say about themselves, by name.
     pub(crate) runs: Vec<(String, Run)>,
+    /// Names of the threads of the runs themselves, by the run's number and the thread's.
+    pub(crate) thread_names: HashMap<(u32, u32), String>,
     judged: OnceLock<Judgement>,
 }
 
@@ -118,16 +127,29 @@ impl Source {
         let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
         let context = SessionContext::new_with_state(state);
         let mut answers = Vec::new();
-        for query in [OFF_CPU, STINTS, CALLS, RANGES] {
-            answers.push(context.sql(query).await?.collect().await?);
+        for query in [OFF_CPU, STINTS, CALLS, RANGES, OUT_OF_RANGE] {
+            answers.push(context.sql(&query.replace("IN_RANGE", IN_RANGE)).await?.collect().await?);
         }
         let input = Input { off_cpu: &answers[0], stints: &answers[1] };
         let (mut schedule, mut faults) = Schedule::read(&input).map_err(external)?;
         let calls =
             call_rows::derive(&answers[2], &answers[3], &mut schedule, &mut faults).map_err(external)?;
         let runs = self.runs.clone();
+        let mut thread_names = HashMap::new();
+        for (name, run) in &runs {
+            let number = schedule.names.number(name);
+            thread_names.extend(run.threads.iter().map(|t| ((number, t.tid), t.comm.clone())));
+        }
+        for batch in &answers[4] {
+            let (runs, count) = (strings(batch, "run"), integers(batch, "n"));
+            let (runs, count) = (runs.map_err(external)?, count.map_err(external)?);
+            for row in 0..batch.num_rows() {
+                let run = schedule.names.number(runs.value(row));
+                faults.insert((run, Fault::OutOfRange), count.value(row).unsigned_abs());
+            }
+        }
         let ranges = answers.swap_remove(3);
-        Ok(Arc::new(Derived { calls, schedule, faults, ranges, runs, judged: OnceLock::new() }))
+        Ok(Arc::new(Derived { calls, schedule, faults, ranges, runs, thread_names, judged: OnceLock::new() }))
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Run {
     pub lost: Vec<Lost>,
     /// Whether the source counts what it loses. If not, an empty `lost` proves nothing.
     pub lost_is_counted: bool,
+    /// Off-CPU time of throttled control groups is told apart (`throttled`); if not, it counts as `preempted`.
+    pub throttling_is_recorded: bool,
     /// In plain words, what this trace cannot show.
     pub not_captured: Vec<String>,
 }

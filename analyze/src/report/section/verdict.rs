@@ -105,7 +105,8 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
     let cause = main.map_or("unexplained", |share| share.cause.name());
     let share = main.map_or(0.0, |share| share.share_ratio);
     let own = share_of(&chains.overall, Cause::Scheduler);
-    let found = Scheduler::of(own, chains.scheduler_behind_ratio);
+    let found =
+        Scheduler::of(own, chains.scheduler_behind_ratio, share_of(&chains.overall, Cause::Inconclusive));
     let tone = match found {
         Scheduler::Cleared => "cleared",
         Scheduler::Guilty | Scheduler::Behind => "guilty",
@@ -123,7 +124,10 @@ pub(crate) fn headline(chains: &Chains) -> Headline {
             "The scheduler is behind {} of the lost time: it kept threads waiting that slow calls waited for{by}.",
             percent(chains.scheduler_behind_ratio)
         ),
-        Scheduler::Minor | Scheduler::Inconclusive => {
+        Scheduler::Inconclusive => {
+            "What the scheduler did cannot be told: the record has holes where slow calls ran.".to_owned()
+        }
+        Scheduler::Minor => {
             format!("The scheduler had a minor part: {} of the lost time{by}.", percent(own))
         }
     };
