@@ -77,9 +77,10 @@ fn current_syscall() -> i32 {
 const STACK_BYTES: u64 = 16 << 10;
 
 /// An address on the stack that the kernel runs on. A function of its own, because a program that needs 64 bytes of
-/// stack or more gets a private one (Linux 6.13).
+/// stack or more gets a private one (Linux 6.13). Its name is not mangled: that would depend on where it is built.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn stack_address() -> u64 {
+extern "C" fn stack_address() -> u64 {
     let mut here = 0u64;
     let Some(slot) = ADDRESS.get_ptr_mut(0) else {
         return 0;
