@@ -66,7 +66,7 @@ pub(crate) fn blocked_column(blocker: Blocker) -> String {
     format!("blocked_{}_ns", blocker.name().replace('-', "_"))
 }
 
-/// Schema of the result of [`derive`].
+/// Schema of the result of [`derive()`].
 pub(crate) fn schema() -> SchemaRef {
     let mut fields: Vec<Field> = HANDED.iter().map(|(name, ty)| Field::new(*name, ty(), true)).collect();
     fields.extend(["nested_in", "child_op", "phase"].map(|name| Field::new(name, dictionary(), true)));

@@ -4,7 +4,7 @@
 //! - `slow_calls`, `chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
 //! - `critical_path`: what marked ranges are made of ([`critical_path`]);
 //! - `launch_gaps`: the time between launches ([`launch_gaps`]);
-//! - `data_quality`: what of the input contradicts itself ([`schedule::Fault`]).
+//! - `data_quality`: what of the input contradicts itself ([`Fault`]).
 
 use std::{
     collections::HashMap,
