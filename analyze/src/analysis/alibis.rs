@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use trace_schema::{Class, Nanos, Run};
+use trace_schema::Nanos;
 
 use super::{
     call_columns::CallColumns,
     causes::Cause,
     chains::{CLEARED_RATIO, Share, share_of},
     culprits::Blame,
-    judge::{SlowCall, class_of},
+    judge::SlowCall,
     schedule::{State, ThreadKey},
 };
 use crate::functions::derived::Derived;
@@ -57,17 +57,12 @@ pub(crate) struct Court<'a> {
 }
 
 impl Court<'_> {
-    fn info(&self) -> Option<&Run> {
-        let name = self.derived.schedule.names.name(self.run);
-        self.derived.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
-    }
-
     /// Whether the run has what would show a suspect at work.
     fn is_on_record(&self, cause: Cause) -> bool {
         let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
         let pieces = || of_run().flat_map(|key| self.derived.schedule.pieces(key));
         let reasons = || pieces().all(|piece| piece.state != State::Unknown);
-        let info = self.info();
+        let info = self.derived.run(self.run);
         match cause {
             Cause::Scheduler => of_run().next().is_some(),
             Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
@@ -76,10 +71,10 @@ impl Court<'_> {
                 let any = |row| self.columns.thread(row).0 == self.run && self.columns.first(row);
                 info.is_none_or(|run| !run.joined_running) && (0..self.columns.len()).any(any)
             }
-            Cause::Size => self.slow.iter().all(|call| {
-                let class = self.columns.op.text(call.row).and_then(class_of);
-                !matches!(class, Some(Class::Copy | Class::Set)) || self.columns.size(call.row).is_some()
-            }),
+            Cause::Size => self
+                .slow
+                .iter()
+                .all(|call| !self.columns.is_sized(call.row) || self.columns.size(call.row).is_some()),
             _ => true,
         }
     }

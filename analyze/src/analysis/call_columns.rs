@@ -6,6 +6,7 @@ use arrow::{
     array::{Array, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, UInt32Array},
     datatypes::{Int32Type, Int64Type, UInt32Type},
 };
+use trace_schema::{Class, Op};
 
 use super::{
     blocker::Blocker,
@@ -14,6 +15,11 @@ use super::{
     time_split::Parts,
 };
 use crate::{columns::Cell, error::AnalyzeError};
+
+/// Class of a function, if it is a known one.
+fn class_of(op: &str) -> Option<Class> {
+    Op::from_name(op).map(|op| op.class())
+}
 
 /// A column of few strings; each has one number.
 pub(crate) struct Words {
@@ -54,6 +60,9 @@ pub(crate) struct CallColumns {
     parts: [Int64Array; 6],
     blocked: Vec<Int64Array>,
     syscall: Int64Array,
+    /// By number of the function, and of the nested one.
+    classes: Vec<Option<Class>>,
+    child_classes: Vec<Option<Class>>,
     pub(crate) op: Words,
     pub(crate) direction: Words,
     pub(crate) child: Words,
@@ -105,6 +114,8 @@ impl CallColumns {
         }
         let parts = ["on_cpu_ns", "preempted_ns", "runnable_ns", "throttled_ns", "stopped_ns", "unknown_ns"];
         let [on_cpu, preempted, runnable, throttled, stopped, unknown] = parts.map(|name| whole(calls, name));
+        let (op, child) = (words(calls, "op")?, words(calls, "child_op")?);
+        let classes = |words: &Words| words.words.iter().map(|op| class_of(op)).collect();
         Ok(Self {
             runs,
             pid: column(calls, "pid")?.as_primitive::<UInt32Type>().clone(),
@@ -121,9 +132,11 @@ impl CallColumns {
                 .map(|blocker| whole(calls, &blocked_column(*blocker)))
                 .collect::<Result<_, _>>()?,
             syscall: whole(calls, "blocked_syscall")?,
-            op: words(calls, "op")?,
+            classes: classes(&op),
+            child_classes: classes(&child),
+            op,
             direction: words(calls, "direction")?,
-            child: words(calls, "child_op")?,
+            child,
             phase: words(calls, "phase")?,
         })
     }
@@ -136,6 +149,31 @@ impl CallColumns {
     /// Run, process and thread.
     pub(crate) fn thread(&self, row: usize) -> ThreadKey {
         (self.runs[row], self.pid.value(row), self.tid.value(row))
+    }
+
+    /// What the function of this number is for, if it is a known one.
+    pub(crate) fn class_of(&self, op: u32) -> Option<Class> {
+        self.classes[op as usize]
+    }
+
+    /// What the function is for.
+    pub(crate) fn class(&self, row: usize) -> Option<Class> {
+        self.op.at(row).and_then(|op| self.class_of(op))
+    }
+
+    /// What the longest nested call is for; the outer `None`: there is none.
+    pub(crate) fn child_class(&self, row: usize) -> Option<Option<Class>> {
+        self.child.at(row).map(|child| self.child_classes[child as usize])
+    }
+
+    /// Whether waiting for the GPU is what the call is for.
+    pub(crate) fn is_sync(&self, row: usize) -> bool {
+        self.class(row) == Some(Class::Sync)
+    }
+
+    /// Whether it copies or sets bytes.
+    pub(crate) fn is_sized(&self, row: usize) -> bool {
+        matches!(self.class(row), Some(Class::Copy | Class::Set))
     }
 
     /// Entry.

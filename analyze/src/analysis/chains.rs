@@ -4,8 +4,6 @@
 //! are those of its slow calls' whole excess, so they sum to 1. A suspect is *cleared* when it accounts for
 //! at most [`CLEARED_RATIO`] of that, with the figures that clear it.
 
-use std::collections::{BTreeMap, HashMap};
-
 use serde::Serialize;
 
 pub(crate) use super::judge::Params;
@@ -57,12 +55,16 @@ pub(crate) enum Scheduler {
 impl Scheduler {
     /// What it is, by its share of the excess, the share that it is behind, and what the trace leaves open.
     pub(crate) fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
-        match () {
-            () if own_ratio >= GUILTY_RATIO => Self::Guilty,
-            () if behind_ratio > CLEARED_RATIO => Self::Behind,
-            () if own_ratio > CLEARED_RATIO => Self::Minor,
-            () if own_ratio + open_ratio > CLEARED_RATIO => Self::Inconclusive,
-            () => Self::Cleared,
+        if own_ratio >= GUILTY_RATIO {
+            Self::Guilty
+        } else if behind_ratio > CLEARED_RATIO {
+            Self::Behind
+        } else if own_ratio > CLEARED_RATIO {
+            Self::Minor
+        } else if own_ratio + open_ratio > CLEARED_RATIO {
+            Self::Inconclusive
+        } else {
+            Self::Cleared
         }
     }
 }
@@ -389,12 +391,4 @@ pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, Analyze
         alibis,
         warnings,
     })
-}
-
-/// Sums by name, largest first.
-pub(crate) fn largest_first<K: Ord + Clone>(totals: &HashMap<K, i64>) -> Vec<(K, i64)> {
-    let sorted: BTreeMap<&K, i64> = totals.iter().map(|(key, ns)| (key, *ns)).collect();
-    let mut list: Vec<(K, i64)> = sorted.into_iter().map(|(key, ns)| (key.clone(), ns)).collect();
-    list.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    list
 }

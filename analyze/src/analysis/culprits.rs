@@ -2,17 +2,15 @@
 //! system calls slept in. Totals over the whole run, and over its slow calls; outermost calls only, because
 //! a nested call's time stands in the one around it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
-use trace_schema::Class;
 
 use super::{
     blocker::{Blocker, syscall_name},
     call_columns::CallColumns,
     causes::Cause,
-    chains::largest_first,
-    judge::{SlowCall, blamed, cause_of, class_of},
+    judge::{SlowCall, blamed, cause_of},
     schedule::{State, Task, ThreadKey},
     walk::{Link, walk},
 };
@@ -121,17 +119,16 @@ pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> String {
 /// Finds them for one run, whose outermost slow calls these are.
 pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
-    let is_sync = |row: usize| columns.op.text(row).and_then(class_of) == Some(Class::Sync);
     // Sleeping is what a synchronising call is for; waiting for a CPU is not.
     let counts = |row: usize, link: &Link| {
-        !is_sync(row)
+        !columns.is_sync(row)
             || (link.depth == 0 && matches!(cause_of(link), Some(Cause::Scheduler | Cause::Throttled)))
     };
     let (mut in_slow, mut in_all) = (Totals::default(), Totals::default());
     for call in slow {
         let links = call.links.iter().filter(|link| counts(call.row, link));
         links.for_each(|link| in_slow.add(derived, link));
-        if let Some(dur) = columns.dur(call.row).filter(|_| !is_sync(call.row)) {
+        if let Some(dur) = columns.dur(call.row).filter(|_| !columns.is_sync(call.row)) {
             let ts = columns.ts(call.row);
             in_slow.add_sleep(derived, columns.thread(call.row), ts, ts + dur);
         }
@@ -140,13 +137,13 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
         let Some(dur) = columns.dur(row).filter(|dur| columns.parts(row).on_cpu < *dur) else { continue };
         let links = walk(schedule, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
         links.iter().filter(|link| counts(row, link)).for_each(|link| in_all.add(derived, link));
-        if !is_sync(row) {
+        if !columns.is_sync(row) {
             in_all.add_sleep(derived, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
         }
     }
-    let info = derived.runs.iter().find(|(name, _)| name == schedule.names.name(run));
+    let info = derived.run(run);
     let cgroup = |pid: u32| {
-        let processes = info.map(|(_, run)| run.processes.as_slice()).unwrap_or_default();
+        let processes = info.map(|run| run.processes.as_slice()).unwrap_or_default();
         processes.iter().find(|process| process.pid == pid).map(|process| process.cgroup.clone())
     };
     let culprits = largest_first(&in_slow.tasks)
@@ -183,4 +180,12 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
         syscalls,
         waiting_in_slow_ns: in_slow.causes.get(&Cause::Scheduler).copied().unwrap_or_default(),
     }
+}
+
+/// Sums by name, largest first.
+fn largest_first<K: Ord + Clone>(totals: &HashMap<K, i64>) -> Vec<(K, i64)> {
+    let sorted: BTreeMap<&K, i64> = totals.iter().map(|(key, ns)| (key, *ns)).collect();
+    let mut list: Vec<(K, i64)> = sorted.into_iter().map(|(key, ns)| (key.clone(), ns)).collect();
+    list.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    list
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
-use trace_schema::{Class, Op};
+use trace_schema::Class;
 
 use super::{
     call_columns::CallColumns,
@@ -99,11 +99,6 @@ pub(crate) struct Judgement {
     pub(crate) slow: Vec<SlowCall>,
 }
 
-/// Class of a function, if it is a known one.
-pub(crate) fn class_of(op: &str) -> Option<Class> {
-    Op::from_name(op).map(|op| op.class())
-}
-
 /// The root of a chain: what kept the thread from running longest, and who.
 pub(crate) fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
     let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
@@ -160,12 +155,11 @@ pub(crate) fn blamed(link: &Link) -> Option<Task> {
 }
 
 /// Times of one run in which events were lost.
-fn lost_intervals(derived: &Derived, run: &str) -> Vec<(i64, i64)> {
+fn lost_intervals(derived: &Derived, run: u32) -> Vec<(i64, i64)> {
     let mut lost: Vec<(i64, i64)> = derived
-        .runs
-        .iter()
-        .filter(|(name, _)| name == run)
-        .flat_map(|(_, run)| run.lost.iter().filter(|lost| lost.count > 0))
+        .run(run)
+        .into_iter()
+        .flat_map(|run| run.lost.iter().filter(|lost| lost.count > 0))
         .map(|lost| (lost.from_ns, lost.to_ns))
         .collect();
     lost.sort_unstable();
@@ -175,43 +169,25 @@ fn lost_intervals(derived: &Derived, run: &str) -> Vec<(i64, i64)> {
 /// What is known of every call before any is judged.
 struct Facts<'a> {
     columns: &'a CallColumns,
-    /// Class of each function.
-    classes: Vec<Option<Class>>,
-    /// Class of each function that is nested in one.
-    child_classes: Vec<Option<Class>>,
     /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
     joined: HashSet<u32>,
 }
 
 impl Facts<'_> {
-    fn class(&self, row: usize) -> Option<Class> {
-        self.columns.op.at(row).and_then(|op| self.classes[op as usize])
-    }
-
     fn first(&self, row: usize) -> bool {
         self.columns.first(row) && !self.joined.contains(&self.columns.thread(row).0)
     }
 
     /// Time in nested calls, if the longest of them is of another class.
     fn nested_ns(&self, row: usize) -> f64 {
-        match self.columns.child.at(row) {
-            Some(child) if self.child_classes[child as usize] != self.class(row) => {
-                self.columns.child_ns(row) as f64
-            }
+        match self.columns.child_class(row) {
+            Some(class) if class != self.columns.class(row) => self.columns.child_ns(row) as f64,
             _ => 0.0,
         }
     }
 
-    fn is_sync(&self, row: usize) -> bool {
-        self.class(row) == Some(Class::Sync)
-    }
-
-    fn is_sized(&self, row: usize) -> bool {
-        matches!(self.class(row), Some(Class::Copy | Class::Set))
-    }
-
     fn kind(&self, row: usize) -> Kind {
-        let size = self.columns.size(row).filter(|_| self.is_sized(row));
+        let size = self.columns.size(row).filter(|_| self.columns.is_sized(row));
         Kind {
             op: self.columns.op.at(row).unwrap_or_default(),
             direction: self.columns.direction.at(row),
@@ -224,7 +200,7 @@ impl Facts<'_> {
 
     /// What the scheduler took of a call against its will.
     fn taken(&self, row: usize, parts: &Parts) -> i64 {
-        let unknown = if self.is_sync(row) { 0 } else { parts.unknown };
+        let unknown = if self.columns.is_sync(row) { 0 } else { parts.unknown };
         parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
     }
 }
@@ -233,7 +209,7 @@ impl Facts<'_> {
 fn lines(facts: &Facts<'_>) -> Lines {
     let columns = facts.columns;
     let mut points: Points = HashMap::new();
-    for row in (0..columns.len()).filter(|row| facts.is_sized(*row)) {
+    for row in (0..columns.len()).filter(|row| facts.columns.is_sized(*row)) {
         if let (Some(_), Some(size), Some(op)) = (columns.dur(row), columns.size(row), columns.op.at(row)) {
             let key = (columns.thread(row).0, op, columns.direction.at(row));
             points.entry(key).or_default().push((size as f64, columns.parts(row).on_cpu as f64));
@@ -318,12 +294,12 @@ fn judge_call(
     let size_cost = match line {
         Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
         // Where no line fits, calls of the same size class tell.
-        None if facts.is_sized(row) => baseline.stratum_own.unwrap_or(0.0),
+        None if facts.columns.is_sized(row) => baseline.stratum_own.unwrap_or(0.0),
         None => 0.0,
     };
     let evidence = Evidence {
         excess,
-        synchronises: facts.is_sync(row),
+        synchronises: facts.columns.is_sync(row),
         waiting: (parts.preempted + parts.runnable) as f64,
         throttled: parts.throttled as f64,
         blocked: causes::above(&parts.blocked, &baseline.kind.blocked),
@@ -361,15 +337,13 @@ pub(crate) fn judge(derived: &Derived, params: Params) -> Result<Judgement, Anal
     let joined = derived.runs.iter().filter(|(_, run)| run.joined_running);
     let facts = Facts {
         columns: &columns,
-        classes: columns.op.words.iter().map(|op| class_of(op)).collect(),
-        child_classes: columns.child.words.iter().map(|op| class_of(op)).collect(),
         joined: joined.filter_map(|(name, _)| schedule.names.known(name)).collect(),
     };
     let (functions, yardsticks) = measure(&facts);
     let watched: HashSet<(u32, u32)> = schedule.threads().map(|(run, pid, _)| (run, pid)).collect();
     let mut judgement = Judgement { functions: Vec::new(), slow: Vec::new() };
     for ((run, op), calls) in functions {
-        let lost = lost_intervals(derived, schedule.names.name(run));
+        let lost = lost_intervals(derived, run);
         let first_slow = judgement.slow.len();
         for (place, row) in calls.finished.iter().copied().enumerate() {
             let doubtful = |ts, end| {
@@ -390,7 +364,7 @@ pub(crate) fn judge(derived: &Derived, params: Params) -> Result<Judgement, Anal
         judgement.functions.push(Function {
             run,
             op: columns.op.word(op).to_owned(),
-            class: facts.classes[op as usize],
+            class: columns.class_of(op),
             calls_count: calls.finished.len(),
             censored_count: calls.censored_count,
             slow: (first_slow..judgement.slow.len()).collect(),

@@ -19,7 +19,6 @@ use trace_schema::Class;
 use super::{
     blocker::Blocker,
     call_columns::CallColumns,
-    judge::class_of,
     schedule::{Piece, ThreadKey},
     time_split::parts,
 };
@@ -105,8 +104,6 @@ pub(crate) fn schema() -> SchemaRef {
 }
 
 fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
-    let classes: Vec<Option<Class>> = columns.op.words.iter().map(|op| class_of(op)).collect();
-    let class = |row: usize| columns.op.at(row).and_then(|op| classes[op as usize]);
     let mut gaps = Vec::new();
     let mut open: Option<Gap> = None;
     let mut last = None;
@@ -117,7 +114,7 @@ fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
         if last != Some(thread) {
             (last, open, at) = (Some(thread), None, i64::MIN);
         }
-        let (ts, is_launch) = (columns.ts(row), class(row) == Some(Class::Launch));
+        let (ts, is_launch) = (columns.ts(row), columns.class(row) == Some(Class::Launch));
         if let Some(gap) = &mut open {
             gap.outside(derived.schedule.pieces(thread), at, ts);
             if is_launch {
@@ -136,7 +133,7 @@ fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
             open = Some(Gap { thread, ts, end: ts, next: row, parts: [0; PARTS.len()] });
         } else if let Some(gap) = &mut open {
             // Calls that cross take their time once.
-            gap.parts[part_of(class(row))] += (end - ts.max(at)).max(0);
+            gap.parts[part_of(columns.class(row))] += (end - ts.max(at)).max(0);
         }
         at = end.max(at);
     }

@@ -74,6 +74,12 @@ pub(crate) struct Derived {
 }
 
 impl Derived {
+    /// What a run says about itself, by its number.
+    pub(crate) fn run(&self, number: u32) -> Option<&Run> {
+        let name = self.schedule.names.name(number);
+        self.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
+    }
+
     /// The calls judged with the default parameters.
     ///
     /// # Errors

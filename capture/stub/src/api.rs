@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
-use crate::{Dim3, function};
+use cuda_stub::{Dim3, function};
 
 /// Words of a struct, by byte offset.
 struct Words<const N: usize>([u64; N]);

@@ -9,7 +9,11 @@ pub mod order;
 pub mod scenario;
 pub mod truth;
 
-use std::{ffi::CString, time::Duration};
+use std::{
+    ffi::{CString, c_uint},
+    path::Path,
+    time::Duration,
+};
 
 /// CLOCK_MONOTONIC in nanoseconds, the clock of the trace.
 pub fn now_ns() -> u64 {
@@ -45,4 +49,39 @@ pub fn symbol(name: &str) -> usize {
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c_name.as_ptr()) };
     assert!(!address.is_null(), "{name} is not loaded");
     address as usize
+}
+
+/// A function of a stub library.
+///
+/// # Panics
+/// If it is not loaded, or `F` is no function pointer.
+pub fn function<F: Copy>(name: &str) -> F {
+    assert_eq!(size_of::<F>(), size_of::<usize>());
+    let address = symbol(name);
+    // SAFETY: every caller names the signature that the stub defines.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+/// Loads a stub library for everyone.
+///
+/// # Panics
+/// If it is not there: the stub would test nothing.
+pub fn load(directory: &Path, name: &str) {
+    #[expect(clippy::expect_used, reason = "a path given by a test")]
+    let path = CString::new(directory.join(name).to_string_lossy().into_owned()).expect("path");
+    // SAFETY: a valid C string.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    assert!(!handle.is_null(), "cannot load {path:?}");
+}
+
+/// `dim3`, by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dim3 {
+    /// Along x.
+    pub x: c_uint,
+    /// Along y.
+    pub y: c_uint,
+    /// Along z.
+    pub z: c_uint,
 }

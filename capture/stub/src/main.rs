@@ -9,12 +9,12 @@
 mod api;
 
 use std::{
-    ffi::{CString, c_int, c_uint, c_void},
+    ffi::{c_int, c_void},
     path::Path,
     sync::{Arc, Barrier},
 };
 
-use cuda_stub::{now_ns, sleep_ns, spin_ns, symbol};
+use cuda_stub::{Dim3, function, load, now_ns, sleep_ns, spin_ns};
 use serde::Serialize;
 
 /// One call as the workload made it.
@@ -45,28 +45,6 @@ struct Log {
     hog: Option<(u64, u64)>,
     hog_tid: i32,
     tid: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Dim3 {
-    x: c_uint,
-    y: c_uint,
-    z: c_uint,
-}
-
-fn function<F: Copy>(name: &str) -> F {
-    assert_eq!(size_of::<F>(), size_of::<usize>());
-    let address = symbol(name);
-    // SAFETY: every caller names the signature the stub defines.
-    unsafe { std::mem::transmute_copy(&address) }
-}
-
-fn load(directory: &Path, name: &str) {
-    let path = CString::new(directory.join(name).to_string_lossy().into_owned()).expect("path");
-    // SAFETY: a valid C string.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    assert!(!handle.is_null(), "cannot load {path:?}");
 }
 
 fn tid() -> i32 {

@@ -8,10 +8,9 @@ use std::{
 };
 
 use cuda_stub::{
-    now_ns,
+    Dim3, function, load, now_ns,
     order::{self, Order},
     scenario::{Injection, Scenario, label},
-    symbol,
     truth::Call,
 };
 
@@ -30,15 +29,6 @@ const FIRST_NS: u64 = 1_000_000;
 const MODULE_NS: u64 = 1_000_000;
 /// Calls between which a hog is called at all, on average.
 const BELL_PERMILLE: u64 = 20;
-
-/// `dim3`, by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Dim3 {
-    x: c_uint,
-    y: c_uint,
-    z: c_uint,
-}
 
 const GRID: Dim3 = Dim3 { x: 64, y: 2, z: 1 };
 const BLOCK: Dim3 = Dim3 { x: 256, y: 1, z: 1 };
@@ -124,13 +114,6 @@ struct Functions {
     free: extern "C" fn(u64) -> c_int,
 }
 
-fn function<F: Copy>(name: &str) -> F {
-    assert_eq!(size_of::<F>(), size_of::<usize>());
-    let address = symbol(name);
-    // SAFETY: every caller names the signature that the stub defines.
-    unsafe { std::mem::transmute_copy(&address) }
-}
-
 impl Functions {
     fn find() -> Self {
         Self {
@@ -163,7 +146,7 @@ struct Maker<'a> {
 /// Makes all calls of a scenario.
 pub(crate) fn make(scenario: &Scenario, run: &Run) -> Vec<Call> {
     for name in ["libcuda.so", "libcudart.so"] {
-        setup::load(&run.libraries, name);
+        load(&run.libraries, name);
     }
     setup::sleepers(scenario.sleepers_count);
     let rounds_per_ms = function::<extern "C" fn() -> u64>("stub_rounds_per_ms")();

@@ -2,7 +2,7 @@
 //! will end an `ioctl`. None of it happens within a traced call.
 
 use std::{
-    ffi::{CString, c_void},
+    ffi::c_void,
     fs::{File, OpenOptions},
     io::Write,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
@@ -268,12 +268,4 @@ fn listen() -> i32 {
         assert!(fd >= 0, "seccomp: {}", std::io::Error::last_os_error());
         fd as i32
     }
-}
-
-/// Loads a stub library for everyone.
-pub(crate) fn load(directory: &Path, name: &str) {
-    let path = CString::new(directory.join(name).to_string_lossy().into_owned()).expect("path");
-    // SAFETY: a valid C string.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    assert!(!handle.is_null(), "cannot load {path:?}");
 }
