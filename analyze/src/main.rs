@@ -7,6 +7,7 @@ mod columns;
 mod error;
 mod functions;
 mod import;
+mod memory;
 mod output;
 mod report;
 #[cfg(test)]

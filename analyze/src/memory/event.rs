@@ -1,0 +1,55 @@
+//! One event of the allocator.
+
+/// What it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A block was handed out.
+    Alloc,
+    /// It was given back; other streams may still use it.
+    FreeRequested,
+    /// Nothing uses it any more.
+    FreeCompleted,
+    /// A segment came from the driver.
+    SegmentAlloc,
+    SegmentFree,
+    /// Pages were added to an expandable segment.
+    SegmentMap,
+    SegmentUnmap,
+    /// A block was handed out, its size known: as reports to the profiler tell it.
+    UsageAlloc,
+    UsageFree,
+}
+
+impl Action {
+    /// The action of an `op` of kind `alloc`; `None`: one that moves no memory.
+    pub(crate) fn from_op(op: &str) -> Option<Self> {
+        Some(match op {
+            "alloc" => Self::Alloc,
+            "free_requested" => Self::FreeRequested,
+            "free_completed" => Self::FreeCompleted,
+            "segment_alloc" => Self::SegmentAlloc,
+            "segment_free" => Self::SegmentFree,
+            "segment_map" => Self::SegmentMap,
+            "segment_unmap" => Self::SegmentUnmap,
+            _ => return None,
+        })
+    }
+}
+
+/// Id of a private pool; zeros: the default pool.
+pub(crate) type PoolId = (u64, u64);
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) ts: i64,
+    pub(crate) action: Action,
+    pub(crate) addr: u64,
+    /// Alloc, FreeRequested, FreeCompleted: as requested; else as it is.
+    pub(crate) size_bytes: u64,
+    /// 0: the default stream.
+    pub(crate) stream: u64,
+    pub(crate) pool: PoolId,
+    pub(crate) tid: u32,
+    pub(crate) stack: Option<u32>,
+}

@@ -1,0 +1,168 @@
+//! The replay against PyTorch's real allocator: `testdata/oracle` holds what it said and did in random workloads
+//! and in worked examples. `INQUEST_ORACLE=DIR` compares a folder of one's own (`testdata/oracle/run.py`).
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use super::{
+    allocator::Allocator,
+    event::{Action, Event},
+    settings::Settings,
+    span::State,
+    totals::DEFAULT_POOL,
+};
+
+/// What the allocator said at one snapshot.
+#[derive(Default)]
+struct Snapshot {
+    /// As printed, by address.
+    segments: BTreeMap<u64, String>,
+    totals: String,
+}
+
+fn event(ts: i64, words: &[&str]) -> Option<Event> {
+    let number = |word: &str| word.parse::<i64>().expect("a number");
+    Some(Event {
+        ts,
+        action: Action::from_op(words[0])?,
+        addr: u64::from_str_radix(words[1], 16).expect("an address"),
+        size_bytes: number(words[2]) as u64,
+        stream: number(words[3]) as u64,
+        pool: DEFAULT_POOL,
+        tid: 0,
+        stack: None,
+    })
+}
+
+/// What the replay says, in the same form. A free block's requested bytes and a segment's pool come out alike.
+fn replayed(allocator: &Allocator) -> Snapshot {
+    let mut segments = BTreeMap::new();
+    for segment in allocator.segments() {
+        let mut text = format!(
+            "{:x} {} {} {} {}",
+            segment.addr,
+            segment.size_bytes,
+            segment.stream as i64,
+            i32::from(!segment.is_small),
+            i32::from(segment.is_expandable)
+        );
+        for block in allocator.blocks_in(segment) {
+            let letter = match block.state {
+                State::Active => 'A',
+                State::PendingFree => 'P',
+                State::Inactive => 'i',
+                State::Unknown => '?',
+            };
+            text += &format!(" {}:{}:{letter}", block.size_bytes, block.requested_bytes.unwrap_or_default());
+        }
+        segments.insert(segment.addr, text);
+    }
+    let totals = allocator.totals();
+    let totals = format!(
+        "res={} alloc={} act={} req={} isb={} seg={}",
+        totals.reserved_bytes,
+        totals.allocated_bytes,
+        totals.active_bytes,
+        totals.requested_bytes,
+        totals.inactive_split_bytes,
+        totals.segments_count
+    );
+    Snapshot { segments, totals }
+}
+
+/// Compares one result; how many events it has, and the bytes reserved at each snapshot.
+fn compare(text: &str) -> (usize, Vec<i64>) {
+    let mut settings = Settings::default();
+    let mut snapshots: Vec<Snapshot> = Vec::new();
+    let mut current = Snapshot::default();
+    let mut events = Vec::new();
+    for line in text.lines() {
+        match line.split_once(' ') {
+            Some(("C", line)) => {
+                let (version, conf) = line.split_once(' ').expect("a version and settings");
+                settings = Settings::parse(conf, version);
+            }
+            Some(("S", segment)) => {
+                let addr = segment.split(' ').next().expect("an address");
+                let addr = u64::from_str_radix(addr, 16).expect("an address");
+                current.segments.insert(addr, segment.to_owned());
+            }
+            Some(("T", totals)) => {
+                current.totals = totals.split(" retr=").next().unwrap_or(totals).to_owned();
+                snapshots.push(std::mem::take(&mut current));
+            }
+            Some(("E", event)) => events.push(event.split(' ').collect::<Vec<_>>()),
+            _ => (),
+        }
+    }
+    assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
+    let mut allocator = Allocator::new(settings, false);
+    let mut said = snapshots.iter();
+    let mut reserved = Vec::new();
+    for (number, words) in events.iter().enumerate() {
+        if words[0] == "snapshot" {
+            // The last one is the oracle's own, for the events.
+            let Some(said) = said.next() else { break };
+            let found = replayed(&allocator);
+            assert_eq!(found.segments, said.segments, "at event {number}");
+            assert_eq!(found.totals, said.totals, "at event {number}");
+            reserved.push(allocator.totals().reserved_bytes);
+        } else if let Some(event) = event(number as i64, words) {
+            allocator.apply(&event, &mut ());
+        }
+    }
+    assert_eq!(reserved.len(), snapshots.len());
+    assert!(allocator.faults().is_empty(), "{:?}", allocator.faults());
+    (events.len(), reserved)
+}
+
+fn folder() -> PathBuf {
+    let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
+    std::env::var_os("INQUEST_ORACLE").map_or(ours, PathBuf::from)
+}
+
+#[test]
+fn the_replay_equals_the_real_allocator() {
+    let (mut files, mut events, mut snapshots) = (0, 0, 0);
+    let mut different = Vec::new();
+    for entry in fs::read_dir(folder()).expect("the folder of results") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a result");
+        match std::panic::catch_unwind(|| compare(&text)) {
+            Ok((of_events, of_snapshots)) => {
+                events += of_events;
+                snapshots += of_snapshots.len();
+            }
+            Err(_) => different.push(path),
+        }
+        files += 1;
+    }
+    println!("{files} workloads, {events} events, {snapshots} snapshots; {} differ", different.len());
+    assert!(files > 0, "no results");
+    assert!(different.is_empty(), "{different:?}");
+}
+
+/// Reserved MiB at each snapshot, as the devlog has them.
+const EXAMPLES: [(&str, &[i64]); 9] = [
+    ("t1", &[32, 32, 32, 32, 32]),
+    ("t2", &[128, 128, 256]),
+    ("t3", &[128, 128, 128]),
+    ("t4", &[20, 40, 60, 80, 80, 100, 120, 140]),
+    ("t5", &[140, 140, 140]),
+    ("t6", &[80, 100, 100, 100]),
+    ("t7", &[22]),
+    ("t7-expandable", &[22]),
+    ("t8", &[20]),
+];
+
+#[test]
+fn worked_examples_reserve_what_their_author_says() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
+    for (name, expected) in EXAMPLES {
+        let text = fs::read_to_string(folder.join(name).with_extension("txt")).expect("an example");
+        let mebibytes: Vec<i64> = compare(&text).1.into_iter().map(|bytes| bytes >> 20).collect();
+        assert_eq!(mebibytes, expected, "{name}");
+    }
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Random workloads for PyTorch's real allocator, and whether the replay of its events tells what it told.
+
+    run.py ORACLE 2.11.0 --count 2000 --keep DIR
+
+ORACLE is a program that runs `libc10_cuda.so` over a CUDA runtime without a device: `ORACLE OPS OUT`. OPS has one
+operation a line:
+
+    a ID BYTES STREAM   allocate on stream 0 (default) .. 3     f ID   free it
+    A ID BYTES          allocate through a tensor's pointer     F ID   drop it     r ID STREAM   use it on 1 .. 3
+    q 0|1               whether work on the GPU has ended       e      empty_cache        s      snapshot
+
+OUT gets `S addr total stream is_large is_expandable size:requested:state…` per segment and `T name=value…` at each
+snapshot, and at the end `E action addr size stream` for every event. `PYTORCH_CUDA_ALLOC_CONF` and FAKE_CAP, the
+bytes of the device, come from the environment. Each result is kept as DIR/N.txt with the version and the settings in its first line;
+then `INQUEST_ORACLE=DIR cargo nextest run -p analyze oracle` compares them all with the replay.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+
+MIB = 1 << 20
+SIZES = [64, 512, 4096, 100_000, 900_000, MIB, MIB + 1, 3 * MIB, 9 * MIB, 11 * MIB, 25 * MIB, 70 * MIB, 300 * MIB]
+DIVISIONS = ["1", "2", "4", "8", "16", "[256:1,512:2,1024:4,>:8]", "[1:8,64:2,>:1]"]
+
+
+def settings(chance):
+    words = [f"expandable_segments:{chance.choice([True, False])}"]
+    if chance.random() < 0.4:
+        words.append(f"max_split_size_mb:{chance.choice([21, 32, 64, 128, 512])}")
+    if chance.random() < 0.4:
+        words.append(f"roundup_power2_divisions:{chance.choice(DIVISIONS)}")
+    return ",".join(words)
+
+
+def workload(chance, length, has_tensors):
+    lines, raw, tensors = [], [], []
+    next_id = 0
+    limit = chance.choice(SIZES[3:])
+    sizes = [size for size in SIZES if size <= limit]
+    for _ in range(length):
+        dice = chance.random()
+        if dice < 0.34 or not (raw or tensors):
+            next_id += 1
+            size = chance.randint(1, chance.choice(sizes))
+            if chance.random() < 0.5:
+                size = chance.choice(sizes)
+            lines.append(f"a {next_id} {size} {chance.choice([0, 0, 0, 1, 2, 3])}")
+            raw.append(next_id)
+        elif dice < 0.5 and has_tensors:
+            next_id += 1
+            lines.append(f"A {next_id} {chance.randint(1, chance.choice(sizes))}")
+            tensors.append(next_id)
+        elif dice < 0.75 and raw:
+            lines.append(f"f {raw.pop(chance.randrange(len(raw)))}")
+        elif dice < 0.82 and tensors:
+            lines.append(f"r {chance.choice(tensors)} {chance.randint(1, 3)}")
+        elif dice < 0.93 and tensors:
+            lines.append(f"F {tensors.pop(chance.randrange(len(tensors)))}")
+        elif dice < 0.95:
+            lines.append(f"q {chance.randint(0, 1)}")
+        elif dice < 0.96:
+            lines.append("e")
+        elif dice < 0.98:
+            lines.append("s")
+    return lines + ["q 1", "s", "e", "s"]
+
+
+def run(oracle, version, config, lines, cap_bytes, out):
+    with tempfile.TemporaryDirectory() as folder:
+        ops = pathlib.Path(folder, "ops")
+        ops.write_text("\n".join(lines) + "\n")
+        result = pathlib.Path(folder, "out")
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": config, "FAKE_CAP": str(cap_bytes)}
+        environment["FAKE_LOG"] = os.devnull
+        subprocess.run([oracle, ops, result], env=environment, check=True, timeout=60)
+        out.write_text(f"C {version} {config}\n{result.read_text()}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("oracle", type=pathlib.Path)
+    parser.add_argument("torch_version", help="the library's, as 2.11.0")
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--length", type=int, default=0, help="operations of a workload (default: 50 to 1500)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    for number in range(arguments.seed, arguments.seed + arguments.count):
+        chance = random.Random(number)
+        config = settings(chance)
+        cap_bytes = chance.choice([80 << 30, 80 << 30, 2 << 30, 600 * MIB, 200 * MIB])
+        length = arguments.length or chance.randint(50, 1500)
+        # Through a tensor's pointer an out-of-memory error would end the program.
+        lines = workload(chance, length, has_tensors=cap_bytes > 4 << 30)
+        run(arguments.oracle.resolve(), arguments.torch_version, config, lines, cap_bytes, arguments.keep / f"{number}.txt")
+
+
+main()
