@@ -14,7 +14,10 @@
 
 use datafusion::prelude::SessionContext;
 
-use crate::{error::AnalyzeError, functions::derived};
+use crate::{
+    error::AnalyzeError,
+    functions::{derived, memory},
+};
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
@@ -38,7 +41,9 @@ const FILES: &[(&str, &str)] = &[
     ("core/slow_calls.sql", include_str!("../../queries/core/slow_calls.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
+    ("memory/memory_blocks.sql", include_str!("../../queries/memory/memory_blocks.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
+    ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
 ];
 
 /// Tables that exist before any view.
@@ -110,6 +115,7 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
         let known = |name: &str| {
             TABLES.contains(&name)
                 || derived::NAMES.contains(&name)
+                || memory::NAMES.contains(&name)
                 || ordered.iter().any(|query| query.name == name)
         };
         let (ready, rest): (Vec<_>, Vec<_>) =
@@ -189,7 +195,7 @@ mod tests {
                 assert!(column.doc.ends_with('.'), "{}.{}", query.name, column.name);
                 match column.unit {
                     "-" => {}
-                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts" | "range_ts") => {}
+                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts" | "range_ts" | "alloc_ts") => {}
                     unit => {
                         assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)
                     }

@@ -1,7 +1,10 @@
 //! Typed access to the columns of query results, whatever physical form the planner chose.
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+        UInt64Array,
+    },
     compute::cast,
     datatypes::{DataType, Float64Type, Int64Type},
 };
@@ -58,4 +61,4 @@ macro_rules! cell {
     )*};
 }
 
-cell!(Int64Array => i64, Float64Array => f64, StringArray => &'a str, BooleanArray => bool);
+cell!(Int64Array => i64, UInt64Array => u64, Float64Array => f64, StringArray => &'a str, BooleanArray => bool);

@@ -1,26 +1,21 @@
--- memory_curve: one row per event of PyTorch's caching allocator that changes a total, with the totals after it.
--- needs: events
+-- memory_curve: one row per event of PyTorch's caching allocator that moves memory, with the sums after it: replayed from the allocator's events.
+-- needs: _memory_curve
 -- columns:
---   run              string  -      Run the row comes from.
---   pid              uint32  -      Process.
---   device           int32   -      CUDA device.
---   ts               int64   ns     When, CLOCK_MONOTONIC.
---   action           string  -      alloc, free_requested, segment_alloc, segment_free, segment_map, segment_unmap, or usage.
---   requested_bytes  int64   bytes  Bytes that live allocations asked for, since recording began; null for usage.
---   reserved_bytes   int64   bytes  Bytes of segments, since recording began, or as reported for usage.
---   allocated_bytes  int64   bytes  Bytes allocated as the allocator reported them; usage only.
+--   run                       string  -      Run the row comes from.
+--   pid                       uint32  -      Process.
+--   device                    int32   -      CUDA device.
+--   ts                        int64   ns     When, CLOCK_MONOTONIC.
+--   action                    string  -      alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, or usage.
+--   requested_bytes           int64   bytes  What active blocks were asked for with; null: the source reports usage only.
+--   reserved_bytes            int64   bytes  Had from the driver.
+--   allocated_bytes           int64   bytes  In blocks that are handed out.
+--   active_bytes              int64   bytes  In those, and in blocks given back that other streams may still use; null: the source reports usage only.
+--   inactive_split_bytes      int64   bytes  In free blocks of segments that are in use elsewhere, expandable ones aside; null: the source reports usage only.
+--   releasable_bytes          int64   bytes  What empty_cache would give back to the driver.
+--   private_releasable_bytes  int64   bytes  Unused segments of private pools, which keep them for their graphs.
+--   unknown_bytes             int64   bytes  Not known to be in use or free: events are missing.
+--   segments_count            int64   count  Segments, expandable ones aside.
 SELECT
-    run, pid, device, ts, op AS action,
-    CASE WHEN op <> 'usage' THEN
-        CAST(sum(CASE op WHEN 'alloc' THEN size_bytes WHEN 'free_requested' THEN -size_bytes ELSE 0 END)
-            OVER (PARTITION BY run, pid, device ORDER BY ts ROWS UNBOUNDED PRECEDING) AS BIGINT)
-    END AS requested_bytes,
-    CASE WHEN op = 'usage' THEN reserved_bytes ELSE
-        CAST(sum(CASE WHEN op IN ('segment_alloc', 'segment_map') THEN size_bytes
-                      WHEN op IN ('segment_free', 'segment_unmap') THEN -size_bytes ELSE 0 END)
-            OVER (PARTITION BY run, pid, device ORDER BY ts ROWS UNBOUNDED PRECEDING) AS BIGINT)
-    END AS reserved_bytes,
-    allocated_bytes
-FROM events
-WHERE kind = 'alloc'
-    AND op IN ('alloc', 'free_requested', 'segment_alloc', 'segment_free', 'segment_map', 'segment_unmap', 'usage')
+    CAST(run AS VARCHAR) AS run, pid, device, ts, CAST(action AS VARCHAR) AS action, requested_bytes, reserved_bytes,
+    allocated_bytes, active_bytes, inactive_split_bytes, releasable_bytes, private_releasable_bytes, unknown_bytes, segments_count
+FROM _memory_curve

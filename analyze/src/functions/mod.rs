@@ -3,6 +3,7 @@
 
 pub(crate) mod derived;
 pub(crate) mod interval_join;
+pub(crate) mod memory;
 
 use std::sync::Arc;
 
@@ -19,5 +20,6 @@ pub(crate) fn register(
 ) -> Result<Arc<derived::Source>, AnalyzeError> {
     let source = Arc::new(derived::Source::new(context, files, immutable));
     derived::register(context, &source)?;
+    memory::register(context, files)?;
     Ok(source)
 }

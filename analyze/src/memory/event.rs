@@ -21,6 +21,20 @@ pub(crate) enum Action {
 }
 
 impl Action {
+    /// What users read: the allocator's own word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::FreeRequested => "free_requested",
+            Self::FreeCompleted => "free_completed",
+            Self::SegmentAlloc => "segment_alloc",
+            Self::SegmentFree => "segment_free",
+            Self::SegmentMap => "segment_map",
+            Self::SegmentUnmap => "segment_unmap",
+            Self::UsageAlloc | Self::UsageFree => "usage",
+        }
+    }
+
     /// The action of an `op` of kind `alloc`; `None`: one that moves no memory.
     pub(crate) fn from_op(op: &str) -> Option<Self> {
         Some(match op {

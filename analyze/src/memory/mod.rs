@@ -11,6 +11,7 @@
 pub(crate) mod allocator;
 pub(crate) mod event;
 pub(crate) mod fault;
+pub(crate) mod input;
 #[cfg(test)]
 mod oracle;
 pub(crate) mod settings;
