@@ -20,7 +20,7 @@ use crate::{
     elf::{self, Elf, Function},
     error::CaptureError,
     kernel::{CUDA_STARTS, Kernel, LIBRARY_LOADED, Point, PointKind},
-    probes::{self, Event, FunctionProbe, Library, MarkKind, Profile},
+    probes::{self, Event, FunctionProbe, Library, MarkKind, Profile, Without},
 };
 
 /// glibc's and musl's notification point of the dynamic loader.
@@ -65,6 +65,8 @@ impl Stacks {
 /// What was placed where.
 pub(crate) struct Attacher {
     profile: Profile,
+    /// What its user does not want.
+    without: Vec<Without>,
     stacks: Stacks,
     /// Look at every new driver library for processes that start to use CUDA.
     all_cuda: bool,
@@ -117,16 +119,25 @@ fn mapped(pid: u32) -> Vec<Mapped> {
         .collect()
 }
 
+/// What a look at a process's libraries found.
+pub(crate) struct Found {
+    /// Paths of the libraries in which probes were placed just now.
+    pub(crate) new: Vec<String>,
+    /// Path of PyTorch's allocator, if it has that.
+    pub(crate) allocator: Option<PathBuf>,
+}
+
 /// Whether a process has the CUDA driver's library mapped.
 pub(crate) fn uses_cuda(pid: u32) -> bool {
     mapped(pid).iter().any(|file| Library::Cuda.matches(&file.name()))
 }
 
 impl Attacher {
-    /// Places what `profile` has.
-    pub(crate) fn new(profile: Profile, stacks: Stacks, all_cuda: bool) -> Self {
+    /// Places what `profile` has, less what is to be left out.
+    pub(crate) fn new(profile: Profile, without: Vec<Without>, stacks: Stacks, all_cuda: bool) -> Self {
         Self {
             profile,
+            without,
             stacks,
             all_cuda,
             done: HashSet::new(),
@@ -136,16 +147,19 @@ impl Attacher {
         }
     }
 
-    /// Places the probes that a process's libraries call for and that are not there yet; returns the
-    /// paths of the libraries that were new.
+    /// Places the probes that a process's libraries call for and that are not there yet.
     ///
     /// # Errors
     /// If the embedded object lacks a program. A library that cannot be probed is noted, not fatal.
-    pub(crate) fn attach(&mut self, kernel: &mut Kernel, pid: u32) -> Result<Vec<String>, CaptureError> {
+    pub(crate) fn attach(&mut self, kernel: &mut Kernel, pid: u32) -> Result<Found, CaptureError> {
         let mut new = Vec::new();
+        let mut allocator = None;
         let files = mapped(pid);
         for library in Library::ALL {
             for file in files.iter().filter(|file| library.matches(&file.name())) {
+                if library == Library::C10Cuda {
+                    allocator = Some(file.path.clone());
+                }
                 if library == Library::C10 && !self.needs_usage.contains(&pid)
                     || !self.done.insert(file.identity)
                 {
@@ -172,7 +186,7 @@ impl Attacher {
                 new.push(file.path.display().to_string());
             }
         }
-        Ok(new)
+        Ok(Found { new, allocator })
     }
 
     /// Makes a driver library tell which processes start to use it.
@@ -232,6 +246,14 @@ impl Attacher {
     ) -> Result<bool, CaptureError> {
         let wanted: Vec<(u32, &FunctionProbe)> = probes::numbered()
             .filter(|(_, probe)| probe.library == library && probe.profile <= self.profile)
+            .filter(|(_, probe)| {
+                let left_out = self.without.iter().any(|without| without.covers(probe));
+                // What stands in for the allocator's own events is needed then.
+                if left_out && matches!(probe.event, Event::Allocator) {
+                    self.needs_usage.insert(pid);
+                }
+                !left_out
+            })
             .collect();
         let target = through_root(pid, path);
         let elf = match elf::read(&target, |name| wanted.iter().any(|(_, probe)| probe.matches(name))) {

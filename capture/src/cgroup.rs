@@ -10,6 +10,8 @@ use std::{
 use procfs::process::Process;
 use trace_schema::{Kind, ProcessInfo, Row};
 
+use crate::environment;
+
 /// Length of a container id in hexadecimal.
 const CONTAINER_ID: usize = 64;
 
@@ -29,7 +31,9 @@ pub(crate) fn describe(pid: u32) -> ProcessInfo {
         container_id,
         pod_uid,
         pod_name,
-        ..ProcessInfo::default()
+        environment: environment::memory_settings(pid),
+        // Its libraries tell, once it has them.
+        torch_version: String::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     bench, check,
     error::{CaptureError, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
     kernel::{Method, Setup},
-    probes::{self, Profile},
+    probes::{self, Profile, Without},
     session::{self, Options, Subject},
 };
 
@@ -67,6 +67,10 @@ struct Record {
     /// How much is probed: the more, the dearer
     #[arg(long, value_enum, default_value_t = Profile::Default)]
     profile: Profile,
+    /// Leave out a function (`cuMemcpyHtoDAsync`, `record_trace`) or a library (`nccl`) that `capture probes` lists
+    /// (repeatable)
+    #[arg(long, value_name = "FUNCTION|LIBRARY")]
+    without: Vec<Without>,
     /// Take call stacks: `alloc`, `slow:TIME` (calls at least that long), `all`; several with commas
     #[arg(long, value_name = "WHICH", value_parser = stacks, default_value = "none")]
     stacks: Stacks,
@@ -208,6 +212,7 @@ fn options(record: Record) -> Options {
         out: record.out.unwrap_or_default(),
         subject,
         profile: record.profile,
+        without: record.without,
         stacks: record.stacks,
         setup: Setup {
             buffer_bytes: record.buffer.0 as u32,

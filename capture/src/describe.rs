@@ -30,6 +30,9 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         }
         Profile::Full => {}
     }
+    for left_out in &options.without {
+        without(left_out.name(), "--without");
+    }
     if !options.stacks.any() {
         without("call stacks", "no --stacks");
     }

@@ -12,6 +12,7 @@ mod clock;
 mod decode;
 mod describe;
 mod elf;
+mod environment;
 mod error;
 mod host;
 mod kernel;
@@ -25,6 +26,7 @@ mod probes;
 mod progress;
 mod session;
 mod stacks;
+mod torch_version;
 
 use std::process::ExitCode;
 

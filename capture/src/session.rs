@@ -25,7 +25,7 @@ use trace_writer::{Finished, Parts};
 
 pub(crate) use crate::launch::Subject;
 use crate::{
-    attach::{self, Attacher},
+    attach::{self, Attacher, Found},
     caller::Callers,
     cgroup::{self, Throttling},
     clock,
@@ -38,9 +38,10 @@ use crate::{
     mark_socket::MarkSocket,
     nvml::Sampler,
     privileges,
-    probes::{self, Profile, calls, marks, process as process_probe, sched},
+    probes::{self, Profile, Without, calls, marks, process as process_probe, sched},
     progress::Progress,
     stacks::Stacks,
+    torch_version,
 };
 
 /// How long events may wait in the kernel's buffer.
@@ -61,6 +62,7 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     pub(crate) subject: Subject,
     pub(crate) profile: Profile,
+    pub(crate) without: Vec<Without>,
     pub(crate) stacks: attach::Stacks,
     pub(crate) setup: Setup,
     pub(crate) nvml: Option<Nanos>,
@@ -149,7 +151,7 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     let mut session = Session {
         kernel,
         recorder,
-        attacher: Attacher::new(options.profile, options.stacks, setup.all_cuda),
+        attacher: Attacher::new(options.profile, options.without.clone(), options.stacks, setup.all_cuda),
         callers: Callers::default(),
         stacks: Stacks::default(),
         marks: marks::Marks::default(),
@@ -486,7 +488,13 @@ impl Session {
         if !self.processes.contains_key(&pid) {
             self.get_to_know(pid);
         }
-        let new = self.attacher.attach(&mut self.kernel, pid)?;
+        let Found { new, allocator } = self.attacher.attach(&mut self.kernel, pid)?;
+        if let Some(library) = allocator
+            && let Some(process) = self.processes.get_mut(&pid)
+            && process.torch_version.is_empty()
+        {
+            process.torch_version = torch_version::beside(pid, &library);
+        }
         if new.is_empty() {
             self.callers.mark_stale(pid);
         } else {

@@ -136,6 +136,83 @@ fn marks_become_ranges_and_points() {
     assert!(text.contains("epoch,range"), "{text}");
 }
 
+/// The stub with its libraries where a PyTorch wheel has them, and with settings and secrets in its environment.
+fn as_pytorch(directory: &Path, scenario: &[&str]) -> Command {
+    let lib = directory.join("torch/lib");
+    std::fs::create_dir_all(&lib).unwrap();
+    for file in std::fs::read_dir(built("examples")).unwrap().map(Result::unwrap) {
+        if file.path().extension().is_some_and(|extension| extension == "so") {
+            std::fs::copy(file.path(), lib.join(file.file_name())).unwrap();
+        }
+    }
+    std::fs::write(directory.join("torch/version.py"), "cuda = '13.0'\n__version__ = '2.11.0+cu130'\n")
+        .unwrap();
+    let mut command = Command::new(built("cuda-stub"));
+    command.arg(lib).arg(directory.join("log.json")).args(scenario);
+    command
+        .env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:64")
+        .env("CUDA_VISIBLE_DEVICES", "0")
+        .env("HF_TOKEN", "a-secret-that-no-file-may-hold")
+        .env("PYTORCH_CUDA_ALLOC_CONF_OTHER", "a-secret-that-no-file-may-hold");
+    command
+}
+
+/// What the file says of the settings, and that it says nothing else of the environment.
+fn check_settings(out: &Path) {
+    let rows = Rows::open(out);
+    let processes = rows.meta["processes"].as_array().unwrap();
+    let process = processes.iter().find(|process| process["torch_version"] != "").unwrap();
+    assert_eq!(process["torch_version"], "2.11.0+cu130");
+    let settings = process["environment"].as_object().unwrap();
+    let expected = [
+        ("CUDA_VISIBLE_DEVICES", "0"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:64"),
+    ];
+    assert_eq!(settings.len(), expected.len(), "{settings:?}");
+    for (name, value) in expected {
+        assert_eq!(settings[name], value);
+    }
+    let bytes = std::fs::read(out).unwrap();
+    assert!(!bytes.windows(8).any(|window| window == b"a-secret"));
+    assert!(!rows.meta.to_string().contains("HF_TOKEN"));
+}
+
+#[test]
+fn memory_settings_and_pytorchs_version_are_kept_and_no_secret() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let stub = as_pytorch(directory.path(), &["mixed", "5"]);
+    let mut capture = Command::new(CAPTURE);
+    capture.arg("--out").arg(&out).arg("--").arg(stub.get_program()).args(stub.get_args());
+    capture.envs(stub.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = capture.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_settings(&out);
+}
+
+#[test]
+fn memory_settings_of_a_running_process_are_kept() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let mut stub = as_pytorch(directory.path(), &["steady", "300000"]).stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let capture = Command::new(CAPTURE)
+        .args(["--duration", "300ms", "--pid", &stub.id().to_string(), "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    stub.kill().unwrap();
+    stub.wait().unwrap();
+    assert!(capture.status.success(), "{}", String::from_utf8_lossy(&capture.stderr));
+    check_settings(&out);
+}
+
 #[test]
 fn light_leaves_out_what_is_frequent_and_says_so() {
     if !can_record() {

@@ -203,6 +203,61 @@ fn a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken() {
     assert!(probes.iter().find(fallback).is_some_and(|probe| probe["error"].is_null()));
 }
 
+/// Records the stub's allocator with functions left out.
+fn record_without(left_out: &[&str]) -> common::Rows {
+    let flags: Vec<&str> = left_out.iter().flat_map(|name| ["--without", name]).collect();
+    let run = common::record(&flags, &["mixed", "5"]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    Rows::open(&run.path())
+}
+
+#[test]
+fn the_allocators_report_stands_in_for_its_events_if_those_are_left_out() {
+    if !can_record() {
+        return;
+    }
+    let rows = record_without(&["record_trace"]);
+    let (addr, size) = (rows.column("addr"), rows.column("size_bytes"));
+    let reports = rows.select("alloc", None);
+    assert_eq!(reports.len(), 40);
+    for (i, row) in reports.into_iter().enumerate() {
+        assert_eq!(rows.text(row, "op").as_deref(), Some("usage"));
+        let bytes = ((i as i64 % 20) + 1) << 20;
+        assert_eq!(size[row], Some(if i < 20 { bytes } else { -bytes }));
+        assert!(addr[row].is_some());
+        assert_eq!(rows.number(row, "allocated_bytes"), Some(if i < 20 { bytes } else { 0 }));
+        assert_eq!(rows.number(row, "device"), Some(1));
+    }
+    assert!(rows.meta["not_captured"].to_string().contains("record_trace (--without)"));
+    let probes = rows.meta["probes"].to_string();
+    assert!(!probes.contains("record_trace"), "{probes}");
+    // With its events, the report would say everything twice.
+    assert!(record_without(&[]).select("alloc", Some("usage")).is_empty());
+}
+
+#[test]
+fn functions_and_libraries_are_left_out() {
+    if !can_record() {
+        return;
+    }
+    let rows = record_without(&["pytorch", "cudaMemcpyAsync", "cuMemAlloc"]);
+    assert!(rows.select("alloc", None).is_empty());
+    for (op, recorded) in [
+        ("cudaMemcpyAsync", false),
+        ("cuMemAlloc", false),
+        ("cudaMalloc", true),
+        ("cuMemFree", true),
+        ("cudaMemcpy2DAsync", true),
+    ] {
+        assert_eq!(!rows.select("call", Some(op)).is_empty(), recorded, "{op}");
+    }
+    let wrong =
+        Command::new(CAPTURE).args(["--without", "malloc", "--out", "x.parquet", "--", "true"]).output();
+    let wrong = wrong.unwrap();
+    let message = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!((wrong.status.code(), message.contains("capture probes")), (Some(2), true), "{message}");
+}
+
 #[test]
 fn a_socket_that_a_killed_recorder_left_is_taken_over() {
     if !can_record() {

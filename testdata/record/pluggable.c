@@ -25,21 +25,37 @@ int cuMemSetAccess(Pointer, size_t, const Access *, size_t);
 
 enum { CREATE, RELEASE, RESERVE, FREE, MAP, UNMAP, ACCESS, CALLS };
 enum { BLOCKS = 4096, GRANULARITY = 2 << 20 };
-static struct { Pointer address, handle; size_t size; int device; } blocks[BLOCKS];
+static struct { Pointer address, handle; size_t size; int device, backed; } blocks[BLOCKS];
 static long counts[CALLS];
 
 long pausable_count(int call) { return counts[call]; }
 
+/* Address (0: none), size, device and whether memory is behind it, of block i; 0 if there is no such block. */
+int pausable_block(int i, unsigned long long (*out)[4]) {
+    if (i < 0 || i >= BLOCKS)
+        return 0;
+    (*out)[0] = blocks[i].address, (*out)[1] = blocks[i].size;
+    (*out)[2] = blocks[i].device, (*out)[3] = blocks[i].backed;
+    return 1;
+}
+
 static int back(int i) {
     Properties properties = {.type = 1, .location = {1, blocks[i].device}};
     Access access = {{1, blocks[i].device}, 3};
+    if (blocks[i].backed)
+        return 0;
     counts[CREATE]++, counts[MAP]++, counts[ACCESS]++;
-    return cuMemCreate(&blocks[i].handle, blocks[i].size, &properties, 0)
+    int failed = cuMemCreate(&blocks[i].handle, blocks[i].size, &properties, 0)
         || cuMemMap(blocks[i].address, blocks[i].size, 0, blocks[i].handle, 0)
         || cuMemSetAccess(blocks[i].address, blocks[i].size, &access, 1);
+    blocks[i].backed = !failed;
+    return failed;
 }
 
 static int unback(int i) {
+    if (!blocks[i].backed)
+        return 0;
+    blocks[i].backed = 0;
     counts[UNMAP]++, counts[RELEASE]++;
     return cuMemUnmap(blocks[i].address, blocks[i].size) || cuMemRelease(blocks[i].handle);
 }
@@ -77,9 +93,18 @@ int pausable_pause(void) {
     return 0;
 }
 
-int pausable_resume(void) {
+/* Leaves the last blocks without memory: what a program that forgets to resume some does. */
+int pausable_resume_but(int missing) {
+    int wanted = -missing;
     for (int i = 0; i < BLOCKS; i++)
-        if (blocks[i].address && back(i))
-            return 1;
+        wanted += blocks[i].address != 0;
+    for (int i = 0; i < BLOCKS && wanted > 0; i++)
+        if (blocks[i].address) {
+            if (back(i))
+                return 1;
+            wanted--;
+        }
     return 0;
 }
+
+int pausable_resume(void) { return pausable_resume_but(0); }

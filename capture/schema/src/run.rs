@@ -141,9 +141,10 @@ pub struct ProcessInfo {
     pub pod_uid: String,
     /// Kubernetes: the pod's name.
     pub pod_name: String,
-    /// Settings that decide how memory is managed, as the process had them; nothing else of its environment.
+    /// Settings that decide how memory is managed, as the process had them when its program started. No other
+    /// variable of its environment is kept: the rest may hold secrets.
     pub environment: BTreeMap<String, String>,
-    /// Version of its PyTorch.
+    /// Version of the PyTorch that it runs; empty: none, or it is not told.
     pub torch_version: String,
 }
 

@@ -48,6 +48,17 @@ impl Library {
     pub(crate) const ALL: [Self; 6] =
         [Self::C10Cuda, Self::C10, Self::Cudart, Self::Cuda, Self::Nccl, Self::Nvtx];
 
+    /// What people call it.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Cudart => "CUDA runtime",
+            Self::Cuda => "CUDA driver",
+            Self::Nccl => "NCCL",
+            Self::Nvtx => "NVTX",
+            Self::C10Cuda | Self::C10 => "PyTorch",
+        }
+    }
+
     /// Whether a mapped file of that name belongs to the family, as `libcudart.so.13` and the
     /// `libcudart-<hash>.so.12` of some wheels do.
     pub(crate) fn matches(self, file_name: &str) -> bool {

@@ -132,6 +132,14 @@ fn allocator_event(log: &mut Log, action: i32, addr: u64, bytes: u64) {
     log.events.push((action, addr, bytes));
 }
 
+/// What PyTorch tells its profiler beside its own events: bytes taken (or, below zero, given back) and the totals.
+fn allocator_usage(addr: u64, bytes: i64, allocated: usize) {
+    let report: extern "C" fn(u64, i64, usize, usize, u16) =
+        function("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+    // CUDA device 1.
+    report(addr, bytes, allocated, allocated, 0x101);
+}
+
 /// First launches are slow, as when the driver loads the code.
 fn launches(count: usize) -> Vec<Call> {
     (0..count)
@@ -150,6 +158,7 @@ fn mixed(log: &mut Log, count: usize) {
             log.calls.push(call);
             allocator_event(log, 3, addr, (i << 20) as u64);
             allocator_event(log, 0, addr, (i << 20) as u64 - 100);
+            allocator_usage(addr, (i << 20) as i64, i << 20);
             addr
         })
         .collect();
@@ -167,9 +176,10 @@ fn mixed(log: &mut Log, count: usize) {
     for _ in 0..10 {
         log.calls.push(synchronize(2_000_000));
     }
-    for addr in addresses {
+    for (i, addr) in addresses.into_iter().enumerate() {
         allocator_event(log, 1, addr, 0);
         allocator_event(log, 2, addr, 0);
+        allocator_usage(addr, -(((i + 1) << 20) as i64), 0);
         log.calls.push(free(addr));
     }
 }
