@@ -14,7 +14,7 @@
 
 use datafusion::prelude::SessionContext;
 
-use crate::{error::AnalyzeError, functions::derived};
+use crate::{error::AnalyzeError, functions::tables};
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
@@ -109,7 +109,7 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
     while !waiting.is_empty() {
         let known = |name: &str| {
             TABLES.contains(&name)
-                || derived::NAMES.contains(&name)
+                || tables::NAMES.contains(&name)
                 || ordered.iter().any(|query| query.name == name)
         };
         let (ready, rest): (Vec<_>, Vec<_>) =

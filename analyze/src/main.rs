@@ -8,6 +8,7 @@ mod error;
 mod functions;
 mod import;
 mod output;
+mod reading;
 mod report;
 #[cfg(test)]
 mod slt;
