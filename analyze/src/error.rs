@@ -71,6 +71,11 @@ impl From<DataFusionError> for AnalyzeError {
         match error.find_root() {
             DataFusionError::ParquetError(source) => Self::Damaged(source.to_string()),
             DataFusionError::ArrowError(source, _) => Self::Damaged(source.to_string()),
+            DataFusionError::External(source) => match source.downcast_ref() {
+                Some(Self::Damaged(what)) => Self::Damaged(what.clone()),
+                Some(Self::Internal(what)) => Self::Internal(what.clone()),
+                _ => Self::Query(source.to_string()),
+            },
             DataFusionError::Internal(message) => Self::Internal(message.clone()),
             root => Self::Query(root.strip_backtrace()),
         }

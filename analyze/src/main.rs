@@ -9,6 +9,7 @@ mod functions;
 mod import;
 mod memory;
 mod output;
+mod reading;
 mod report;
 #[cfg(test)]
 mod slt;

@@ -19,6 +19,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use trace_schema::{COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Op, Run, arrow_schema};
 
 use crate::{
+    analysis::judge::Params,
     catalog,
     error::AnalyzeError,
     functions::{
@@ -208,12 +209,12 @@ impl Trace {
         Self::finish(context, Vec::new(), false).await
     }
 
-    /// What Rust derives from the rows.
+    /// The calls, judged.
     ///
     /// # Errors
     /// If the data is damaged.
-    pub(crate) async fn derived(&self) -> Result<Arc<Derived>, AnalyzeError> {
-        Ok(self.derived.get().await?)
+    pub(crate) async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
+        self.derived.get(params).await
     }
 
     /// The opened files.

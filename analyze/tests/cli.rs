@@ -77,7 +77,7 @@ fn every_account_adds_up_on_every_trace() {
         "SELECT count(*) AS n FROM slow_calls WHERE excess_ns <= 0 OR dur < 3 * baseline_ns - 1 OR \
          abs(excess_ns - (scheduler_ns + throttled_ns + blocked_ioctl_ns + blocked_futex_ns \
          + blocked_page_fault_ns + blocked_disk_ns + blocked_sleep_ns + blocked_poll_ns + blocked_other_ns \
-         + gpu_wait_ns + size_ns + first_call_ns + nested_ns + recorder_ns + inconclusive_ns \
+         + gpu_wait_ns + size_ns + first_call_ns + nested_ns + stopped_ns + inconclusive_ns \
          + unexplained_ns)) > 1e-3",
         "SELECT count(*) AS n FROM (SELECT call_ts, call_tid, op, sum(dur) AS total, min(ts) AS first, \
          max(ts + dur) AS last FROM chain_links GROUP BY call_ts, call_tid, op) l JOIN slow_calls s \

@@ -11,13 +11,15 @@
 --   pid        uint32   -      Process whose time it is.
 --   tid        uint32   -      Thread whose time it is.
 --   state      string   -      on-cpu, preempted, runnable, throttled, blocked, stopped or unknown.
---   cause      string   -      As in slow_calls; null: the call's own thread ran.
+--   cause      string   -      As in slow_calls; null: the call's own thread ran, or the source does not say why it was off CPU (state unknown).
 --   cpu        uint32   -      CPU that was waited for, or left.
 --   syscall    int64    -      System call (x86-64) that it slept in.
 --   task_pid   uint32   -      Process that had the CPU, or ended the sleep, or was waited for and ran; null: not on record.
 --   task_tid   uint32   -      Its thread.
 --   task_comm  string   -      Name of that thread.
+--   call_pid   uint32   -      Process of the slow call.
+--   call_depth int64    -      Calls around the slow call: with call_pid, call_tid and call_ts, no other slow call has it.
 SELECT
     run, op, call_ts, call_tid, ts, dur, depth, pid,
-    tid, state, cause, cpu, syscall, task_pid, task_tid, task_comm
+    tid, state, cause, cpu, syscall, task_pid, task_tid, task_comm, call_pid, call_depth
 FROM _chain_links

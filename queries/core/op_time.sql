@@ -1,5 +1,5 @@
 -- op_time: one row per finished CUDA call: where its time went. on_cpu, preempted, runnable, throttled, blocked, stopped and unknown sum to dur.
--- needs: _calls, _ops
+-- needs: _calls
 -- columns:
 --   run                    string  -   Run the row comes from.
 --   op                     string  -   Function, without version suffix.
@@ -28,11 +28,10 @@
 --   depth                  int64   -   How many calls are around it.
 --   phase                  string  -   The innermost range of `marks` that it began in; null: none.
 SELECT
-    c.run, c.op, o.class, c.ts, c.dur, c.pid, c.tid,
+    c.run, c.op, c.class, c.ts, c.dur, c.pid, c.tid,
     c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.throttled_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns,
     c.blocked_syscall, c.blocked_ioctl_ns, c.blocked_futex_ns, c.blocked_page_fault_ns, c.blocked_disk_ns,
     c.blocked_sleep_ns, c.blocked_poll_ns, c.blocked_other_ns,
     c.child_op, c.child_ns, c.depth, c.phase
 FROM _calls c
-LEFT JOIN _ops o ON o.op = c.op
 WHERE c.dur IS NOT NULL

@@ -1,5 +1,5 @@
 -- ops: one row per CUDA or NCCL call.
--- needs: _calls, _ops
+-- needs: _calls
 -- columns:
 --   run         string  -      Run the row comes from.
 --   op          string  -      Function, without version suffix.
@@ -23,10 +23,9 @@
 --   caller      string  -      Library or program that made the call.
 --   phase       string  -      The innermost range of `marks` that it began in; null: none.
 SELECT
-    c.run, c.op, o.layer, o.class, c.ts, c.dur, c.pid, c.tid,
+    c.run, c.op, c.layer, c.class, c.ts, c.dur, c.pid, c.tid,
     c.size_bytes,
     CASE WHEN c.size_bytes > 0 THEN CAST(floor(log2(CAST(c.size_bytes AS DOUBLE))) AS BIGINT) END AS size_class,
     c.direction,
     c.first_call, c.nested_in, c.depth, c.stream, c.func, c.addr, c.src_addr, c.ret, c.caller, c.phase
 FROM _calls c
-LEFT JOIN _ops o ON o.op = c.op

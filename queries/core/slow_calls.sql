@@ -30,7 +30,7 @@
 --   size_ns                float64  ns     It moved more bytes than the usual call.
 --   first_call_ns          float64  ns     First launch of its kernel.
 --   nested_ns              float64  ns     A nested call of another class took longer than usual.
---   recorder_ns            float64  ns     Stopped by the recorder.
+--   stopped_ns             float64  ns     Stopped by a signal, as recorders and debuggers do; who let it go on is in chain_links.
 --   inconclusive_ns        float64  ns     The trace does not record what is needed to tell.
 --   unexplained_ns         float64  ns     None of these.
 SELECT
@@ -38,6 +38,6 @@ SELECT
     depth, phase, baseline_ns, excess_ns, verdict, verdict_share_ratio,
     root, culprit_pid, culprit_tid, culprit_comm, scheduler_ns, throttled_ns,
     blocked_ioctl_ns, blocked_futex_ns, blocked_page_fault_ns, blocked_disk_ns, blocked_sleep_ns, blocked_poll_ns,
-    blocked_other_ns, gpu_wait_ns, size_ns, first_call_ns, nested_ns, recorder_ns,
+    blocked_other_ns, gpu_wait_ns, size_ns, first_call_ns, nested_ns, stopped_ns,
     inconclusive_ns, unexplained_ns
 FROM _slow_calls

@@ -9,11 +9,11 @@ use serde::Serialize;
 use trace_schema::Nanos;
 
 use super::{
-    call_columns::CallColumns,
     causes::Cause,
     chains::{CLEARED_RATIO, Share, share_of},
     culprits::Blame,
     judge::SlowCall,
+    measure::is_sized,
     schedule::{State, ThreadKey},
 };
 use crate::functions::derived::Derived;
@@ -45,7 +45,6 @@ const SUSPECTS: [Cause; 9] = [
 /// What the alibis of one run are found in.
 pub(crate) struct Court<'a> {
     pub(crate) derived: &'a Derived,
-    pub(crate) columns: &'a CallColumns,
     pub(crate) run: u32,
     /// Shares of the causes over the outermost slow calls.
     pub(crate) overall: &'a [Share],
@@ -68,13 +67,12 @@ impl Court<'_> {
             Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
             Cause::Blocked(_) => of_run().next().is_some() && reasons(),
             Cause::FirstCall => {
-                let any = |row| self.columns.thread(row).0 == self.run && self.columns.first(row);
-                info.is_none_or(|run| !run.joined_running) && (0..self.columns.len()).any(any)
+                info.is_none_or(|run| !run.joined_running) && self.derived.with_first.contains(&self.run)
             }
-            Cause::Size => self
-                .slow
-                .iter()
-                .all(|call| !self.columns.is_sized(call.row) || self.columns.size(call.row).is_some()),
+            Cause::Size => self.slow.iter().all(|call| {
+                let class = self.derived.schedule.names.class(self.derived.judgement.kind(call).op);
+                !is_sized(class) || call.call.size.is_some()
+            }),
             _ => true,
         }
     }
@@ -94,14 +92,20 @@ pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
         false => 0.0,
     };
+    let mut parts = [(0.0, 0); super::causes::COUNT];
+    for call in slow.iter() {
+        let division = court.derived.judgement.division(&court.derived.schedule, call);
+        for ((total, touched), part) in parts.iter_mut().zip(division).filter(|(_, part)| *part > 0.0) {
+            *total += part;
+            *touched += 1;
+        }
+    }
     let mut alibis: Vec<Alibi> = SUSPECTS
         .into_iter()
         .filter(|cause| court.is_on_record(*cause))
         .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
         .map(|cause| {
-            let index = cause.index();
-            let total_ns: f64 = slow.iter().map(|call| call.division[index]).sum();
-            let touched = slow.iter().filter(|call| call.division[index] > 0.0).count();
+            let (total_ns, touched): (f64, usize) = parts[cause.index()];
             Alibi {
                 suspect: cause.name().to_owned(),
                 total_ns,
@@ -124,16 +128,11 @@ pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
 /// Threads that made no slow call: what they slept is no evidence, unless a slow call waited for them.
 fn other_threads(court: &Court<'_>) -> Option<Alibi> {
     let schedule = &court.derived.schedule;
-    let links = court.slow.iter().flat_map(|call| &call.links);
-    let behind: HashSet<ThreadKey> = links
-        .flat_map(|link| {
-            let task = link.task.map(|task| (link.thread.0, task.pid, task.tid));
-            [Some(link.thread), task].into_iter().flatten()
-        })
-        .collect();
     let helpers: Vec<ThreadKey> = schedule
         .threads()
-        .filter(|key| key.0 == court.run && !court.accused.contains(key) && !behind.contains(key))
+        .filter(|key| {
+            key.0 == court.run && !court.accused.contains(key) && !court.blame.involved.contains(key)
+        })
         .collect();
     let asleep = helpers
         .iter()
@@ -159,14 +158,10 @@ fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
         schedule.threads().filter(|key| key.0 == court.run).map(|(_, pid, _)| pid).collect();
     let mut tasks = HashSet::new();
     let mut ran = 0_i64;
-    for (_, stints) in schedule.stints().filter(|(of, _)| *of == court.run) {
-        let others = stints
-            .iter()
-            .filter(|stint| !court.blame.holders.contains(&stint.task.pid) && !own.contains(&stint.task.pid));
-        for stint in others {
-            tasks.insert(stint.task.pid);
-            ran = ran.saturating_add(stint.end - stint.ts);
-        }
+    let cleared = |pid: u32| !court.blame.holders.contains(&pid) && !own.contains(&pid);
+    for (task, ns) in schedule.stints(court.run).filter(|(task, _)| cleared(task.pid)) {
+        tasks.insert(task.pid);
+        ran = ran.saturating_add(ns);
     }
     (!tasks.is_empty()).then(|| Alibi {
         suspect: "other processes".to_owned(),

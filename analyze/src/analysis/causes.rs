@@ -34,8 +34,8 @@ pub(crate) enum Cause {
     FirstCall,
     /// A nested call of another kind took longer than usual.
     Nested,
-    /// The recorder stopped the process to place its probes.
-    Recorder,
+    /// It was stopped by a signal. The recorder does that while it places probes; so do others.
+    Stopped,
     /// The source does not record what is needed to tell.
     Inconclusive,
     /// None of these.
@@ -64,7 +64,7 @@ impl Cause {
         Self::Size,
         Self::FirstCall,
         Self::Nested,
-        Self::Recorder,
+        Self::Stopped,
         Self::Inconclusive,
         Self::Unexplained,
     ];
@@ -79,7 +79,7 @@ impl Cause {
             Self::Size => 3 + blocker::COUNT,
             Self::FirstCall => 4 + blocker::COUNT,
             Self::Nested => 5 + blocker::COUNT,
-            Self::Recorder => 6 + blocker::COUNT,
+            Self::Stopped => 6 + blocker::COUNT,
             Self::Inconclusive => 7 + blocker::COUNT,
             Self::Unexplained => 8 + blocker::COUNT,
         }
@@ -101,7 +101,7 @@ impl Cause {
             Self::Size => "size",
             Self::FirstCall => "first-call",
             Self::Nested => "nested",
-            Self::Recorder => "recorder",
+            Self::Stopped => "stopped",
             Self::Inconclusive => "inconclusive",
             Self::Unexplained => "unexplained",
         }
@@ -125,7 +125,9 @@ impl Cause {
             Self::Size => "more bytes than the usual call",
             Self::FirstCall => "first launch of its kernel: the driver loads code",
             Self::Nested => "a nested call of another kind",
-            Self::Recorder => "stopped by the recorder while it placed probes",
+            Self::Stopped => {
+                "stopped by a signal, as recorders and debuggers do; who let it go on is in its chain"
+            }
             Self::Inconclusive => "the trace does not record what is needed to tell",
             Self::Unexplained => "none of these",
         }
@@ -180,7 +182,7 @@ pub(crate) fn divide(call: &Evidence) -> Division {
         left -= taken;
         division[cause.index()] += taken;
     };
-    give(Cause::Recorder, call.stopped);
+    give(Cause::Stopped, call.stopped);
     give(Cause::Scheduler, call.waiting);
     // A call that has no reason to sleep was made to; one that has may have done its job.
     give(if call.synchronises { Cause::Inconclusive } else { Cause::Scheduler }, call.unknown);

@@ -6,16 +6,13 @@
 
 use serde::Serialize;
 
-pub(crate) use super::judge::Params;
 use super::{
     alibis::{self, Alibi, Court},
-    call_columns::CallColumns,
     causes::{Cause, Division},
     copy_cost,
     culprits::{self, Culprit, Syscall},
     info,
-    judge::{self, Function, Judgement, Percentiles, SlowCall},
-    schedule::Names,
+    judge::{self, Function, Params, Percentiles, SlowCall},
     slow_rows::state_name,
     strata::MIN_CALLS,
 };
@@ -25,8 +22,8 @@ use crate::{error::AnalyzeError, functions::derived::Derived, trace::Trace};
 pub(crate) const CLEARED_RATIO: f64 = 0.01;
 /// From this share on it is guilty.
 pub(crate) const GUILTY_RATIO: f64 = 0.05;
-/// Slowest calls kept per function, for reading.
-const EXAMPLES: usize = 5;
+/// Slowest calls kept per function, for reading, unless more are asked for.
+pub(crate) const EXAMPLES: usize = 5;
 
 /// A share of something.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -180,7 +177,7 @@ pub(crate) fn shares(divisions: impl Iterator<Item = Division>, excess: f64) -> 
 
 /// Share of the excess that the scheduler is behind, through other threads.
 fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
-    let behind: f64 = slow.map(SlowCall::behind_ns).sum();
+    let behind: f64 = slow.map(|call| call.behind_ns).sum();
     if excess > 0.0 { behind / excess } else { 0.0 }
 }
 
@@ -189,9 +186,10 @@ pub(crate) fn share_of(shares: &[Share], cause: Cause) -> f64 {
     shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
-fn example(call: &SlowCall, columns: &CallColumns, names: &Names) -> Example {
-    let row = call.row;
-    let (_, pid, tid) = columns.thread(row);
+fn example(call: &SlowCall, derived: &Derived) -> Example {
+    let (schedule, names) = (&derived.schedule, &derived.schedule.names);
+    let (_, pid, tid) = call.call.thread(schedule);
+    let division = derived.judgement.division(schedule, call);
     let link = |link: &super::walk::Link| Link {
         ts_ns: link.ts,
         dur_ns: link.end - link.ts,
@@ -205,27 +203,28 @@ fn example(call: &SlowCall, columns: &CallColumns, names: &Names) -> Example {
         task_comm: link.task.map(|task| names.name(task.comm).to_owned()),
     };
     Example {
-        ts_ns: columns.ts(row),
-        dur_ns: columns.dur(row).unwrap_or_default(),
+        ts_ns: call.call.ts,
+        dur_ns: call.call.dur,
         baseline_ns: call.baseline_ns,
         pid,
         tid,
-        size_bytes: columns.size(row),
-        first_call: call.division[Cause::FirstCall.index()] > 0.0,
-        depth: columns.depth(row),
-        child_op: columns.child.text(row).map(str::to_owned),
-        parts: shares(std::iter::once(call.division), call.excess_ns),
+        size_bytes: call.call.size,
+        first_call: division[Cause::FirstCall.index()] > 0.0,
+        depth: call.call.depth.into(),
+        child_op: call.call.child().map(|child| names.name(child).to_owned()),
+        parts: shares(std::iter::once(division), call.excess_ns),
         verdict: call.verdict,
         root: call.root,
-        chain: call.links.iter().map(link).collect(),
+        chain: call.chain(schedule).iter().map(link).collect(),
     }
 }
 
-fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, names: &Names) -> Verdict {
-    let slow: Vec<&SlowCall> = function.slow.iter().map(|place| &judgement.slow[*place]).collect();
+fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
+    let slow = &derived.judgement.slow[function.slow.clone()];
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
-    let shares = shares(slow.iter().map(|call| call.division), excess_ns);
-    let scheduler_behind_ratio = behind_ratio(slow.iter().copied(), excess_ns);
+    let divisions = slow.iter().map(|call| derived.judgement.division(&derived.schedule, call));
+    let shares = shares(divisions, excess_ns);
+    let scheduler_behind_ratio = behind_ratio(slow.iter(), excess_ns);
     let scheduler = match slow.is_empty() {
         true => Scheduler::Inconclusive,
         false => Scheduler::of(
@@ -234,8 +233,9 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
             share_of(&shares, Cause::Inconclusive),
         ),
     };
-    let mut slowest = slow.clone();
-    slowest.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then(a.row.cmp(&b.row)));
+    let mut slowest: Vec<&SlowCall> = slow.iter().collect();
+    slowest.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns));
+    slowest.truncate(examples);
     let without: Vec<Without> = function
         .without
         .iter()
@@ -243,12 +243,12 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
         .collect();
     let without_scheduler = without.iter().find(|without| without.cause == Cause::Scheduler);
     let mut verdict = Verdict {
-        op: function.op.clone(),
+        op: derived.schedule.names.name(function.op).to_owned(),
         class: function.class.map(trace_schema::Class::name),
         calls_count: function.calls_count,
         censored_count: function.censored_count,
         slow_count: slow.len(),
-        overlapping_count: slow.iter().filter(|call| !call.links.is_empty()).count(),
+        overlapping_count: slow.iter().filter(|call| call.has_chain).count(),
         p50_ns: function.percentiles.p50_ns,
         p99_ns: function.percentiles.p99_ns,
         p999_ns: function.percentiles.p999_ns,
@@ -259,7 +259,7 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
         scheduler,
         scheduler_behind_ratio,
         size_line: function.size_line,
-        examples: slowest.into_iter().take(EXAMPLES).map(|call| example(call, columns, names)).collect(),
+        examples: slowest.into_iter().map(|call| example(call, derived)).collect(),
         sentence: String::new(),
     };
     verdict.sentence = sentence(&verdict);
@@ -267,7 +267,7 @@ fn verdict(function: &Function, judgement: &Judgement, columns: &CallColumns, na
 }
 
 fn sentence(verdict: &Verdict) -> String {
-    if verdict.calls_count < MIN_CALLS {
+    if (verdict.calls_count as u64) < MIN_CALLS {
         return format!(
             "inconclusive: {} finished calls are too few (at least {MIN_CALLS})",
             verdict.calls_count
@@ -317,57 +317,37 @@ fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
     warnings
 }
 
-/// Judges every function of the first run.
+/// Judges every function of the first run. `examples`: slowest calls kept per function.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, params: Params) -> Result<Chains, AnalyzeError> {
-    let derived = trace.derived().await?;
-    let own;
-    let judgement = if params == Params::default() {
-        derived.judged()?
-    } else {
-        own = judge::judge(&derived, params)?;
-        &own
-    };
-    let names = &derived.schedule.names;
-    let columns = CallColumns::new(&derived.calls, names)?;
+pub(crate) async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chains, AnalyzeError> {
+    let derived = trace.derived(params).await?;
+    let (schedule, judgement) = (&derived.schedule, &derived.judgement);
     let name = trace.files().first().map_or_else(String::new, |file| file.name.clone());
-    let run = names.known(&name).unwrap_or(u32::MAX);
+    let run = schedule.names.known(&name).unwrap_or(u32::MAX);
     let of_run: Vec<&Function> = judgement.functions.iter().filter(|function| function.run == run).collect();
     let mut verdicts: Vec<Verdict> =
-        of_run.iter().map(|function| verdict(function, judgement, &columns, names)).collect();
+        of_run.iter().map(|function| verdict(function, &derived, examples)).collect();
     verdicts.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then_with(|| a.op.cmp(&b.op)));
-    let mut outermost: Vec<&SlowCall> = of_run
-        .iter()
-        .flat_map(|function| function.slow.iter().map(|place| &judgement.slow[*place]))
-        .filter(|call| columns.depth(call.row) == 0)
-        .collect();
+    let slow = || of_run.iter().flat_map(|function| &judgement.slow[function.slow.clone()]);
+    let mut outermost: Vec<&SlowCall> = slow().filter(|call| call.call.depth == 0).collect();
     // The order of functions must not show in the sums.
-    outermost.sort_by_key(|call| (columns.ts(call.row), call.row));
+    outermost.sort_by_key(|call| (call.call.ts, call.call.thread(schedule)));
     let overall_excess_ns = outermost.iter().map(|call| call.excess_ns).sum();
-    let overall = shares(outermost.iter().map(|call| call.division), overall_excess_ns);
-    let blame = culprits::find(&derived, &columns, run, &outermost);
+    let divisions = outermost.iter().map(|call| judgement.division(schedule, call));
+    let overall = shares(divisions, overall_excess_ns);
+    let blame = culprits::find(&derived, run, &outermost);
     let mut warnings = warnings(trace, &derived, run);
-    let unknown = |row: usize| columns.thread(row).0 == run && columns.parts(row).unknown > 0;
-    if (0..columns.len()).any(unknown) {
+    if derived.with_unknown.contains(&run) {
         warnings.push(
             "this source does not record why a thread was off CPU: preemption and sleep look the same, and \
              both count against the scheduler in calls that have no reason to sleep"
                 .to_owned(),
         );
     }
-    let slow = of_run.iter().flat_map(|function| &function.slow).map(|place| &judgement.slow[*place]);
-    let accused = slow.map(|call| columns.thread(call.row)).collect();
-    let court = Court {
-        derived: &derived,
-        columns: &columns,
-        run,
-        overall: &overall,
-        slow: &outermost,
-        accused,
-        blame: &blame,
-    };
+    let accused = slow().map(|call| call.call.thread(schedule)).collect();
+    let court = Court { derived: &derived, run, overall: &overall, slow: &outermost, accused, blame: &blame };
     let alibis = alibis::find(&court);
     let open = share_of(&overall, Cause::Inconclusive);
     if open > 0.0 {

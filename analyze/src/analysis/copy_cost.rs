@@ -39,8 +39,7 @@ fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
 
 /// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
 /// (bytes, ns).
-pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Line> {
-    let mut sorted = points.to_vec();
+pub(crate) fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
     let step = sorted.len().div_ceil(MAX_POINTS).max(1);
     // The largest is kept, whatever the step: it pins the slope.
@@ -78,14 +77,14 @@ mod tests {
             (0..60).map(|i| (f64::from(i) * 1e5, 5_000.0 + f64::from(i) * 1e4)).collect();
         points[10].1 += 2e5;
         points[50].1 += 2e5;
-        let line = fit(&points).expect("a line");
+        let line = fit(points).expect("a line");
         assert!((line.ns_per_byte - 0.1).abs() < 0.001, "{line:?}");
         assert!((line.fixed_ns - 5_000.0).abs() < 100.0, "{line:?}");
     }
 
     #[test]
     fn one_size_has_no_line() {
-        assert_eq!(fit(&[(4096.0, 10.0); 100]), None);
-        assert_eq!(fit(&[]), None);
+        assert_eq!(fit(vec![(4096.0, 10.0); 100]), None);
+        assert_eq!(fit(Vec::new()), None);
     }
 }

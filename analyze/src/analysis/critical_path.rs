@@ -10,7 +10,7 @@
 //! so on. Each link is cut once more by the outermost calls of its thread. The links of a range sum to it:
 //! shortening one of them, and nothing else, would have shortened the range.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
@@ -18,96 +18,69 @@ use arrow::{
 };
 
 use super::{
-    call_columns::CallColumns,
     causes::Cause,
-    culprits::thread_name,
     judge::cause_of,
-    schedule::ThreadKey,
+    schedule::Schedule,
     slow_rows::state_name,
+    sweep::{Call, Marked, Sink},
+    time_split::Parts,
     walk::{Link, walk},
 };
 use crate::{
-    columns::{Cell, integers, strings},
     error::AnalyzeError,
-    functions::derived::Derived,
+    functions::{derived::Source, tables::Output},
+    reading::{Names, TASK_COLUMNS},
 };
 
-/// A range that a workload marked, and that has ended.
-#[derive(Clone, Debug)]
-struct Range {
-    thread: ThreadKey,
+/// A link of a range's path, within one outermost call or outside of all.
+struct Step<'a> {
+    range: &'a Marked,
+    link: Link,
+    /// Function of the call.
+    op: Option<u32>,
+}
+
+/// An outermost call: `[ts, end)`.
+#[derive(Clone, Copy, Debug)]
+struct Outermost {
     ts: i64,
     end: i64,
-    name: String,
+    op: u32,
 }
 
-/// A link of a range's path, within one outermost call or outside of all.
-struct Step {
-    range: usize,
-    link: Link,
-    /// Row of the call.
-    call: Option<usize>,
+/// The sink. It keeps every outermost call, 24 bytes each, because a path may lead to any thread.
+struct Paths {
+    output: Output,
+    ranges: Vec<Marked>,
+    /// By number of the thread; in order, not overlapping.
+    calls: Vec<Vec<Outermost>>,
 }
 
-fn ranges(derived: &Derived) -> Result<Vec<Range>, AnalyzeError> {
-    let mut ranges = Vec::new();
-    for batch in &derived.ranges {
-        let (runs, names) = (strings(batch, "run")?, strings(batch, "detail")?);
-        let whole = |name| integers(batch, name);
-        let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
-        for row in 0..batch.num_rows() {
-            let run = derived.schedule.names.known(runs.value(row));
-            let (Some(run), Some(dur)) = (run, dur.at(row).filter(|dur| *dur > 0)) else { continue };
-            ranges.push(Range {
-                thread: (run, pid.value(row) as u32, tid.value(row) as u32),
-                ts: ts.value(row),
-                end: ts.value(row).saturating_add(dur),
-                name: names.at(row).unwrap_or_default().to_owned(),
-            });
-        }
-    }
-    Ok(ranges)
-}
-
-/// Outermost calls of each thread, `[ts, end)`, with their rows; in order, not overlapping.
-fn outermost(columns: &CallColumns) -> HashMap<ThreadKey, Vec<(i64, i64, usize)>> {
-    let mut calls: HashMap<ThreadKey, Vec<(i64, i64, usize)>> = HashMap::new();
-    for row in (0..columns.len()).filter(|row| columns.depth(*row) == 0) {
-        let of_thread = calls.entry(columns.thread(row)).or_default();
-        let ts = columns.ts(row);
-        if let Some(last) = of_thread.last_mut() {
-            last.1 = last.1.min(ts);
-        }
-        of_thread.push((ts, columns.dur(row).map_or(i64::MAX, |dur| ts.saturating_add(dur)), row));
-    }
-    calls
-}
-
-fn steps(ranges: &[Range], derived: &Derived, columns: &CallColumns) -> Vec<Step> {
-    let calls = outermost(columns);
+/// The path of a range that has ended.
+fn steps<'a>(range: &'a Marked, schedule: &Schedule, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
-    for (index, range) in ranges.iter().enumerate() {
-        for link in walk(&derived.schedule, range.thread, range.ts, range.end) {
-            let of_thread = calls.get(&link.thread).map_or(&[][..], Vec::as_slice);
-            let first = of_thread.partition_point(|call| call.1 <= link.ts);
-            let mut at = link.ts;
-            let mut step = |ts: i64, end: i64, call| {
-                if ts < end {
-                    steps.push(Step { range: index, link: Link { ts, end, ..link }, call });
-                }
-            };
-            for (ts, end, row) in of_thread[first..].iter().take_while(|call| call.0 < link.end) {
-                step(at, *ts, None);
-                at = (*end).min(link.end);
-                step((*ts).max(link.ts), at, Some(*row));
+    let end = range.dur.map_or(range.ts, |dur| range.ts.saturating_add(dur));
+    for link in walk(schedule, range.thread, range.ts, end) {
+        let slot = schedule.known_slot(link.thread);
+        let of_thread = slot.and_then(|slot| calls.get(slot)).map_or(&[][..], Vec::as_slice);
+        let first = of_thread.partition_point(|call| call.end <= link.ts);
+        let mut at = link.ts;
+        let mut step = |ts: i64, end: i64, op| {
+            if ts < end {
+                steps.push(Step { range, link: Link { ts, end, ..link }, op });
             }
-            step(at, link.end, None);
+        };
+        for call in of_thread[first..].iter().take_while(|call| call.ts < link.end) {
+            step(at, call.ts, None);
+            at = call.end.min(link.end);
+            step(call.ts.max(link.ts), at, Some(call.op));
         }
+        step(at, link.end, None);
     }
     steps
 }
 
-/// Schema of [`rows`].
+/// Schema of the table.
 pub(crate) fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
@@ -128,42 +101,79 @@ pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields.map(|(name, ty)| Field::new(name, ty, true)).to_vec()))
 }
 
-/// The table.
-///
-/// # Errors
-/// If a column cannot be read.
-pub(crate) fn rows(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
-    let columns = CallColumns::new(&derived.calls, &derived.schedule.names)?;
-    let ranges = ranges(derived)?;
-    let steps = steps(&ranges, derived, &columns);
-    let wholes = |get: &dyn Fn(&Step) -> i64| -> ArrayRef {
+fn rows(steps: &[Step<'_>], names: &Names) -> Result<RecordBatch, AnalyzeError> {
+    let wholes = |get: &dyn Fn(&Step<'_>) -> i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(steps.iter().map(get)))
     };
-    let numbers = |get: &dyn Fn(&Step) -> Option<u32>| -> ArrayRef {
+    let numbers = |get: &dyn Fn(&Step<'_>) -> Option<u32>| -> ArrayRef {
         Arc::new(steps.iter().map(get).collect::<UInt32Array>())
     };
-    let texts = |get: &dyn Fn(&Step) -> Option<String>| -> ArrayRef {
-        Arc::new(steps.iter().map(get).collect::<StringArray>())
+    let texts = |get: &dyn for<'a> Fn(&'a Step<'_>) -> Option<&'a str>| -> ArrayRef {
+        Arc::new(steps.iter().map(|step| get(step).map(str::to_owned)).collect::<StringArray>())
     };
+    let words = |get: &dyn Fn(&Step<'_>) -> Option<u32>| -> ArrayRef {
+        Arc::new(steps.iter().map(|step| get(step).map(|word| names.name(word))).collect::<StringArray>())
+    };
+    let named =
+        |step: &Step<'_>| step.link.task.map(|task| task.comm).filter(|comm| !names.name(*comm).is_empty());
     let arrays = vec![
-        texts(&|step| Some(derived.schedule.names.name(step.link.thread.0).to_owned())),
-        texts(&|step| Some(ranges[step.range].name.clone())),
-        wholes(&|step| ranges[step.range].ts),
+        words(&|step| Some(step.link.thread.0)),
+        words(&|step| Some(step.range.name)),
+        wholes(&|step| step.range.ts),
         wholes(&|step| step.link.ts),
         wholes(&|step| step.link.end - step.link.ts),
         wholes(&|step| step.link.depth as i64),
         numbers(&|step| Some(step.link.thread.1)),
         numbers(&|step| Some(step.link.thread.2)),
-        texts(&|step| step.call.and_then(|row| columns.op.text(row)).map(str::to_owned)),
-        texts(&|step| Some(state_name(step.link.state).to_owned())),
-        texts(&|step| cause_of(&step.link).map(|cause: Cause| cause.name().to_owned())),
+        words(&|step| step.op),
+        texts(&|step| Some(state_name(step.link.state))),
+        texts(&|step| cause_of(&step.link).map(Cause::name)),
         numbers(&|step| step.link.task.map(|task| task.pid)),
-        texts(&|step| {
-            step.link
-                .task
-                .map(|task| thread_name(derived, step.link.thread.0, task))
-                .filter(|name| !name.is_empty())
-        }),
+        words(&named),
     ];
     RecordBatch::try_new(schema(), arrays).map_err(|error| AnalyzeError::Internal(error.to_string()))
+}
+
+impl Sink for Paths {
+    fn entered(&mut self, call: &Call, _: &Schedule) -> Result<(), AnalyzeError> {
+        if call.depth > 0 {
+            return Ok(());
+        }
+        if self.calls.len() <= call.slot {
+            self.calls.resize_with(call.slot + 1, Vec::new);
+        }
+        let of_thread = &mut self.calls[call.slot];
+        if let Some(last) = of_thread.last_mut() {
+            last.end = last.end.min(call.ts);
+        }
+        of_thread.push(Outermost { ts: call.ts, end: call.end(), op: call.op });
+        Ok(())
+    }
+
+    fn left(&mut self, _: &Call, _: Option<&Parts>, _: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+
+    fn marked(&mut self, range: &Marked) {
+        if range.dur.is_some_and(|dur| dur > 0) {
+            self.ranges.push(*range);
+        }
+    }
+
+    fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        let mut ranges = self.ranges.iter();
+        ranges.try_for_each(|range| {
+            self.output.send(&rows(&steps(range, schedule, &self.calls), &schedule.names)?)
+        })
+    }
+}
+
+/// The table.
+///
+/// # Errors
+/// If the data cannot be read.
+pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let paths = |_: &mut Names| Paths { output, ranges: Vec::new(), calls: Vec::new() };
+    source.sweep(TASK_COLUMNS, false, paths).await?;
+    Ok(())
 }

@@ -2,17 +2,17 @@
 //! system calls slept in. Totals over the whole run, and over its slow calls; outermost calls only, because
 //! a nested call's time stands in the one around it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
+use trace_schema::Class;
 
 use super::{
     blocker::{Blocker, syscall_name},
-    call_columns::CallColumns,
     causes::Cause,
     judge::{SlowCall, blamed, cause_of},
-    schedule::{State, Task, ThreadKey},
-    walk::{Link, walk},
+    schedule::{Schedule, State, Task, ThreadKey},
+    walk::Link,
 };
 use crate::functions::derived::Derived;
 
@@ -58,6 +58,8 @@ pub(crate) struct Blame {
     behind: HashMap<Cause, i64>,
     /// Processes that had a CPU while a slow call waited for it.
     pub(crate) holders: HashSet<u32>,
+    /// Threads in the chains of slow calls.
+    pub(crate) involved: HashSet<ThreadKey>,
 }
 
 impl Blame {
@@ -67,14 +69,16 @@ impl Blame {
     }
 }
 
-type Key = (Cause, u32, Option<u32>, String);
+/// Cause, process, thread, number of the name.
+type Key = (Cause, u32, Option<u32>, u32);
 
 fn add(total: &mut i64, ns: i64) {
     *total = total.saturating_add(ns);
 }
 
-#[derive(Default)]
-struct Totals {
+/// Sums over calls.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
     tasks: HashMap<Key, i64>,
     causes: HashMap<Cause, i64>,
     /// Of that, time of other threads than the call's.
@@ -82,17 +86,34 @@ struct Totals {
     syscalls: HashMap<(Blocker, i64), i64>,
 }
 
+/// Sleeping is what a synchronising call is for; waiting for a CPU is not.
+fn counts(is_sync: bool, link: &Link) -> bool {
+    !is_sync || (link.depth == 0 && matches!(cause_of(link), Some(Cause::Scheduler | Cause::Throttled)))
+}
+
 impl Totals {
-    /// Adds what the call itself slept in.
-    fn add_sleep(&mut self, derived: &Derived, thread: ThreadKey, ts: i64, end: i64) {
-        derived.schedule.segments(thread, ts, end, |from, to, state, piece| {
+    /// Adds one call of a thread, whose chain this is.
+    pub(crate) fn add_call(
+        &mut self,
+        schedule: &Schedule,
+        thread_names: &HashMap<(u32, u32), u32>,
+        is_sync: bool,
+        links: &[Link],
+        (thread, ts, end): (ThreadKey, i64, i64),
+    ) {
+        links.iter().filter(|link| counts(is_sync, link)).for_each(|link| self.add(thread_names, link));
+        if is_sync {
+            return;
+        }
+        // What the call itself slept in.
+        schedule.segments(thread, ts, end, |from, to, state, piece| {
             if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
-                add(self.syscalls.entry((blocker, piece.syscall.unwrap_or(-1))).or_default(), to - from);
+                add(self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(), to - from);
             }
         });
     }
 
-    fn add(&mut self, derived: &Derived, link: &Link) {
+    fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, link: &Link) {
         let ns = link.end - link.ts;
         let Some(cause) = cause_of(link) else { return };
         add(self.causes.entry(cause).or_default(), ns);
@@ -101,63 +122,65 @@ impl Totals {
         }
         let Some(task) = blamed(link) else { return };
         let (tid, comm) = match cause {
-            Cause::Scheduler => (None, derived.schedule.names.name(task.comm).to_owned()),
-            _ => (Some(task.tid), thread_name(derived, link.thread.0, task)),
+            Cause::Scheduler => (None, task.comm),
+            _ => (Some(task.tid), name_number(thread_names, link.thread.0, task)),
         };
         add(self.tasks.entry((cause, task.pid, tid, comm)).or_default(), ns);
     }
 }
 
-/// The name of a task; a thread of the run itself has it in the run's metadata.
-pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> String {
-    if task.comm != u32::MAX {
-        return derived.schedule.names.name(task.comm).to_owned();
+/// The number of a task's name; a thread of the run itself has it in the run's metadata. `u32::MAX`: it has none.
+fn name_number(thread_names: &HashMap<(u32, u32), u32>, run: u32, task: Task) -> u32 {
+    match task.comm {
+        u32::MAX => thread_names.get(&(run, task.tid)).copied().unwrap_or(u32::MAX),
+        comm => comm,
     }
-    derived.thread_names.get(&(run, task.tid)).cloned().unwrap_or_default()
+}
+
+/// The name of a task; empty: not on record.
+pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> &str {
+    derived.schedule.names.name(name_number(&derived.thread_names, run, task))
 }
 
 /// Finds them for one run, whose outermost slow calls these are.
-pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&SlowCall]) -> Blame {
+pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
-    // Sleeping is what a synchronising call is for; waiting for a CPU is not.
-    let counts = |row: usize, link: &Link| {
-        !columns.is_sync(row)
-            || (link.depth == 0 && matches!(cause_of(link), Some(Cause::Scheduler | Cause::Throttled)))
-    };
-    let (mut in_slow, mut in_all) = (Totals::default(), Totals::default());
+    let mut in_slow = Totals::default();
+    let (mut holders, mut involved) = (HashSet::new(), HashSet::new());
     for call in slow {
-        let links = call.links.iter().filter(|link| counts(call.row, link));
-        links.for_each(|link| in_slow.add(derived, link));
-        if let Some(dur) = columns.dur(call.row).filter(|_| !columns.is_sync(call.row)) {
-            let ts = columns.ts(call.row);
-            in_slow.add_sleep(derived, columns.thread(call.row), ts, ts + dur);
+        let links = call.chain(schedule);
+        let class = schedule.names.class(derived.judgement.kind(call).op);
+        let place = (call.call.thread(schedule), call.call.ts, call.call.end());
+        in_slow.add_call(schedule, &derived.thread_names, class == Some(Class::Sync), &links, place);
+        for link in &links {
+            involved.insert(link.thread);
+            involved.extend(link.task.map(|task| (run, task.pid, task.tid)));
+            if cause_of(link) == Some(Cause::Scheduler) {
+                holders.extend(link.task.map(|task| task.pid));
+            }
         }
     }
-    for row in (0..columns.len()).filter(|row| columns.thread(*row).0 == run && columns.depth(*row) == 0) {
-        let Some(dur) = columns.dur(row).filter(|dur| columns.parts(row).on_cpu < *dur) else { continue };
-        let links = walk(schedule, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
-        links.iter().filter(|link| counts(row, link)).for_each(|link| in_all.add(derived, link));
-        if !columns.is_sync(row) {
-            in_all.add_sleep(derived, columns.thread(row), columns.ts(row), columns.ts(row) + dur);
-        }
-    }
+    let none = Totals::default();
+    let in_all = derived.totals.get(&run).unwrap_or(&none);
+    let named = |(cause, pid, tid, comm): Key| (cause, pid, tid, schedule.names.name(comm));
     let info = derived.run(run);
     let cgroup = |pid: u32| {
         let processes = info.map(|run| run.processes.as_slice()).unwrap_or_default();
         processes.iter().find(|process| process.pid == pid).map(|process| process.cgroup.clone())
     };
-    let culprits = largest_first(&in_slow.tasks)
+    let culprits = largest_first(&in_slow.tasks, |key| named(*key))
         .into_iter()
         .take(CULPRITS)
         .map(|(key, held_ns)| {
             let run_ns = in_all.tasks.get(&key).copied().unwrap_or(held_ns);
             let (cause, pid, tid, comm) = key;
+            let comm = schedule.names.name(comm).to_owned();
             let of_cause = in_slow.causes.get(&cause).copied().unwrap_or_default();
             let share_ratio = held_ns as f64 / (of_cause as f64).max(1.0);
             Culprit { cause, pid, tid, comm, cgroup: cgroup(pid), held_ns, run_ns, share_ratio }
         })
         .collect();
-    let syscalls = largest_first(&in_all.syscalls)
+    let syscalls = largest_first(&in_all.syscalls, |key| *key)
         .into_iter()
         .map(|(key, run_ns)| Syscall {
             name: match key.1 {
@@ -170,22 +193,19 @@ pub(crate) fn find(derived: &Derived, columns: &CallColumns, run: u32, slow: &[&
             run_ns,
         })
         .collect();
-    let waits =
-        slow.iter().flat_map(|call| &call.links).filter(|link| cause_of(link) == Some(Cause::Scheduler));
-    let holders = waits.filter_map(|link| link.task).map(|task| task.pid).collect();
     Blame {
         culprits,
         behind: in_slow.behind,
         holders,
+        involved,
         syscalls,
         waiting_in_slow_ns: in_slow.causes.get(&Cause::Scheduler).copied().unwrap_or_default(),
     }
 }
 
-/// Sums by name, largest first.
-fn largest_first<K: Ord + Clone>(totals: &HashMap<K, i64>) -> Vec<(K, i64)> {
-    let sorted: BTreeMap<&K, i64> = totals.iter().map(|(key, ns)| (key, *ns)).collect();
-    let mut list: Vec<(K, i64)> = sorted.into_iter().map(|(key, ns)| (key.clone(), ns)).collect();
-    list.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+/// Sums, largest first; of equal ones by name.
+fn largest_first<K: Copy, N: Ord>(totals: &HashMap<K, i64>, name: impl Fn(&K) -> N) -> Vec<(K, i64)> {
+    let mut list: Vec<(K, i64)> = totals.iter().map(|(key, ns)| (*key, *ns)).collect();
+    list.sort_by_cached_key(|(key, ns)| (std::cmp::Reverse(*ns), name(key)));
     list
 }

@@ -1,25 +1,29 @@
-//! Judges every call: which were slow, and why.
+//! Judges every call that may be slow: which were, and why.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
 //! ([`super::strata`]), and at least [`Params::slow_by_ns`] more. That excess is divided among the causes
 //! ([`super::causes`]); what of it was off-CPU time is followed to its root ([`super::walk`]): of all that kept
 //! the call from running, the cause and the task with the largest part.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 use serde::Serialize;
-use trace_schema::Class;
+use trace_schema::{Class, Run};
 
 use super::{
-    call_columns::CallColumns,
     causes::{self, Cause, Division, Evidence, divide, largest},
     copy_cost::{self, Line},
-    schedule::{State, Task},
-    strata::{Baseline, Kind, MIN_CALLS, Sample, Strata},
-    time_split::Parts,
+    doubt::Doubt,
+    measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
+    multiset::{Counted, counted, quantiles},
+    schedule::{Schedule, State, Task},
+    strata::{Baseline, Kind, MIN_CALLS},
+    time_split::{Parts, parts},
     walk::{Link, walk},
 };
-use crate::{error::AnalyzeError, functions::derived::Derived};
 
 /// What counts as slow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,26 +40,50 @@ impl Default for Params {
     }
 }
 
+impl Params {
+    /// What a call must take to be slow, by what it should have taken.
+    pub(crate) fn limit_ns(&self, expected_ns: f64) -> f64 {
+        (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
+    }
+
+    fn is_slow(&self, dur: i64, baseline: &Baseline) -> bool {
+        let expected = baseline.expected();
+        let excess = dur as f64 - expected;
+        baseline.kind.calls_count >= MIN_CALLS
+            && dur as f64 > self.slow_factor * expected
+            && excess >= self.slow_by_ns as f64
+            && excess > 0.0
+    }
+}
+
 /// One slow call.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowCall {
-    /// Its row in `_calls`.
-    pub(crate) row: usize,
-    /// Its place among the finished calls of its function.
-    place: usize,
+    pub(crate) call: Candidate,
     /// What it should have taken.
     pub(crate) baseline_ns: f64,
     pub(crate) excess_ns: f64,
-    /// The excess, divided.
-    pub(crate) division: Division,
     /// The cause with the largest part.
     pub(crate) verdict: Cause,
     /// The same, but followed along its chain.
     pub(crate) root: Cause,
     /// The task at the root.
     pub(crate) culprit: Option<Task>,
+    /// Some of its time was off CPU: it has a chain.
+    pub(crate) has_chain: bool,
+    /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
+    /// it through others. None for a call whose purpose is to wait.
+    pub(crate) behind_ns: f64,
+}
+
+impl SlowCall {
     /// Its time from end to end, if any of it was off CPU.
-    pub(crate) links: Vec<Link>,
+    pub(crate) fn chain(&self, schedule: &Schedule) -> Vec<Link> {
+        match self.has_chain {
+            true => walk(schedule, self.call.thread(schedule), self.call.ts, self.call.end()),
+            false => Vec::new(),
+        }
+    }
 }
 
 /// The 50th, 99th and 99.9th percentile of durations, in nanoseconds.
@@ -67,9 +95,9 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    fn of(mut values: Vec<f64>) -> Self {
-        let mut at = |q| super::quantile::quantile(&mut values, q);
-        Self { p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999) }
+    fn of(base: &Counted, minus: &Counted, plus: &Counted) -> Self {
+        let [p50_ns, p99_ns, p999_ns] = quantiles(base, minus, plus, [0.5, 0.99, 0.999]);
+        Self { p50_ns, p99_ns, p999_ns }
     }
 }
 
@@ -77,12 +105,12 @@ impl Percentiles {
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) run: u32,
-    pub(crate) op: String,
+    pub(crate) op: u32,
     pub(crate) class: Option<Class>,
     pub(crate) calls_count: usize,
     pub(crate) censored_count: usize,
     /// Its slow calls, by thread and time: places in [`Judgement::slow`].
-    pub(crate) slow: Vec<usize>,
+    pub(crate) slow: Range<usize>,
     pub(crate) percentiles: Percentiles,
     /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
     pub(crate) without: Vec<(Cause, Percentiles)>,
@@ -97,6 +125,10 @@ pub(crate) struct Judgement {
     pub(crate) functions: Vec<Function>,
     /// By function, thread and time.
     pub(crate) slow: Vec<SlowCall>,
+    kinds: Vec<Kind>,
+    baselines: Vec<Baseline>,
+    lines: HashMap<LineKey, Line>,
+    doubt: Doubt,
 }
 
 /// The root of a chain: what kept the thread from running longest, and who.
@@ -127,19 +159,8 @@ pub(crate) fn cause_of(link: &Link) -> Option<Cause> {
         State::Preempted | State::Runnable => Some(Cause::Scheduler),
         State::Throttled => Some(Cause::Throttled),
         State::Blocked(blocker) => Some(Cause::Blocked(blocker)),
-        State::Stopped => Some(Cause::Recorder),
+        State::Stopped => Some(Cause::Stopped),
         State::Unknown => None,
-    }
-}
-
-impl SlowCall {
-    /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
-    /// it through others. None for a call whose purpose is to wait.
-    pub(crate) fn behind_ns(&self) -> f64 {
-        let through_others =
-            self.links.iter().filter(|link| link.depth > 0 && self.verdict != Cause::GpuWait);
-        let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
-        (waits.map(|link| link.end - link.ts).sum::<i64>() as f64).min(self.excess_ns)
     }
 }
 
@@ -154,241 +175,161 @@ pub(crate) fn blamed(link: &Link) -> Option<Task> {
     }
 }
 
-/// Times of one run in which events were lost.
-fn lost_intervals(derived: &Derived, run: u32) -> Vec<(i64, i64)> {
-    let mut lost: Vec<(i64, i64)> = derived
-        .run(run)
-        .into_iter()
-        .flat_map(|run| run.lost.iter().filter(|lost| lost.count > 0))
-        .map(|lost| (lost.from_ns, lost.to_ns))
-        .collect();
-    lost.sort_unstable();
-    lost
+fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
+    let through_others = links.iter().filter(|link| link.depth > 0 && verdict != Cause::GpuWait);
+    let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
+    (waits.map(|link| link.end - link.ts).sum::<i64>() as f64).min(excess_ns)
 }
 
-/// What is known of every call before any is judged.
-struct Facts<'a> {
-    columns: &'a CallColumns,
-    /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
-    joined: HashSet<u32>,
-}
-
-impl Facts<'_> {
-    fn first(&self, row: usize) -> bool {
-        self.columns.first(row) && !self.joined.contains(&self.columns.thread(row).0)
+impl Judgement {
+    /// What sets a slow call apart.
+    pub(crate) fn kind(&self, call: &SlowCall) -> Kind {
+        self.kinds[call.call.kind as usize]
     }
 
-    /// Time in nested calls, if the longest of them is of another class.
-    fn nested_ns(&self, row: usize) -> f64 {
-        match self.columns.child_class(row) {
-            Some(class) if class != self.columns.class(row) => self.columns.child_ns(row) as f64,
-            _ => 0.0,
-        }
-    }
-
-    fn kind(&self, row: usize) -> Kind {
-        let size = self.columns.size(row).filter(|_| self.columns.is_sized(row));
-        Kind {
-            op: self.columns.op.at(row).unwrap_or_default(),
-            direction: self.columns.direction.at(row),
-            nested: Some(self.columns.depth(row) > 0),
-            phase: self.columns.phase.at(row),
-            size_class: size.and_then(|size| u64::try_from(size).ok()?.checked_ilog2()),
-            first_call: self.first(row),
-        }
-    }
-
-    /// What the scheduler took of a call against its will.
-    fn taken(&self, row: usize, parts: &Parts) -> i64 {
-        let unknown = if self.columns.is_sync(row) { 0 } else { parts.unknown };
-        parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
-    }
-}
-
-/// Lines through the own running times of copies, by run, function and direction.
-fn lines(facts: &Facts<'_>) -> Lines {
-    let columns = facts.columns;
-    let mut points: Points = HashMap::new();
-    for row in (0..columns.len()).filter(|row| facts.columns.is_sized(*row)) {
-        if let (Some(_), Some(size), Some(op)) = (columns.dur(row), columns.size(row), columns.op.at(row)) {
-            let key = (columns.thread(row).0, op, columns.direction.at(row));
-            points.entry(key).or_default().push((size as f64, columns.parts(row).on_cpu as f64));
-        }
-    }
-    points.into_iter().filter_map(|(key, points)| Some((key, copy_cost::fit(&points)?))).collect()
-}
-
-/// Sizes and times, by run, function and direction.
-type Points = HashMap<(u32, u32, Option<u32>), Vec<(f64, f64)>>;
-/// Cost of bytes, by run, function and direction.
-type Lines = HashMap<(u32, u32, Option<u32>), Line>;
-
-/// The calls of one function of one run.
-#[derive(Default)]
-struct Calls {
-    /// Rows of finished ones.
-    finished: Vec<usize>,
-    censored_count: usize,
-}
-
-/// Yardsticks for every call of every run.
-struct Yardsticks {
-    lines: Lines,
-    /// The kind of each call, a place in its run's baselines.
-    kinds: Vec<u32>,
-    baselines: HashMap<u32, Vec<Baseline>>,
-}
-
-/// Calls by run and function, and what is usual for each.
-fn measure(facts: &Facts<'_>) -> (BTreeMap<(u32, u32), Calls>, Yardsticks) {
-    let columns = facts.columns;
-    let mut strata: HashMap<u32, Strata> = HashMap::new();
-    let mut functions: BTreeMap<(u32, u32), Calls> = BTreeMap::new();
-    let mut kinds = Vec::with_capacity(columns.len());
-    for row in 0..columns.len() {
-        let run = columns.thread(row).0;
-        let calls = functions.entry((run, columns.op.at(row).unwrap_or_default())).or_default();
-        let Some(dur) = columns.dur(row) else {
-            calls.censored_count += 1;
-            kinds.push(0);
-            continue;
+    fn evidence(&self, schedule: &Schedule, call: &Candidate, excess: f64, parts: &Parts) -> Evidence {
+        let kind = self.kinds[call.kind as usize];
+        let baseline = &self.baselines[call.kind as usize];
+        let class = schedule.names.class(kind.op);
+        let line = call.size.zip(self.lines.get(&(kind.run, kind.op, kind.direction)));
+        let size_cost = match line {
+            Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
+            // Where no line fits, calls of the same size class tell.
+            None if is_sized(class) => baseline.stratum_own.unwrap_or(0.0),
+            None => 0.0,
         };
-        calls.finished.push(row);
-        let parts = columns.parts(row);
-        let sample = Sample {
-            own: (dur - facts.taken(row, &parts)) as f64,
-            nested: facts.nested_ns(row),
-            blocked: parts.blocked.map(|ns| ns as f64),
-        };
-        kinds.push(strata.entry(run).or_default().add(facts.kind(row), &sample));
-    }
-    let baselines = strata.iter().map(|(run, strata)| (*run, strata.baselines())).collect();
-    (functions, Yardsticks { lines: lines(facts), kinds, baselines })
-}
-
-/// Judges one finished call; `None`: it was not slow. `place`: its place among those of its function.
-/// `doubtful`: the record of its process has a hole where it ran.
-fn judge_call(
-    derived: &Derived,
-    facts: &Facts<'_>,
-    yardsticks: &Yardsticks,
-    params: Params,
-    (row, place): (usize, usize),
-    doubtful: impl FnOnce(i64, i64) -> bool,
-) -> Option<SlowCall> {
-    let columns = facts.columns;
-    let (thread, ts, dur) = (columns.thread(row), columns.ts(row), columns.dur(row)?);
-    let baseline = yardsticks.baselines.get(&thread.0)?.get(yardsticks.kinds[row] as usize)?;
-    let expected = baseline.expected();
-    let excess = dur as f64 - expected;
-    let is_slow = baseline.kind.calls_count >= MIN_CALLS
-        && dur as f64 > params.slow_factor * expected
-        && excess >= params.slow_by_ns as f64
-        && excess > 0.0;
-    if !is_slow {
-        return None;
-    }
-    let parts = columns.parts(row);
-    let op = columns.op.at(row)?;
-    let line = columns.size(row).zip(yardsticks.lines.get(&(thread.0, op, columns.direction.at(row))));
-    let size_cost = match line {
-        Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
-        // Where no line fits, calls of the same size class tell.
-        None if facts.columns.is_sized(row) => baseline.stratum_own.unwrap_or(0.0),
-        None => 0.0,
-    };
-    let evidence = Evidence {
-        excess,
-        synchronises: facts.columns.is_sync(row),
-        waiting: (parts.preempted + parts.runnable) as f64,
-        throttled: parts.throttled as f64,
-        blocked: causes::above(&parts.blocked, &baseline.kind.blocked),
-        stopped: parts.stopped as f64,
-        unknown: parts.unknown as f64,
-        size: size_cost - expected,
-        first_call: facts.first(row),
-        nested: facts.nested_ns(row) - baseline.kind.nested,
-        doubtful: doubtful(ts, ts + dur),
-    };
-    let division = divide(&evidence);
-    let verdict = largest(&division);
-    let links = if parts.on_cpu < dur { walk(&derived.schedule, thread, ts, ts + dur) } else { Vec::new() };
-    let (root, culprit) = root(&links).filter(|_| verdict.is_off_cpu()).unwrap_or((verdict, None));
-    Some(SlowCall {
-        row,
-        place,
-        baseline_ns: expected,
-        excess_ns: excess,
-        division,
-        verdict,
-        root,
-        culprit,
-        links,
-    })
-}
-
-/// Judges all calls.
-///
-/// # Errors
-/// If a column cannot be read.
-pub(crate) fn judge(derived: &Derived, params: Params) -> Result<Judgement, AnalyzeError> {
-    let schedule = &derived.schedule;
-    let columns = CallColumns::new(&derived.calls, &schedule.names)?;
-    let joined = derived.runs.iter().filter(|(_, run)| run.joined_running);
-    let facts = Facts {
-        columns: &columns,
-        joined: joined.filter_map(|(name, _)| schedule.names.known(name)).collect(),
-    };
-    let (functions, yardsticks) = measure(&facts);
-    let watched: HashSet<(u32, u32)> = schedule.threads().map(|(run, pid, _)| (run, pid)).collect();
-    let mut judgement = Judgement { functions: Vec::new(), slow: Vec::new() };
-    for ((run, op), calls) in functions {
-        let lost = lost_intervals(derived, run);
-        let first_slow = judgement.slow.len();
-        for (place, row) in calls.finished.iter().copied().enumerate() {
-            let doubtful = |ts, end| {
-                !watched.contains(&(run, columns.thread(row).1))
-                    || lost.iter().any(|(from, to)| *from < end && ts < *to)
-            };
-            judgement.slow.extend(judge_call(derived, &facts, &yardsticks, params, (row, place), doubtful));
+        Evidence {
+            excess,
+            synchronises: class == Some(Class::Sync),
+            waiting: (parts.preempted + parts.runnable) as f64,
+            throttled: parts.throttled as f64,
+            blocked: causes::above(&parts.blocked, &baseline.kind.blocked),
+            stopped: parts.stopped as f64,
+            unknown: parts.unknown as f64,
+            size: size_cost - baseline.expected(),
+            first_call: kind.first_call,
+            nested: call.nested_ns as f64 - baseline.kind.nested,
+            doubtful: self.doubt.is_at(call.thread(schedule), call.ts, call.end()),
         }
-        let durations: Vec<f64> =
-            calls.finished.iter().map(|row| columns.dur(*row).unwrap_or_default() as f64).collect();
-        let undisturbed = calls.finished.iter().zip(&durations).map(|(row, dur)| {
-            let parts = columns.parts(*row);
-            dur - (facts.taken(*row, &parts) - parts.throttled - parts.stopped) as f64
-        });
-        let without = counterfactuals(&judgement.slow[first_slow..], &durations, undisturbed.collect());
-        let of_function =
-            yardsticks.lines.iter().filter(|((of_run, of_op, _), _)| (*of_run, *of_op) == (run, op));
-        judgement.functions.push(Function {
+    }
+
+    /// The excess of a slow call, divided.
+    pub(crate) fn division(&self, schedule: &Schedule, call: &SlowCall) -> Division {
+        let parts = parts(schedule.pieces_of(call.call.slot()), call.call.ts, call.call.end());
+        divide(&self.evidence(schedule, &call.call, call.excess_ns, &parts))
+    }
+
+    fn judge_call(&self, schedule: &Schedule, params: Params, call: &Candidate) -> Option<SlowCall> {
+        let baseline = &self.baselines[call.kind as usize];
+        if !params.is_slow(call.dur, baseline) {
+            return None;
+        }
+        let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
+        let parts = parts(schedule.pieces_of(call.slot()), call.ts, call.end());
+        let verdict = largest(&divide(&self.evidence(schedule, call, excess_ns, &parts)));
+        let mut slow = SlowCall {
+            call: *call,
+            baseline_ns,
+            excess_ns,
+            verdict,
+            root: verdict,
+            culprit: None,
+            has_chain: parts.on_cpu < call.dur,
+            behind_ns: 0.0,
+        };
+        let links = slow.chain(schedule);
+        slow.behind_ns = behind_ns(&links, verdict, excess_ns);
+        if let Some((root, culprit)) = root(&links).filter(|_| verdict.is_off_cpu()) {
+            (slow.root, slow.culprit) = (root, culprit);
+        }
+        Some(slow)
+    }
+
+    fn function(
+        &self,
+        schedule: &Schedule,
+        (run, op): (u32, u32),
+        of: &Measured,
+        slow: Range<usize>,
+    ) -> Function {
+        let durations = of.durations.counted();
+        let none = Counted::new();
+        let disturbed = (of.disturbed.counted(), of.undisturbed.counted());
+        let mut without = vec![(Cause::Scheduler, Percentiles::of(&durations, &disturbed.0, &disturbed.1))];
+        let calls = &self.slow[slow.clone()];
+        let mut by_cause = vec![(Vec::new(), Vec::new()); causes::COUNT];
+        for call in calls {
+            let division = self.division(schedule, call);
+            for (part, (minus, plus)) in division.iter().zip(&mut by_cause).filter(|(part, _)| **part != 0.0)
+            {
+                minus.push(call.call.dur as f64);
+                plus.push(call.call.dur as f64 - part);
+            }
+        }
+        for (cause, (minus, plus)) in Cause::ALL.into_iter().zip(by_cause) {
+            if cause != Cause::Scheduler && !minus.is_empty() {
+                without.push((cause, Percentiles::of(&durations, &counted(minus), &counted(plus))));
+            }
+        }
+        let lines = self.lines.iter().filter(|((of_run, of_op, _), _)| (*of_run, *of_op) == (run, op));
+        Function {
             run,
-            op: columns.op.word(op).to_owned(),
-            class: columns.class_of(op),
-            calls_count: calls.finished.len(),
-            censored_count: calls.censored_count,
-            slow: (first_slow..judgement.slow.len()).collect(),
-            percentiles: Percentiles::of(durations),
+            op,
+            class: schedule.names.class(op),
+            calls_count: of.durations.count() as usize,
+            censored_count: of.censored_count,
+            slow,
+            percentiles: Percentiles::of(&durations, &none, &none),
             without,
-            size_line: of_function.map(|(_, line)| *line).max_by(|a, b| a.r_squared.total_cmp(&b.r_squared)),
-        });
+            size_line: lines.map(|(_, line)| *line).max_by(|a, b| a.r_squared.total_cmp(&b.r_squared)),
+        }
     }
-    Ok(judgement)
 }
 
-/// Percentiles without each cause that has a part in a slow call; without the scheduler always, in all calls.
-fn counterfactuals(slow: &[SlowCall], durations: &[f64], undisturbed: Vec<f64>) -> Vec<(Cause, Percentiles)> {
-    let mut found = vec![(Cause::Scheduler, Percentiles::of(undisturbed))];
-    for cause in Cause::ALL {
-        let index = cause.index();
-        if cause == Cause::Scheduler || slow.iter().all(|call| call.division[index] == 0.0) {
-            continue;
-        }
-        let mut durations = durations.to_vec();
-        for call in slow {
-            durations[call.place] -= call.division[index];
-        }
-        found.push((cause, Percentiles::of(durations)));
+/// Judges all calls of some runs. If a call that was let go turns out slow: what is slow of each kind, for another reading.
+pub(crate) fn judge(
+    mut measure: Measure,
+    schedule: &Schedule,
+    runs: &[(String, Run)],
+    params: Params,
+) -> Result<(Judgement, Measure), HashMap<Kind, f64>> {
+    let baselines = measure.strata.baselines();
+    let kinds: Vec<Kind> = measure.strata.kinds().collect();
+    if measure.longest_let_go().zip(&baselines).any(|(dur, baseline)| params.is_slow(dur, baseline)) {
+        let limits = baselines.iter().map(|baseline| params.limit_ns(baseline.expected()));
+        return Err(kinds.into_iter().zip(limits).collect());
     }
-    found
+    let points = std::mem::take(&mut measure.points);
+    let mut points: Vec<_> = points.into_iter().map(Some).collect();
+    let lines =
+        measure.lines.iter().filter_map(|(key, index)| Some((*key, copy_cost::fit(points[*index].take()?)?)));
+    let mut judgement = Judgement {
+        functions: Vec::new(),
+        slow: Vec::new(),
+        lines: lines.collect(),
+        kinds,
+        baselines,
+        doubt: Doubt::new(runs, schedule),
+    };
+    let candidates = std::mem::take(&mut measure.candidates);
+    let slow = candidates.iter().filter_map(|call| judgement.judge_call(schedule, params, call));
+    let mut slow: Vec<SlowCall> = slow.collect();
+    drop(candidates);
+    slow.sort_by_key(|slow| {
+        let kind = judgement.kind(slow);
+        ((kind.run, kind.op), slow.call.thread(schedule), slow.call.ts, slow.call.depth)
+    });
+    judgement.slow = slow;
+    let mut at = 0;
+    for (key, index) in &measure.functions {
+        let of_function = judgement.slow[at..].iter().take_while(|call| {
+            let kind = judgement.kind(call);
+            (kind.run, kind.op) == *key
+        });
+        let range = at..at + of_function.count();
+        at = range.end;
+        let function = judgement.function(schedule, *key, &measure.of_functions[*index], range);
+        judgement.functions.push(function);
+    }
+    Ok((judgement, measure))
 }

@@ -18,11 +18,18 @@ use trace_schema::Class;
 
 use super::{
     blocker::Blocker,
-    call_columns::CallColumns,
-    schedule::{Piece, ThreadKey},
-    time_split::parts,
+    schedule::{Piece, Schedule, ThreadKey},
+    sweep::{Call, Sink},
+    time_split::{Parts, parts},
 };
-use crate::{error::AnalyzeError, functions::derived::Derived};
+use crate::{
+    error::AnalyzeError,
+    functions::{derived::Source, tables::Output},
+    reading::Names,
+};
+
+/// Gaps of one batch.
+const BATCH_GAPS: usize = 8192;
 
 /// The parts, in the order of columns.
 const PARTS: [&str; 12] = [
@@ -46,8 +53,9 @@ struct Gap {
     thread: ThreadKey,
     ts: i64,
     end: i64,
-    /// The launch that ends it: a row of `_calls`.
-    next: usize,
+    /// The launch that ends it, and its phase.
+    next: u32,
+    phase: Option<u32>,
     parts: [i64; PARTS.len()],
 }
 
@@ -85,7 +93,7 @@ impl Gap {
     }
 }
 
-/// Schema of [`rows`].
+/// Schema of the table.
 pub(crate) fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
@@ -103,65 +111,104 @@ pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn gaps(derived: &Derived, columns: &CallColumns) -> Vec<Gap> {
-    let mut gaps = Vec::new();
-    let mut open: Option<Gap> = None;
-    let mut last = None;
-    let mut at = i64::MIN;
-    let outermost = (0..columns.len()).filter(|row| columns.depth(*row) == 0);
-    for row in outermost {
-        let thread = columns.thread(row);
-        if last != Some(thread) {
-            (last, open, at) = (Some(thread), None, i64::MIN);
+/// Where a thread is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Since its last launch.
+    open: Option<Gap>,
+    /// Where its calls so far have ended.
+    at: i64,
+}
+
+/// The sink.
+struct Gaps {
+    output: Output,
+    /// By number of the thread.
+    places: Vec<Place>,
+    found: Vec<Gap>,
+}
+
+impl Gaps {
+    fn outermost(&mut self, call: &Call, schedule: &Schedule) {
+        if self.places.len() <= call.slot {
+            self.places.resize(call.slot + 1, Place { open: None, at: i64::MIN });
         }
-        let (ts, is_launch) = (columns.ts(row), columns.class(row) == Some(Class::Launch));
-        if let Some(gap) = &mut open {
-            gap.outside(derived.schedule.pieces(thread), at, ts);
+        let Place { open, at } = &mut self.places[call.slot];
+        let class = schedule.names.class(call.op);
+        let is_launch = class == Some(Class::Launch);
+        if let Some(gap) = open {
+            gap.outside(schedule.pieces_of(call.slot), *at, call.ts);
             if is_launch {
-                gaps.push(Gap { end: ts.max(at), next: row, ..*gap });
+                self.found.push(Gap { end: call.ts.max(*at), next: call.op, phase: call.phase, ..*gap });
             }
         }
         // A call that never returned is followed by nothing.
-        let Some(dur) = columns.dur(row) else {
-            open = None;
-            continue;
-        };
-        let end = ts.saturating_add(dur);
+        if call.dur.is_none() {
+            *open = None;
+            return;
+        }
+        let end = call.end();
         if is_launch {
             // A launch that crosses a longer call leaves its end to that.
-            let ts = end.max(at);
-            open = Some(Gap { thread, ts, end: ts, next: row, parts: [0; PARTS.len()] });
-        } else if let Some(gap) = &mut open {
+            let ts = end.max(*at);
+            let (next, phase, parts) = (call.op, None, [0; PARTS.len()]);
+            *open = Some(Gap { thread: call.thread, ts, end: ts, next, phase, parts });
+        } else if let Some(gap) = open {
             // Calls that cross take their time once.
-            gap.parts[part_of(columns.class(row))] += (end - ts.max(at)).max(0);
+            gap.parts[part_of(class)] += (end - call.ts.max(*at)).max(0);
         }
-        at = end.max(at);
+        *at = end.max(*at);
     }
-    gaps
+
+    fn send(&mut self, names: &Names) -> Result<(), AnalyzeError> {
+        let gaps = std::mem::take(&mut self.found);
+        let numbers = |get: fn(&Gap) -> u32| -> ArrayRef {
+            Arc::new(UInt32Array::from_iter_values(gaps.iter().map(get)))
+        };
+        let wholes = |get: &dyn Fn(&Gap) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(gaps.iter().map(get)))
+        };
+        let words = |get: &dyn Fn(&Gap) -> Option<u32>| -> ArrayRef {
+            Arc::new(gaps.iter().map(|gap| get(gap).map(|word| names.name(word))).collect::<StringArray>())
+        };
+        let mut arrays: Vec<ArrayRef> = vec![
+            words(&|gap| Some(gap.thread.0)),
+            numbers(|gap| gap.thread.1),
+            numbers(|gap| gap.thread.2),
+            wholes(&|gap| gap.ts),
+            wholes(&|gap| gap.end - gap.ts),
+            words(&|gap| Some(gap.next)),
+            words(&|gap| gap.phase),
+        ];
+        arrays.extend((0..PARTS.len()).map(|part| wholes(&|gap| gap.parts[part])));
+        let batch = RecordBatch::try_new(schema(), arrays);
+        self.output.send(&batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?)
+    }
+}
+
+impl Sink for Gaps {
+    fn entered(&mut self, call: &Call, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        if call.depth == 0 {
+            self.outermost(call, schedule);
+        }
+        if self.found.len() >= BATCH_GAPS { self.send(&schedule.names) } else { Ok(()) }
+    }
+
+    fn left(&mut self, _: &Call, _: Option<&Parts>, _: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+
+    fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        self.send(&schedule.names)
+    }
 }
 
 /// The table.
 ///
 /// # Errors
-/// If a column cannot be read.
-pub(crate) fn rows(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
-    let names = &derived.schedule.names;
-    let columns = CallColumns::new(&derived.calls, names)?;
-    let gaps = gaps(derived, &columns);
-    let numbers =
-        |get: fn(&Gap) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(gaps.iter().map(get))) };
-    let wholes = |get: &dyn Fn(&Gap) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(gaps.iter().map(get)))
-    };
-    let mut arrays: Vec<ArrayRef> = vec![
-        Arc::new(gaps.iter().map(|gap| Some(names.name(gap.thread.0))).collect::<StringArray>()),
-        numbers(|gap| gap.thread.1),
-        numbers(|gap| gap.thread.2),
-        wholes(&|gap| gap.ts),
-        wholes(&|gap| gap.end - gap.ts),
-        Arc::new(gaps.iter().map(|gap| columns.op.text(gap.next)).collect::<StringArray>()),
-        Arc::new(gaps.iter().map(|gap| columns.phase.text(gap.next)).collect::<StringArray>()),
-    ];
-    arrays.extend((0..PARTS.len()).map(|part| wholes(&|gap| gap.parts[part])));
-    RecordBatch::try_new(schema(), arrays).map_err(|error| AnalyzeError::Internal(error.to_string()))
+/// If the data cannot be read.
+pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let gaps = |_: &mut Names| Gaps { output, places: Vec::new(), found: Vec::new() };
+    source.sweep(&[], false, gaps).await?;
+    Ok(())
 }

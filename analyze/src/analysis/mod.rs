@@ -1,29 +1,32 @@
 //! The questions this program answers, one a file: parameters in, data out, nothing printed.
 //!
 //! ```text
-//! events ─► schedule ─► call_rows (nesting, time_split) ─► judge (strata, causes, walk) ─► chains (culprits, alibis)
+//! events ─► sweep (schedule, time_split) ─► measure (strata, multiset, walk) ─► judge (causes) ─► chains (culprits, alibis)
+//!                                      └─► call_rows, launch_gaps, critical_path          └─► slow_rows
 //! ```
 
 pub(crate) mod alibis;
 pub(crate) mod blocker;
-pub(crate) mod call_columns;
 pub(crate) mod call_rows;
 pub(crate) mod causes;
 pub(crate) mod chains;
 pub(crate) mod copy_cost;
 pub(crate) mod critical_path;
 pub(crate) mod culprits;
+pub(crate) mod doubt;
 pub(crate) mod info;
 pub(crate) mod judge;
 pub(crate) mod launch_gaps;
+pub(crate) mod measure;
 pub(crate) mod memory;
-pub(crate) mod nesting;
+pub(crate) mod multiset;
 pub(crate) mod phases;
-pub(crate) mod quantile;
+pub(crate) mod quality;
 pub(crate) mod schedule;
 pub(crate) mod slow_rows;
 pub(crate) mod strata;
 pub(crate) mod summary;
+pub(crate) mod sweep;
 pub(crate) mod time_split;
 pub(crate) mod timeline;
 pub(crate) mod walk;

@@ -7,51 +7,13 @@
 //! Rows of one thread may not overlap; where broken input makes them, the later one is cut, and counted in
 //! [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or for ever.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
-
-use arrow::array::RecordBatch;
+use std::collections::{BTreeMap, HashMap};
 
 use super::blocker::{self, Blocker};
-use crate::{
-    columns::{Cell, integers, strings},
-    error::AnalyzeError,
-};
+use crate::reading::Names;
 
 /// Run (its number in [`Names`]), process, thread.
 pub(crate) type ThreadKey = (u32, u32, u32);
-
-/// Strings by number.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    names: Vec<String>,
-    numbers: HashMap<String, u32>,
-}
-
-impl Names {
-    /// The number of a name, new or known.
-    pub(crate) fn number(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        number
-    }
-
-    /// The number of a known name.
-    pub(crate) fn known(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
-    }
-
-    /// The name of a number.
-    pub(crate) fn name(&self, number: u32) -> &str {
-        self.names.get(number as usize).map_or("", String::as_str)
-    }
-}
 
 /// What a thread did for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +41,52 @@ pub(crate) struct Task {
     pub(crate) comm: u32,
 }
 
-/// Off-CPU time of one thread in one state: `[ts, end)`.
+/// No number: of a CPU, a task.
+const NONE: u32 = u32::MAX;
+
+/// Off-CPU time of one thread in one state: `[ts, end)`. 32 bytes, because all of them stay in memory: chains lead
+/// to any thread at any time. An interval of off-CPU time has at most two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) ts: i64,
     pub(crate) end: i64,
+    cpu: u32,
+    /// Number of a task.
+    waker: u32,
+    /// Below zero: none.
+    syscall: i32,
     pub(crate) state: State,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) syscall: Option<i64>,
-    pub(crate) waker: Option<Task>,
-    /// The thread was not seen to come back.
-    pub(crate) open: bool,
+    /// It waited in the queue of another CPU first, and it is not known until when.
+    pub(crate) has_moved: bool,
 }
 
-/// A stint of a task on a CPU.
+const _: () = assert!(size_of::<Piece>() == 32);
+
+impl Piece {
+    /// The CPU that was waited for, or left.
+    pub(crate) fn cpu(&self) -> Option<u32> {
+        (self.cpu != NONE).then_some(self.cpu)
+    }
+
+    /// A piece on no CPU, ended by nobody.
+    #[cfg(test)]
+    pub(crate) fn of(ts: i64, end: i64, state: State, syscall: i32) -> Self {
+        Self { ts, end, cpu: NONE, waker: NONE, syscall, state, has_moved: false }
+    }
+
+    /// System call that it slept in.
+    pub(crate) fn syscall(&self) -> Option<i64> {
+        (self.syscall >= 0).then_some(self.syscall.into())
+    }
+}
+
+/// A stint of a task on a CPU: 24 bytes, which stay in memory, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stint {
     pub(crate) ts: i64,
     pub(crate) end: i64,
-    pub(crate) task: Task,
+    /// Number of the task.
+    task: u32,
 }
 
 /// What broken input was found to have.
@@ -115,6 +104,8 @@ pub(crate) enum Fault {
     OutOfRange,
     /// A thread that was seen again although it never came back: off CPU until then.
     ReturnNotSeen,
+    /// A call without an end on a thread that then made one that cannot be inside it.
+    CallNotEnded,
 }
 
 impl Fault {
@@ -133,6 +124,9 @@ impl Fault {
             Self::ReturnNotSeen => {
                 "a thread goes on that never came back on CPU; it counts as away until then"
             }
+            Self::CallNotEnded => {
+                "a call never returned, and its thread made one that cannot be inside it; no later call counts as inside"
+            }
         }
     }
 }
@@ -140,184 +134,221 @@ impl Fault {
 /// Faults by run and kind.
 pub(crate) type Faults = BTreeMap<(u32, Fault), u64>;
 
-/// The schedule of every thread of some runs.
+/// A row of off-CPU time. `None`: null.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OffCpuRow {
+    pub(crate) ts: i64,
+    pub(crate) dur: Option<i64>,
+    /// Number of the state's name.
+    pub(crate) state: u32,
+    pub(crate) runnable_ns: Option<i64>,
+    pub(crate) syscall: Option<i32>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) waker: Option<Task>,
+    /// The thread that got the CPU at switch-out.
+    pub(crate) next_tid: Option<u32>,
+}
+
+/// What is known of one thread.
+#[derive(Debug)]
+struct Timeline {
+    key: ThreadKey,
+    /// A row of off-CPU time was seen.
+    is_known: bool,
+    pieces: Vec<Piece>,
+}
+
+/// The schedule of every thread of some runs, built from rows in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     pub(crate) names: Names,
-    pieces: Vec<Piece>,
-    threads: HashMap<ThreadKey, Range<usize>>,
+    timelines: Vec<Timeline>,
+    slots: HashMap<ThreadKey, usize>,
+    tasks: Vec<Task>,
+    task_numbers: HashMap<Task, u32>,
     /// By run and CPU, sorted, not overlapping.
     stints: HashMap<(u32, u32), Vec<Stint>>,
 }
 
-/// Rows that a schedule is made of, each sorted: see the queries in [`crate::functions`].
-pub(crate) struct Input<'a> {
-    /// run, pid, tid, ts, dur, op, runnable_ns, syscall, cpu, waker_pid, waker_tid, waker_comm; by thread and time.
-    pub(crate) off_cpu: &'a [RecordBatch],
-    /// run, cpu, ts, dur, pid, tid, comm; by run, CPU and time.
-    pub(crate) stints: &'a [RecordBatch],
-}
-
 impl Schedule {
-    /// Builds it.
-    ///
-    /// # Errors
-    /// If a column is missing or cannot be read.
-    pub(crate) fn read(input: &Input<'_>) -> Result<(Self, Faults), AnalyzeError> {
-        let mut schedule = Self::default();
-        let mut faults = Faults::new();
-        schedule.read_stints(input.stints, &mut faults)?;
-        for batch in input.off_cpu {
-            schedule.read_off_cpu(batch, &mut faults)?;
-        }
-        Ok((schedule, faults))
+    /// The number of a thread, new or known.
+    pub(crate) fn slot(&mut self, key: ThreadKey) -> usize {
+        *self.slots.entry(key).or_insert_with(|| {
+            self.timelines.push(Timeline { key, is_known: false, pieces: Vec::new() });
+            self.timelines.len() - 1
+        })
     }
 
-    fn read_stints(&mut self, batches: &[RecordBatch], faults: &mut Faults) -> Result<(), AnalyzeError> {
-        for batch in batches {
-            let whole = |name| integers(batch, name);
-            let (runs, comms) = (strings(batch, "run")?, strings(batch, "comm")?);
-            let (cpu, ts, dur) = (whole("cpu")?, whole("ts")?, whole("dur")?);
-            let (pid, tid) = (whole("pid")?, whole("tid")?);
-            for row in 0..batch.num_rows() {
-                let run = self.names.number(runs.value(row));
-                let Some(cpu) = cpu.at(row) else { continue };
-                let end = ts.value(row).saturating_add(dur.at(row).unwrap_or(0));
-                if end < ts.value(row) {
-                    *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
-                    continue;
-                }
-                // Nobody holds a CPU that is idle.
-                if tid.value(row) == 0 {
-                    continue;
-                }
-                let comm = self.names.number(comms.at(row).unwrap_or_default());
-                let task = Task { pid: pid.value(row) as u32, tid: tid.value(row) as u32, comm };
-                let stints = self.stints.entry((run, cpu as u32)).or_default();
-                if let Some(last) = stints.last_mut().filter(|last: &&mut Stint| last.end > ts.value(row)) {
-                    // What came later is better known.
-                    last.end = ts.value(row);
-                    *faults.entry((run, Fault::OverlappingStints)).or_default() += 1;
-                }
-                stints.push(Stint { ts: ts.value(row), end, task });
-            }
+    fn task_number(&mut self, task: Task) -> u32 {
+        let next = self.tasks.len() as u32;
+        let number = *self.task_numbers.entry(task).or_insert(next);
+        if number == next {
+            self.tasks.push(task);
         }
-        Ok(())
+        number
     }
 
-    fn read_off_cpu(&mut self, batch: &RecordBatch, faults: &mut Faults) -> Result<(), AnalyzeError> {
-        let whole = |name| integers(batch, name);
-        let (runs, states) = (strings(batch, "run")?, strings(batch, "op")?);
-        let (pids, tids, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
-        let (runnable, syscall, cpu) = (whole("runnable_ns")?, whole("syscall")?, whole("cpu")?);
-        let (waker_pid, waker_tid) = (whole("waker_pid")?, whole("waker_tid")?);
-        let waker_comm = strings(batch, "waker_comm")?;
-        for row in 0..batch.num_rows() {
-            let run = self.names.number(runs.value(row));
-            let key = (run, pids.value(row) as u32, tids.value(row) as u32);
-            let end = match dur.at(row) {
-                None => i64::MAX,
-                Some(dur) if dur < 0 => {
-                    *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
-                    continue;
-                }
-                Some(dur) => ts.value(row).saturating_add(dur),
-            };
-            let start = self.begin(key, ts.value(row), faults);
-            if start >= end {
-                continue;
+    /// Adds a stint; none is earlier than those before.
+    pub(crate) fn add_stint(
+        &mut self,
+        run: u32,
+        cpu: u32,
+        (ts, dur): (i64, i64),
+        task: Task,
+        faults: &mut Faults,
+    ) {
+        let end = ts.saturating_add(dur);
+        if end < ts {
+            *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
+            return;
+        }
+        // Nobody holds a CPU that is idle.
+        if task.tid == 0 {
+            return;
+        }
+        let task = self.task_number(task);
+        let stints = self.stints.entry((run, cpu)).or_default();
+        if let Some(last) = stints.last_mut().filter(|last| last.end > ts) {
+            // What came later is better known.
+            last.end = ts;
+            *faults.entry((run, Fault::OverlappingStints)).or_default() += 1;
+        }
+        stints.push(Stint { ts, end, task });
+    }
+
+    /// Adds an interval of a thread; none is earlier than those before, and of equal ones the longest came first.
+    pub(crate) fn add_off_cpu(&mut self, slot: usize, row: &OffCpuRow, faults: &mut Faults) {
+        let run = self.timelines[slot].key.0;
+        let end = match row.dur {
+            None => i64::MAX,
+            Some(dur) if dur < 0 => {
+                *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
+                return;
             }
-            let waker = waker_tid.at(row).map(|tid| Task {
-                pid: waker_pid.at(row).unwrap_or_default() as u32,
-                tid: tid as u32,
-                comm: self.names.number(waker_comm.at(row).unwrap_or_default()),
-            });
-            let piece = Piece {
-                ts: start,
-                end,
-                state: State::Unknown,
-                cpu: cpu.at(row).map(|cpu| cpu as u32),
-                syscall: syscall.at(row),
-                waker,
-                open: end == i64::MAX,
-            };
-            match states.value(row) {
-                "preempted" => self.pieces.push(Piece { state: State::Preempted, ..piece }),
-                "throttled" => self.pieces.push(Piece { state: State::Throttled, ..piece }),
-                "stopped" => self.pieces.push(Piece { state: State::Stopped, ..piece }),
-                "unknown" => self.pieces.push(piece),
-                state => {
-                    let blocker = Blocker::of(state == "uninterruptible", syscall.at(row));
-                    let woken = match runnable.at(row) {
-                        Some(runnable) if end < i64::MAX => {
-                            end.saturating_sub(runnable.max(0)).clamp(start, end)
-                        }
-                        _ => end,
-                    };
-                    if start < woken {
-                        self.pieces.push(Piece { end: woken, state: State::Blocked(blocker), ..piece });
-                    }
-                    if woken < end {
-                        self.pieces.push(Piece { ts: woken, state: State::Runnable, ..piece });
-                    }
-                }
+            Some(dur) => row.ts.saturating_add(dur),
+        };
+        self.timelines[slot].is_known = true;
+        let start = self.begin(slot, row.ts, faults);
+        if start >= end {
+            return;
+        }
+        let piece = Piece {
+            ts: start,
+            end,
+            cpu: row.cpu.unwrap_or(NONE),
+            waker: row.waker.map_or(NONE, |waker| self.task_number(waker)),
+            syscall: row.syscall.unwrap_or(-1),
+            state: State::Unknown,
+            has_moved: false,
+        };
+        let state = self.names.name(row.state);
+        let uninterruptible = state == "uninterruptible";
+        match state {
+            "preempted" => {
+                let has_moved = self.has_moved(run, row);
+                self.timelines[slot].pieces.push(Piece { state: State::Preempted, has_moved, ..piece });
             }
-            if let Some(range) = self.threads.get_mut(&key) {
-                range.end = self.pieces.len();
+            "throttled" => self.timelines[slot].pieces.push(Piece { state: State::Throttled, ..piece }),
+            "stopped" => self.timelines[slot].pieces.push(Piece { state: State::Stopped, ..piece }),
+            "unknown" => self.timelines[slot].pieces.push(piece),
+            _ => {
+                let blocker = Blocker::of(uninterruptible, row.syscall.map(i64::from));
+                let woken = match row.runnable_ns {
+                    Some(runnable) if end < i64::MAX => end.saturating_sub(runnable.max(0)).clamp(start, end),
+                    _ => end,
+                };
+                let pieces = &mut self.timelines[slot].pieces;
+                if start < woken {
+                    pieces.push(Piece { end: woken, state: State::Blocked(blocker), ..piece });
+                }
+                if woken < end {
+                    pieces.push(Piece { ts: woken, state: State::Runnable, ..piece });
+                }
             }
         }
-        Ok(())
+    }
+
+    /// Whether a thread that lost its CPU waited in the queue of another one: who got the CPU that it left is not who
+    /// had the CPU that it is said to have waited for. Stints that begin with the interval are known.
+    fn has_moved(&self, run: u32, row: &OffCpuRow) -> bool {
+        let (Some(cpu), Some(next_tid)) = (row.cpu, row.next_tid) else { return false };
+        let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
+        let holder = stints.last().filter(|stint| stint.ts <= row.ts && stint.end > row.ts);
+        holder.is_some_and(|stint| self.tasks[stint.task as usize].tid != next_tid)
     }
 
     /// Where an interval of a thread may begin: not before the one before has ended.
-    fn begin(&mut self, key: ThreadKey, ts: i64, faults: &mut Faults) -> i64 {
-        let next = self.pieces.len();
-        let range = self.threads.entry(key).or_insert(next..next);
-        let last = (range.end == next && range.start < next).then(|| next - 1);
-        let Some(last) = last.map(|last| &mut self.pieces[last]) else {
+    fn begin(&mut self, slot: usize, ts: i64, faults: &mut Faults) -> i64 {
+        let timeline = &mut self.timelines[slot];
+        let run = timeline.key.0;
+        let Some(last) = timeline.pieces.last_mut() else {
             return ts;
         };
         if last.end == i64::MAX && last.ts < ts {
-            *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
+            *faults.entry((run, Fault::ReturnNotSeen)).or_default() += 1;
             last.end = ts;
         } else if last.end > ts {
-            *faults.entry((key.0, Fault::OverlappingOffCpu)).or_default() += 1;
+            *faults.entry((run, Fault::OverlappingOffCpu)).or_default() += 1;
         }
         last.end.max(ts)
     }
 
-    /// A thread entered calls at these times, in order: it cannot have been away without end since before.
-    pub(crate) fn seen(&mut self, key: ThreadKey, ts: &[i64], faults: &mut Faults) {
-        let Some(range) = self.threads.get(&key) else { return };
-        for piece in self.pieces[range.clone()].iter_mut().filter(|piece| piece.open) {
-            let next = ts.partition_point(|ts| *ts <= piece.ts);
-            if let Some(ts) = ts.get(next).filter(|ts| **ts < piece.end) {
-                if piece.end == i64::MAX {
-                    *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
-                }
-                piece.end = *ts;
-            }
-        }
+    /// A thread entered a call: it cannot have been away without end since before.
+    pub(crate) fn seen(&mut self, slot: usize, ts: i64, faults: &mut Faults) {
+        let Timeline { key, pieces, .. } = &mut self.timelines[slot];
+        let Some(last) = pieces.last_mut().filter(|last| last.end == i64::MAX && last.ts < ts) else {
+            return;
+        };
+        *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
+        last.end = ts;
+    }
+
+    /// The task of a number.
+    fn task(&self, number: u32) -> Option<Task> {
+        self.tasks.get(number as usize).copied()
+    }
+
+    /// Who ended a sleep, if that is on record.
+    pub(crate) fn waker(&self, piece: &Piece) -> Option<Task> {
+        self.task(piece.waker)
+    }
+
+    /// The number of a thread, if it is known.
+    pub(crate) fn known_slot(&self, key: ThreadKey) -> Option<usize> {
+        self.slots.get(&key).copied()
+    }
+
+    /// Run, process and thread of a number.
+    pub(crate) fn key(&self, slot: usize) -> ThreadKey {
+        self.timelines[slot].key
+    }
+
+    /// Off-CPU time of the thread of a number.
+    pub(crate) fn pieces_of(&self, slot: usize) -> &[Piece] {
+        &self.timelines[slot].pieces
     }
 
     /// Off-CPU time of a thread.
     pub(crate) fn pieces(&self, key: ThreadKey) -> &[Piece] {
-        self.threads.get(&key).map_or(&[], |range| &self.pieces[range.clone()])
+        self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
     }
 
     /// Whether the schedule of this thread is known.
     pub(crate) fn knows(&self, key: ThreadKey) -> bool {
-        self.threads.contains_key(&key)
+        self.slots.get(&key).is_some_and(|slot| self.timelines[*slot].is_known)
     }
 
-    /// Every thread.
+    /// Every thread whose schedule is known.
     pub(crate) fn threads(&self) -> impl Iterator<Item = ThreadKey> {
-        self.threads.keys().copied()
+        self.timelines.iter().filter(|timeline| timeline.is_known).map(|timeline| timeline.key)
     }
 
-    /// Every CPU that somebody waited for, with the tasks on it.
-    pub(crate) fn stints(&self) -> impl Iterator<Item = (u32, &[Stint])> {
-        self.stints.iter().map(|((run, _), stints)| (*run, stints.as_slice()))
+    /// Stints of a run on the CPUs that somebody waited for: whose, and how long.
+    pub(crate) fn stints(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
+        let of_run = self.stints.iter().filter(move |((of, _), _)| *of == run);
+        of_run
+            .flat_map(|(_, stints)| stints)
+            .filter_map(|stint| Some((self.task(stint.task)?, stint.end - stint.ts)))
     }
 
     /// Cuts `[from, to)` of a thread into segments, in order; together they are all of it.
@@ -341,7 +372,7 @@ impl Schedule {
         mut holder: impl FnMut(i64, i64, Option<Task>),
     ) {
         let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let first = stints.partition_point(|stint| stint.end <= from);
+        let first = first_after(stints, |stint| stint.end <= from);
         let mut at = from;
         for stint in stints[first..].iter().take_while(|stint| stint.ts < to) {
             let (start, end) = (stint.ts.max(at), stint.end.min(to));
@@ -349,7 +380,7 @@ impl Schedule {
                 holder(at, start, None);
             }
             if end > start {
-                holder(start, end, Some(stint.task));
+                holder(start, end, self.task(stint.task));
             }
             at = end.max(at);
         }
@@ -359,6 +390,17 @@ impl Schedule {
     }
 }
 
+/// The first of sorted values that is not `before`, searched from the end: what is asked about is mostly recent.
+fn first_after<T>(values: &[T], before: impl Fn(&T) -> bool) -> usize {
+    let mut step = 1;
+    let mut low = values.len();
+    while low > 0 && !before(&values[low - 1]) {
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    low + values[low..].partition_point(before)
+}
+
 /// See [`Schedule::segments`].
 pub(crate) fn cut(
     pieces: &[Piece],
@@ -366,7 +408,7 @@ pub(crate) fn cut(
     to: i64,
     mut segment: impl FnMut(i64, i64, State, Option<&Piece>),
 ) {
-    let first = pieces.partition_point(|piece| piece.end <= from);
+    let first = first_after(pieces, |piece| piece.end <= from);
     let mut at = from;
     for piece in pieces[first..].iter().take_while(|piece| piece.ts < to) {
         if piece.ts > at {
@@ -386,10 +428,6 @@ pub(crate) type BlockedNs = [i64; blocker::COUNT];
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
-
     use super::*;
 
     /// (pid, tid), ts, dur (below zero: open if -1), state, runnable, syscall (below zero: none), cpu, waker.
@@ -397,54 +435,38 @@ pub(crate) mod tests {
     /// CPU, from, to, (pid, tid).
     pub(crate) type StintRow = (i32, i64, i64, (i32, i32));
 
-    fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
-        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
-            .expect("columns of one length")
-    }
-
-    fn numbers(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
-        Arc::new(values.collect::<Int64Array>())
-    }
-
     /// A schedule of run 0, of rows in any order.
     pub(crate) fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
         read(rows, stints).0
     }
 
     fn read(rows: &[OffRow], stints: &[StintRow]) -> (Schedule, Faults) {
-        let mut rows = rows.to_vec();
-        rows.sort_by_key(|row| (row.0, row.1));
-        let whole = |get: &dyn Fn(&OffRow) -> Option<i64>| numbers(rows.iter().map(get));
-        let text = |get: &dyn Fn(&OffRow) -> Option<&'static str>| -> ArrayRef {
-            Arc::new(rows.iter().map(get).collect::<StringArray>())
-        };
-        let off_cpu = batch(vec![
-            ("run", text(&|_| Some("r"))),
-            ("pid", whole(&|row| Some(row.0.0.into()))),
-            ("tid", whole(&|row| Some(row.0.1.into()))),
-            ("ts", whole(&|row| Some(row.1))),
-            ("dur", whole(&|row| (row.2 != -1).then_some(row.2))),
-            ("op", text(&|row| Some(row.3))),
-            ("runnable_ns", whole(&|row| row.4)),
-            ("syscall", whole(&|row| (row.5 >= 0).then_some(row.5.into()))),
-            ("cpu", whole(&|row| Some(row.6.into()))),
-            ("waker_pid", whole(&|row| row.7.map(|waker| waker.0.into()))),
-            ("waker_tid", whole(&|row| row.7.map(|waker| waker.1.into()))),
-            ("waker_comm", text(&|_| Some("waker"))),
-        ]);
+        let (mut schedule, mut faults) = (Schedule::default(), Faults::new());
+        let run = schedule.names.number("r");
+        let (hog, waker) = (schedule.names.number("hog"), schedule.names.number("waker"));
         let mut stints = stints.to_vec();
-        stints.sort_by_key(|stint| (stint.0, stint.1));
-        let whole = |get: &dyn Fn(&StintRow) -> i64| numbers(stints.iter().map(|stint| Some(get(stint))));
-        let held = batch(vec![
-            ("run", Arc::new(StringArray::from(vec!["r"; stints.len()]))),
-            ("cpu", whole(&|stint| stint.0.into())),
-            ("ts", whole(&|stint| stint.1)),
-            ("dur", whole(&|stint| stint.2 - stint.1)),
-            ("pid", whole(&|stint| stint.3.0.into())),
-            ("tid", whole(&|stint| stint.3.1.into())),
-            ("comm", Arc::new(StringArray::from(vec!["hog"; stints.len()]))),
-        ]);
-        Schedule::read(&Input { off_cpu: &[off_cpu], stints: &[held] }).expect("columns")
+        stints.sort_by_key(|stint| (stint.1, stint.2));
+        for (cpu, ts, end, (pid, tid)) in stints {
+            let task = Task { pid: pid as u32, tid: tid as u32, comm: hog };
+            schedule.add_stint(run, cpu as u32, (ts, end - ts), task, &mut faults);
+        }
+        let mut rows = rows.to_vec();
+        rows.sort_by_key(|row| row.1);
+        for (thread, ts, dur, state, runnable_ns, syscall, cpu, by) in rows {
+            let slot = schedule.slot((run, thread.0 as u32, thread.1 as u32));
+            let row = OffCpuRow {
+                ts,
+                dur: (dur != -1).then_some(dur),
+                state: schedule.names.number(state),
+                runnable_ns,
+                syscall: (syscall >= 0).then_some(syscall),
+                cpu: Some(cpu as u32),
+                waker: by.map(|(pid, tid)| Task { pid: pid as u32, tid: tid as u32, comm: waker }),
+                next_tid: None,
+            };
+            schedule.add_off_cpu(slot, &row, &mut faults);
+        }
+        (schedule, faults)
     }
 
     fn states(schedule: &Schedule, key: ThreadKey) -> Vec<(i64, i64, State)> {
@@ -472,21 +494,36 @@ pub(crate) mod tests {
         assert_eq!(faults[&(0, Fault::NegativeDuration)], 1);
     }
 
+    /// In the order of time: a thread is seen, or it leaves the CPU and does not come back.
     #[test]
     fn a_thread_that_never_came_back_is_away_until_it_is_seen() {
-        let rows = [
-            ((1, 1), 100, -1, "sleeping", None, 202, 0, None),
-            ((1, 1), 400, 10, "preempted", Some(10), -1, 0, None),
-            ((1, 2), 100, -1, "sleeping", None, 202, 0, None),
-            ((1, 3), 100, -1, "sleeping", None, 202, 0, None),
-        ];
-        let (mut schedule, mut faults) = read(&rows, &[]);
-        schedule.seen((0, 1, 2), &[50, 250, 260], &mut faults);
-        schedule.seen((0, 1, 3), &[50], &mut faults);
-        schedule.seen((0, 1, 1), &[50, 200, 420], &mut faults);
-        assert_eq!(schedule.pieces((0, 1, 1))[0].end, 200, "it entered a call before it was off CPU again");
+        let (mut schedule, mut faults) = read(&[((1, 1), 100, -1, "sleeping", None, 202, 0, None)], &[]);
+        let state = schedule.names.number("sleeping");
+        let away = |ts| OffCpuRow { ts, state, ..OffCpuRow::default() };
+        let slots = [1, 2, 3].map(|tid| schedule.slot((0, 1, tid)));
+        schedule.seen(slots[1], 50, &mut faults);
+        schedule.add_off_cpu(slots[1], &away(100), &mut faults);
+        schedule.seen(slots[1], 250, &mut faults);
+        schedule.seen(slots[1], 260, &mut faults);
+        schedule.seen(slots[2], 50, &mut faults);
+        schedule.add_off_cpu(slots[2], &away(100), &mut faults);
+        schedule.seen(slots[0], 100, &mut faults);
+        schedule.seen(slots[0], 200, &mut faults);
+        schedule.add_off_cpu(slots[0], &away(400), &mut faults);
+        schedule.add_off_cpu(slots[0], &away(500), &mut faults);
+        let ends = schedule.pieces_of(slots[0]).iter().map(|piece| piece.end).collect::<Vec<_>>();
+        assert_eq!(ends, [200, 500, i64::MAX], "it entered a call before it was off CPU again");
         assert_eq!(schedule.pieces((0, 1, 2))[0].end, 250);
         assert_eq!(schedule.pieces((0, 1, 3))[0].end, i64::MAX);
-        assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 2);
+        assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 3);
+    }
+
+    #[test]
+    fn searching_from_the_end_finds_the_same() {
+        let values: Vec<i64> = (0..100).map(|value| value / 3).collect();
+        for limit in -1..40 {
+            let expected = values.partition_point(|value| *value <= limit);
+            assert_eq!(first_after(&values, |value| *value <= limit), expected);
+        }
     }
 }

@@ -9,14 +9,22 @@ use arrow::{
 };
 
 use super::{
-    call_columns::CallColumns,
-    causes::Cause,
+    causes::{Cause, Division},
     culprits::thread_name,
-    judge::{SlowCall, blamed, cause_of},
+    judge::{Params, SlowCall, blamed, cause_of},
     schedule::{State, Task},
     walk::Link,
 };
-use crate::{error::AnalyzeError, functions::derived::Derived};
+use crate::{
+    error::AnalyzeError,
+    functions::{
+        derived::{Derived, Source},
+        tables::{Output, blocking},
+    },
+};
+
+/// Slow calls of one batch.
+const BATCH_CALLS: usize = 2048;
 
 /// The column of a cause.
 fn cause_column(cause: Cause) -> String {
@@ -27,7 +35,7 @@ fn field(name: &str, ty: DataType) -> Field {
     Field::new(name, ty, true)
 }
 
-/// Schema of [`calls`].
+/// Schema of the table `slow_calls`.
 pub(crate) fn calls_schema() -> SchemaRef {
     use DataType::{Float64, Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
@@ -56,7 +64,7 @@ pub(crate) fn calls_schema() -> SchemaRef {
 
 /// Name of a task, if it is known.
 fn named(derived: &Derived, run: u32, task: Task) -> Option<String> {
-    Some(thread_name(derived, run, task)).filter(|name| !name.is_empty())
+    Some(thread_name(derived, run, task)).filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> ArrayRef {
@@ -79,45 +87,54 @@ fn defect(error: ArrowError) -> AnalyzeError {
     AnalyzeError::Internal(error.to_string())
 }
 
-/// The table `slow_calls`.
-///
-/// # Errors
-/// If a column cannot be read.
-pub(crate) fn calls(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
-    let slow = &derived.judged()?.slow;
-    let names = &derived.schedule.names;
-    let columns = CallColumns::new(&derived.calls, names)?;
-    let of = |get: &dyn Fn(&SlowCall) -> Option<i64>| wholes(slow.iter().map(get));
+fn calls(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeError> {
+    let (schedule, names) = (&derived.schedule, &derived.schedule.names);
+    let word = |get: &dyn Fn(&SlowCall) -> Option<u32>| {
+        texts(slow.iter().map(|call| get(call).map(|number| names.name(number))))
+    };
+    let of = |get: &dyn Fn(&SlowCall) -> i64| wholes(slow.iter().map(|call| Some(get(call))));
     let culprit = |get: fn(&Task) -> u32| numbers(slow.iter().map(|call| call.culprit.as_ref().map(get)));
-    let share = |call: &SlowCall| call.division[call.verdict.index()] / call.excess_ns;
+    let thread = |call: &SlowCall| call.call.thread(schedule);
+    let divisions: Vec<_> = slow.iter().map(|call| derived.judgement.division(schedule, call)).collect();
+    let share = |(call, division): (&SlowCall, &Division)| division[call.verdict.index()] / call.excess_ns;
     let mut arrays: Vec<ArrayRef> = vec![
-        texts(slow.iter().map(|call| Some(names.name(columns.thread(call.row).0)))),
-        texts(slow.iter().map(|call| columns.op.text(call.row))),
-        of(&|call| Some(columns.ts(call.row))),
-        of(&|call| columns.dur(call.row)),
-        numbers(slow.iter().map(|call| Some(columns.thread(call.row).1))),
-        numbers(slow.iter().map(|call| Some(columns.thread(call.row).2))),
-        of(&|call| Some(columns.depth(call.row))),
-        texts(slow.iter().map(|call| columns.phase.text(call.row))),
+        word(&|call| Some(thread(call).0)),
+        word(&|call| Some(derived.judgement.kind(call).op)),
+        of(&|call| call.call.ts),
+        of(&|call| call.call.dur),
+        numbers(slow.iter().map(|call| Some(thread(call).1))),
+        numbers(slow.iter().map(|call| Some(thread(call).2))),
+        of(&|call| call.call.depth.into()),
+        word(&|call| derived.judgement.kind(call).phase),
         reals(slow.iter().map(|call| call.baseline_ns)),
         reals(slow.iter().map(|call| call.excess_ns)),
         texts(slow.iter().map(|call| Some(call.verdict.name()))),
-        reals(slow.iter().map(share)),
+        reals(slow.iter().zip(&divisions).map(share)),
         texts(slow.iter().map(|call| Some(call.root.name()))),
         culprit(|task| task.pid),
         culprit(|task| task.tid),
-        texts(
-            slow.iter()
-                .map(|call| call.culprit.and_then(|task| named(derived, columns.thread(call.row).0, task))),
-        ),
+        texts(slow.iter().map(|call| call.culprit.and_then(|task| named(derived, thread(call).0, task)))),
     ];
     for cause in Cause::ALL {
-        arrays.push(reals(slow.iter().map(|call| call.division[cause.index()])));
+        arrays.push(reals(divisions.iter().map(|division| division[cause.index()])));
     }
     RecordBatch::try_new(calls_schema(), arrays).map_err(defect)
 }
 
-/// Schema of [`links`].
+/// The table `slow_calls`.
+///
+/// # Errors
+/// If the data cannot be read.
+pub(crate) async fn fill_calls(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let derived = source.get(Params::default()).await?;
+    let work = move || {
+        let mut parts = derived.judgement.slow.chunks(BATCH_CALLS);
+        parts.try_for_each(|slow| output.send(&calls(&derived, slow)?))
+    };
+    blocking(work).await
+}
+
+/// Schema of the table `chain_links`.
 pub(crate) fn links_schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
@@ -137,6 +154,8 @@ pub(crate) fn links_schema() -> SchemaRef {
         ("task_pid", UInt32),
         ("task_tid", UInt32),
         ("task_comm", Utf8),
+        ("call_pid", UInt32),
+        ("call_depth", Int64),
     ];
     Arc::new(Schema::new(fields.map(|(name, ty)| field(name, ty)).to_vec()))
 }
@@ -154,26 +173,18 @@ pub(crate) fn state_name(state: State) -> &'static str {
     }
 }
 
-/// The table `chain_links`.
-///
-/// # Errors
-/// If a column cannot be read.
-pub(crate) fn links(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
-    let slow = &derived.judged()?.slow;
-    let names = &derived.schedule.names;
-    let columns = CallColumns::new(&derived.calls, names)?;
-    let links: Vec<(&SlowCall, &Link)> =
-        slow.iter().flat_map(|call| call.links.iter().map(move |link| (call, link))).collect();
-    let task = |get: fn(&Task) -> u32| {
-        numbers(links.iter().map(|(_, link)| {
-            blamed(link).as_ref().filter(|_| link.depth > 0 || link.task.is_some()).map(get)
-        }))
-    };
+fn links(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeError> {
+    let (schedule, names) = (&derived.schedule, &derived.schedule.names);
+    let links: Vec<(&SlowCall, Link)> =
+        slow.iter().flat_map(|call| call.chain(schedule).into_iter().map(move |link| (call, link))).collect();
+    let of_link = |link: &Link| blamed(link).filter(|_| link.depth > 0 || link.task.is_some());
+    let task = |get: fn(&Task) -> u32| numbers(links.iter().map(|(_, link)| of_link(link).as_ref().map(get)));
+    let thread = |call: &SlowCall| call.call.thread(schedule);
     let arrays: Vec<ArrayRef> = vec![
-        texts(links.iter().map(|(call, _)| Some(names.name(columns.thread(call.row).0)))),
-        texts(links.iter().map(|(call, _)| columns.op.text(call.row))),
-        wholes(links.iter().map(|(call, _)| Some(columns.ts(call.row)))),
-        numbers(links.iter().map(|(call, _)| Some(columns.thread(call.row).2))),
+        texts(links.iter().map(|(call, _)| Some(names.name(thread(call).0)))),
+        texts(links.iter().map(|(call, _)| Some(names.name(derived.judgement.kind(call).op)))),
+        wholes(links.iter().map(|(call, _)| Some(call.call.ts))),
+        numbers(links.iter().map(|(call, _)| Some(thread(call).2))),
         wholes(links.iter().map(|(_, link)| Some(link.ts))),
         wholes(links.iter().map(|(_, link)| Some(link.end - link.ts))),
         wholes(links.iter().map(|(_, link)| Some(link.depth as i64))),
@@ -185,10 +196,24 @@ pub(crate) fn links(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
         wholes(links.iter().map(|(_, link)| link.syscall)),
         task(|task| task.pid),
         task(|task| task.tid),
-        texts(links.iter().map(|(_, link)| {
-            let task = blamed(link).filter(|_| link.depth > 0 || link.task.is_some());
-            task.and_then(|task| named(derived, link.thread.0, task))
-        })),
+        texts(
+            links.iter().map(|(_, link)| of_link(link).and_then(|task| named(derived, link.thread.0, task))),
+        ),
+        numbers(links.iter().map(|(call, _)| Some(thread(call).1))),
+        wholes(links.iter().map(|(call, _)| Some(call.call.depth.into()))),
     ];
     RecordBatch::try_new(links_schema(), arrays).map_err(defect)
+}
+
+/// The table `chain_links`: chains are walked anew, some at a time.
+///
+/// # Errors
+/// If the data cannot be read.
+pub(crate) async fn fill_links(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let derived = source.get(Params::default()).await?;
+    let work = move || {
+        let mut parts = derived.judgement.slow.chunks(BATCH_CALLS);
+        parts.try_for_each(|slow| output.send(&links(&derived, slow)?))
+    };
+    blocking(work).await
 }

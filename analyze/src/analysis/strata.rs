@@ -10,15 +10,17 @@ use std::collections::HashMap;
 
 use super::{
     blocker::{self, Blocker},
-    quantile::{median_with_zeros, quantile},
+    multiset::{Multiset, quantile},
+    schedule::BlockedNs,
 };
 
 /// Fewer calls allow no statement.
-pub(crate) const MIN_CALLS: usize = 10;
+pub(crate) const MIN_CALLS: u64 = 10;
 
 /// What sets calls apart. Numbers stand for names; `None`: it does not apply, or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Kind {
+    pub(crate) run: u32,
     pub(crate) op: u32,
     pub(crate) direction: Option<u32>,
     pub(crate) nested: Option<bool>,
@@ -32,6 +34,7 @@ impl Kind {
     /// The kind without what only explains a cost, at a level: 0 is the finest.
     fn at(self, level: usize) -> Self {
         Self {
+            run: self.run,
             op: self.op,
             direction: self.direction.filter(|_| level < 3),
             nested: self.nested.filter(|_| level < 2),
@@ -47,24 +50,24 @@ const LEVELS: usize = 4;
 /// One call as the yardstick sees it, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    pub(crate) own: f64,
+    pub(crate) own: i64,
     /// Time in nested calls of another class.
-    pub(crate) nested: f64,
-    pub(crate) blocked: [f64; blocker::COUNT],
+    pub(crate) nested: i64,
+    pub(crate) blocked: BlockedNs,
 }
 
 /// Samples of one kind. Zeros of what is mostly zero are not stored.
 #[derive(Clone, Debug, Default)]
 struct Samples {
-    own: Vec<f64>,
-    nested: Vec<f64>,
-    blocked: [Vec<f64>; blocker::COUNT],
+    own: Multiset,
+    nested: Multiset,
+    blocked: HashMap<usize, Multiset>,
 }
 
 /// What is usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usual {
-    pub(crate) calls_count: usize,
+    pub(crate) calls_count: u64,
     /// Median of own time.
     pub(crate) own: f64,
     /// Median time in nested calls of another class.
@@ -94,40 +97,60 @@ impl Baseline {
 pub(crate) struct Strata {
     numbers: HashMap<Kind, u32>,
     kinds: Vec<(Kind, Samples)>,
+    /// Numbers of the kinds that are one at a level.
+    members: HashMap<(usize, Kind), Vec<u32>>,
 }
 
 impl Strata {
-    /// Adds a call; the number of its kind.
-    pub(crate) fn add(&mut self, kind: Kind, sample: &Sample) -> u32 {
+    /// The number of a kind, new or known.
+    pub(crate) fn number(&mut self, kind: Kind) -> u32 {
         let next = self.kinds.len() as u32;
         let number = *self.numbers.entry(kind).or_insert(next);
         if number == next {
             self.kinds.push((kind, Samples::default()));
-        }
-        let samples = &mut self.kinds[number as usize].1;
-        samples.own.push(sample.own);
-        if sample.nested > 0.0 {
-            samples.nested.push(sample.nested);
-        }
-        for (list, ns) in samples.blocked.iter_mut().zip(sample.blocked) {
-            if ns > 0.0 {
-                list.push(ns);
+            for level in 0..LEVELS {
+                self.members.entry((level, kind.at(level))).or_default().push(number);
             }
         }
         number
     }
 
+    /// Adds a call of a kind; how many there are now.
+    pub(crate) fn add(&mut self, number: u32, sample: &Sample) -> u64 {
+        let samples = &mut self.kinds[number as usize].1;
+        samples.own.add(sample.own);
+        if sample.nested > 0 {
+            samples.nested.add(sample.nested);
+        }
+        for (class, ns) in sample.blocked.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+            samples.blocked.entry(class).or_default().add(ns);
+        }
+        samples.own.count()
+    }
+
+    /// Every kind, by its number.
+    pub(crate) fn kinds(&self) -> impl ExactSizeIterator<Item = Kind> {
+        self.kinds.iter().map(|(kind, _)| *kind)
+    }
+
+    fn own(&self, members: &[u32]) -> Vec<&Multiset> {
+        members.iter().map(|number| &self.kinds[*number as usize].1.own).collect()
+    }
+
+    /// What a call of this kind should take by what has been seen so far; `None`: too few.
+    pub(crate) fn expected_so_far(&self, number: u32) -> Option<f64> {
+        let (kind, samples) = &self.kinds[number as usize];
+        if samples.own.count() < MIN_CALLS {
+            return None;
+        }
+        let of_kind = self.members.get(&(0, kind.at(0))).map_or(&[][..], Vec::as_slice);
+        Some(quantile(&[&samples.own], 0, 0.5).min(quantile(&self.own(of_kind), 0, 0.5)))
+    }
+
     /// The baseline of every kind, by its number.
     pub(crate) fn baselines(&self) -> Vec<Baseline> {
-        let mut members: HashMap<(usize, Kind), Vec<usize>> = HashMap::new();
-        for (number, (kind, _)) in self.kinds.iter().enumerate() {
-            for level in 0..LEVELS {
-                members.entry((level, kind.at(level))).or_default().push(number);
-            }
-        }
-        let count = |key: &(usize, Kind)| {
-            members.get(key).map_or(0, |of| of.iter().map(|number| self.kinds[*number].1.own.len()).sum())
-        };
+        let members = |key: &(usize, Kind)| self.members.get(key).map_or(&[][..], Vec::as_slice);
+        let count = |key: &(usize, Kind)| self.own(members(key)).iter().map(|own| own.count()).sum::<u64>();
         let mut usual: HashMap<(usize, Kind), Usual> = HashMap::new();
         self.kinds
             .iter()
@@ -135,28 +158,28 @@ impl Strata {
                 let level = (0..LEVELS).find(|level| count(&(*level, kind.at(*level))) >= MIN_CALLS);
                 let level = level.unwrap_or(LEVELS - 1);
                 let key = (level, kind.at(level));
-                let of_kind = *usual
-                    .entry(key)
-                    .or_insert_with(|| self.usual(members.get(&key).map_or(&[][..], Vec::as_slice)));
-                let enough = samples.own.len() >= MIN_CALLS;
-                let stratum_own = enough.then(|| quantile(&mut samples.own.clone(), 0.5));
-                Baseline { kind: of_kind, stratum_own }
+                let of_kind = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
+                let enough = samples.own.count() >= MIN_CALLS;
+                Baseline { kind: of_kind, stratum_own: enough.then(|| quantile(&[&samples.own], 0, 0.5)) }
             })
             .collect()
     }
 
-    fn usual(&self, members: &[usize]) -> Usual {
-        let all = |list: &dyn Fn(&Samples) -> &Vec<f64>| -> Vec<f64> {
-            members.iter().flat_map(|number| list(&self.kinds[*number].1)).copied().collect()
+    fn usual(&self, members: &[u32]) -> Usual {
+        let own = self.own(members);
+        let calls_count = own.iter().map(|own| own.count()).sum();
+        let with_zeros = |sets: &[&Multiset]| {
+            let others = sets.iter().map(|set| set.count()).sum::<u64>();
+            quantile(sets, calls_count - others.min(calls_count), 0.5)
         };
-        let mut own = all(&|samples| &samples.own);
-        let calls_count = own.len();
+        let samples = || members.iter().map(|number| &self.kinds[*number as usize].1);
         Usual {
             calls_count,
-            own: quantile(&mut own, 0.5),
-            nested: median_with_zeros(&mut all(&|samples| &samples.nested), calls_count),
+            own: quantile(&own, 0, 0.5),
+            nested: with_zeros(&samples().map(|samples| &samples.nested).collect::<Vec<_>>()),
             blocked: Blocker::ALL.map(|blocker| {
-                median_with_zeros(&mut all(&|samples| &samples.blocked[blocker as usize]), calls_count)
+                let of_class = samples().filter_map(|samples| samples.blocked.get(&(blocker as usize)));
+                with_zeros(&of_class.collect::<Vec<_>>())
             }),
         }
     }
@@ -167,20 +190,26 @@ mod tests {
     use super::*;
 
     fn kind(phase: Option<u32>, size_class: Option<u32>) -> Kind {
-        Kind { op: 1, direction: None, nested: Some(false), phase, size_class, first_call: false }
+        Kind { run: 0, op: 1, direction: None, nested: Some(false), phase, size_class, first_call: false }
     }
 
-    fn sample(own: f64) -> Sample {
-        Sample { own, nested: 0.0, blocked: [0.0; blocker::COUNT] }
+    fn sample(own: i64) -> Sample {
+        Sample { own, nested: 0, blocked: [0; blocker::COUNT] }
+    }
+
+    fn add(strata: &mut Strata, kind: Kind, own: i64) -> u32 {
+        let number = strata.number(kind);
+        strata.add(number, &sample(own));
+        number
     }
 
     #[test]
     fn few_calls_are_measured_with_a_wider_kind() {
         let mut strata = Strata::default();
         for _ in 0..20 {
-            strata.add(kind(Some(1), Some(3)), &sample(10.0));
+            add(&mut strata, kind(Some(1), Some(3)), 10);
         }
-        let rare = strata.add(kind(Some(2), Some(3)), &sample(500.0));
+        let rare = add(&mut strata, kind(Some(2), Some(3)), 500);
         let baselines = strata.baselines();
         assert_eq!(baselines[rare as usize].kind.calls_count, 21, "the phase was given up");
         assert_eq!((baselines[0].kind.own, baselines[0].stratum_own), (10.0, Some(10.0)));
@@ -190,11 +219,11 @@ mod tests {
     #[test]
     fn small_copies_among_large_ones_have_their_own_measure() {
         let mut strata = Strata::default();
-        let small = strata.add(kind(None, Some(3)), &sample(3.0));
+        let small = add(&mut strata, kind(None, Some(3)), 3);
         for _ in 0..20 {
-            strata.add(kind(None, Some(3)), &sample(3.0));
-            strata.add(kind(None, Some(24)), &sample(900.0));
-            strata.add(kind(None, Some(24)), &sample(900.0));
+            add(&mut strata, kind(None, Some(3)), 3);
+            add(&mut strata, kind(None, Some(24)), 900);
+            add(&mut strata, kind(None, Some(24)), 900);
         }
         let baselines = strata.baselines();
         assert_eq!(baselines[small as usize].kind.own, 900.0);

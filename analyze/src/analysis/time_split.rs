@@ -10,7 +10,6 @@
 
 use super::{
     blocker::Blocker,
-    nesting::Span,
     schedule::{BlockedNs, Piece, State, cut},
 };
 
@@ -59,15 +58,10 @@ pub(crate) fn parts(pieces: &[Piece], from: i64, to: i64) -> Parts {
             && end - ts > longest
         {
             longest = end - ts;
-            parts.blocked_syscall = piece.and_then(|piece| piece.syscall);
+            parts.blocked_syscall = piece.and_then(Piece::syscall);
         }
     });
     parts
-}
-
-/// Split of every call of one thread; `None` for unfinished ones.
-pub(crate) fn split(calls: &[Span], pieces: &[Piece]) -> Vec<Option<Parts>> {
-    calls.iter().map(|call| call.dur.map(|dur| parts(pieces, call.ts, call.ts.saturating_add(dur)))).collect()
 }
 
 const _: () = {
@@ -84,7 +78,7 @@ mod tests {
     use super::*;
 
     fn piece(ts: i64, end: i64, state: State) -> Piece {
-        Piece { ts, end, state, cpu: None, syscall: Some(16), waker: None, open: false }
+        Piece::of(ts, end, state, 16)
     }
 
     #[test]
@@ -115,11 +109,6 @@ mod tests {
     fn touching_is_not_overlapping() {
         let pieces = [piece(90, 100, State::Preempted), piece(110, 115, State::Preempted)];
         assert_eq!(parts(&pieces, 100, 110).on_cpu, 10);
-    }
-
-    #[test]
-    fn unfinished_calls_have_no_parts() {
-        assert_eq!(split(&[Span { ts: 0, dur: None }], &[]), [None]);
     }
 
     /// Random threads against a count of every nanosecond.

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::nesting::overlap;
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
     trace::Trace,
 };
+
+/// Length of the intersection of `[a, b)` and `[c, d)`.
+fn overlap(a: i64, b: i64, c: i64, d: i64) -> i64 {
+    b.min(d).saturating_sub(a.max(c)).max(0)
+}
 
 /// Steps of the timeline.
 pub(crate) const STEPS: usize = 240;

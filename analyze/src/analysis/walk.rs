@@ -13,7 +13,7 @@
 
 use super::{
     blocker::Blocker,
-    schedule::{Schedule, State, Task, ThreadKey},
+    schedule::{Piece, Schedule, State, Task, ThreadKey},
 };
 
 /// Threads that a chain follows.
@@ -62,12 +62,13 @@ fn follow(
             state,
             task: None,
             slept_in,
-            cpu: piece.and_then(|piece| piece.cpu),
-            syscall: piece.and_then(|piece| piece.syscall),
+            cpu: piece.and_then(Piece::cpu),
+            syscall: piece.and_then(Piece::syscall),
         };
         match (state, piece) {
             (State::Preempted | State::Runnable, Some(piece)) => {
-                let Some(cpu) = piece.cpu else {
+                // Where it waited in two queues, and nothing tells for how long in which, nobody is blamed.
+                let Some(cpu) = piece.cpu().filter(|_| !piece.has_moved) else {
                     links.push(link);
                     return;
                 };
@@ -78,7 +79,8 @@ fn follow(
                 });
             }
             (State::Blocked(blocker), Some(piece)) => {
-                let waker = piece.waker.map(|task| (thread.0, task.pid, task.tid));
+                let woken_by = schedule.waker(piece);
+                let waker = woken_by.map(|task| (thread.0, task.pid, task.tid));
                 let onward = waker.filter(|waker| {
                     // Who woke it is known only if the sleep ended inside the time asked about.
                     piece.end <= end
@@ -91,8 +93,12 @@ fn follow(
                         follow(schedule, waker, (ts, end), slept_in.or(Some(blocker)), path, links);
                     }
                     // Whoever ends a sleep later than asked about ended nothing yet.
-                    None => links.push(Link { task: piece.waker.filter(|_| piece.end <= end), ..link }),
+                    None => links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
                 }
+            }
+            // Who let it go on is known.
+            (State::Stopped, Some(piece)) if piece.end <= end => {
+                links.push(Link { task: schedule.waker(piece), ..link });
             }
             _ => links.push(link),
         }

@@ -6,7 +6,10 @@ use trace_schema::Nanos;
 
 use super::{print, print_json, summary::shown};
 use crate::{
-    analysis::chains::{self, Chains, Params},
+    analysis::{
+        chains::{self, Chains, EXAMPLES},
+        judge::Params,
+    },
     error::AnalyzeError,
     output,
     trace::Trace,
@@ -45,7 +48,7 @@ impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let params = Params { slow_factor: self.slow, slow_by_ns: self.slow_by.0 };
-        let answer = chains::run(&trace, params).await?;
+        let answer = chains::run(&trace, params, self.chains.max(EXAMPLES)).await?;
         if self.json { print_json(&answer) } else { print(&text(&answer, self.chains)) }
     }
 }
@@ -80,7 +83,8 @@ fn text(answer: &Chains, chains: usize) -> String {
         text += &format!("{}: {}\n", verdict.op, verdict.sentence);
         if let Some(line) = &verdict.size_line {
             text += &format!(
-                "    a copy costs {:.1} µs + {:.4} ns a byte (R² {:.4})\n",
+                "    {} costs {:.1} µs + {:.4} ns a byte (R² {:.4})\n",
+                if verdict.class == Some(trace_schema::Class::Set.name()) { "setting" } else { "a copy" },
                 line.fixed_ns / 1e3,
                 line.ns_per_byte,
                 line.r_squared
@@ -175,6 +179,9 @@ fn slowest(answer: &Chains, count: usize) -> String {
                 (_, Some(0)) if link.state == "blocked" => ", until an interrupt or timer".to_owned(),
                 (Some(comm), Some(pid)) if link.state == "blocked" => {
                     format!(", until {comm} (pid {pid}) woke it")
+                }
+                (Some(comm), Some(pid)) if link.state == "stopped" => {
+                    format!(", until {comm} (pid {pid}) let it go on")
                 }
                 (Some(comm), Some(pid)) => format!(", while {comm} (pid {pid}) had the CPU"),
                 _ => String::new(),

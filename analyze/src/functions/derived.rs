@@ -1,76 +1,47 @@
-//! Tables that Rust derives from `events` when one of them is first scanned, all from one reading:
-//!
-//! - `_calls`: every call with its place, its phase and the exact split of its time ([`call_rows`]);
-//! - `slow_calls`, `chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
-//! - `critical_path`: what marked ranges are made of ([`critical_path`]);
-//! - `launch_gaps`: the time between launches ([`launch_gaps`]);
-//! - `data_quality`: what of the input contradicts itself ([`Fault`]).
+//! What Rust derives from `events`: judged calls and the schedule behind them, once for a session; and rows of tables
+//! ([`super::tables`]), each time that they are asked for, as a reading goes on.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, Weak},
 };
 
-use arrow::{
-    array::{Int64Array, RecordBatch, StringArray},
-    datatypes::{DataType, Field, Schema, SchemaRef},
-    error::ArrowError,
-};
-use async_trait::async_trait;
-use datafusion::{
-    catalog::Session,
-    datasource::{MemTable, TableProvider, TableType},
-    error::{DataFusionError, Result},
-    execution::SessionState,
-    logical_expr::Expr,
-    physical_plan::ExecutionPlan,
-    prelude::SessionContext,
-};
+use datafusion::{error::DataFusionError, execution::SessionState, prelude::SessionContext};
 use parking_lot::RwLock;
 use tokio::sync::OnceCell;
 use trace_schema::Run;
 
 use crate::{
     analysis::{
-        call_rows, critical_path,
-        judge::{self, Judgement},
-        launch_gaps,
-        schedule::{Fault, Faults, Input, Schedule},
-        slow_rows,
+        culprits::Totals,
+        judge::{self, Judgement, Params},
+        measure::Measure,
+        schedule::{Faults, Schedule},
+        strata::Kind,
+        sweep::{Sink, Sweep},
     },
-    columns::{integers, strings},
     error::AnalyzeError,
+    reading::{self, Names, Origin, TASK_COLUMNS},
     trace::RunFile,
 };
 
-const CALLS: &str = "SELECT run, pid, tid, ts, dur, op, ret, addr, src_addr, size_bytes, direction, stream, func, caller \
-     FROM events WHERE kind = 'call' AND IN_RANGE ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
-const OFF_CPU: &str = "SELECT run, pid, tid, ts, dur, op, runnable_ns, syscall, cpu, waker_pid, waker_tid, waker_comm \
-     FROM events WHERE kind = 'off_cpu' AND IN_RANGE ORDER BY run, pid, tid, ts, dur DESC NULLS FIRST";
-const STINTS: &str = "SELECT run, cpu, ts, dur, pid, tid, comm FROM events WHERE kind = 'run' AND IN_RANGE ORDER BY run, cpu, ts, dur";
-const RANGES: &str = "SELECT run, pid, tid, ts, dur, detail \
-     FROM events WHERE kind = 'mark' AND op = 'range' AND IN_RANGE ORDER BY run, pid, ts, dur DESC NULLS FIRST";
-
-/// Times that a clock can tell, so that sums of them do not overflow: see [`Fault::OutOfRange`].
-const IN_RANGE: &str = "ts BETWEEN -1152921504606846976 AND 1152921504606846976 \
-     AND (dur IS NULL OR dur BETWEEN -9007199254740992 AND 9007199254740992)";
-const OUT_OF_RANGE: &str = "SELECT run, count(*) AS n FROM events \
-     WHERE kind IN ('call', 'off_cpu', 'run', 'mark') AND NOT (IN_RANGE) GROUP BY run";
-
-/// Everything that is derived.
+/// All verdicts, and what they rest on.
 #[derive(Debug)]
 pub(crate) struct Derived {
-    pub(crate) calls: RecordBatch,
     pub(crate) schedule: Schedule,
     pub(crate) faults: Faults,
-    /// Ranges that workloads marked: run, pid, tid, ts, dur, detail.
-    pub(crate) ranges: Vec<RecordBatch>,
     /// What the files say about themselves, by name.
     pub(crate) runs: Vec<(String, Run)>,
     /// Names of the threads of the runs themselves, by the run's number and the thread's.
-    pub(crate) thread_names: HashMap<(u32, u32), String>,
-    judged: OnceLock<Judgement>,
+    pub(crate) thread_names: HashMap<(u32, u32), u32>,
+    pub(crate) judgement: Judgement,
+    /// By run: what its outermost calls waited for.
+    pub(crate) totals: HashMap<u32, Totals>,
+    /// Runs in which the reason of some off-CPU time is not on record.
+    pub(crate) with_unknown: HashSet<u32>,
+    /// Runs in which a first launch was seen.
+    pub(crate) with_first: HashSet<u32>,
 }
 
 impl Derived {
@@ -79,25 +50,14 @@ impl Derived {
         let name = self.schedule.names.name(number);
         self.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
     }
-
-    /// The calls judged with the default parameters.
-    ///
-    /// # Errors
-    /// If a column cannot be read.
-    pub(crate) fn judged(&self) -> Result<&Judgement, AnalyzeError> {
-        if let Some(judged) = self.judged.get() {
-            return Ok(judged);
-        }
-        let judged = judge::judge(self, judge::Params::default())?;
-        Ok(self.judged.get_or_init(|| judged))
-    }
 }
 
 /// Where it comes from.
 pub(crate) struct Source {
     // Weak: the session owns the tables.
     state: Weak<RwLock<SessionState>>,
-    runs: Vec<(String, Run)>,
+    files: Vec<RunFile>,
+    /// With the default parameters; `None`: `events` may change.
     cell: Option<OnceCell<Arc<Derived>>>,
 }
 
@@ -108,133 +68,82 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Over the `events` of a session. `immutable`: they do not change, so it is derived once.
+    /// Over the `events` of a session. `immutable`: they do not change, so they are judged once.
     pub(crate) fn new(context: &SessionContext, files: &[RunFile], immutable: bool) -> Self {
-        Self {
-            state: context.state_weak_ref(),
-            runs: files.iter().map(|file| (file.name.clone(), file.run.clone())).collect(),
-            cell: immutable.then(OnceCell::new),
-        }
+        Self { state: context.state_weak_ref(), files: files.to_vec(), cell: immutable.then(OnceCell::new) }
     }
 
     /// All of it.
     ///
     /// # Errors
     /// If `events` cannot be read.
-    pub(crate) async fn get(&self) -> Result<Arc<Derived>> {
+    pub(crate) async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         match &self.cell {
-            Some(cell) => cell.get_or_try_init(|| self.derive()).await.cloned(),
-            None => self.derive().await,
+            Some(cell) if params == Params::default() => {
+                cell.get_or_try_init(|| self.derive(params)).await.cloned()
+            }
+            _ => self.derive(params).await,
         }
     }
 
-    async fn derive(&self) -> Result<Arc<Derived>> {
+    /// Names of the threads of the runs, with the numbers of runs and names.
+    pub(crate) fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
+        let mut found = HashMap::new();
+        for file in &self.files {
+            let run = names.number(&file.name);
+            found.extend(
+                file.run.threads.iter().map(|thread| ((run, thread.tid), names.number(&thread.comm))),
+            );
+        }
+        found
+    }
+
+    /// Reads all rows for a sink. `wanted`: columns beside the key ones.
+    ///
+    /// # Errors
+    /// If `events` cannot be read, or the sink fails.
+    pub(crate) async fn sweep<S: Sink + 'static>(
+        &self,
+        wanted: &[&'static str],
+        hands_extra: bool,
+        sink: impl FnOnce(&mut Names) -> S,
+    ) -> Result<Sweep<S>, AnalyzeError> {
         let gone = || DataFusionError::Internal("the session of the derived tables is gone".to_owned());
         let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
-        let context = SessionContext::new_with_state(state);
-        let mut answers = Vec::new();
-        for query in [OFF_CPU, STINTS, CALLS, RANGES, OUT_OF_RANGE] {
-            answers.push(context.sql(&query.replace("IN_RANGE", IN_RANGE)).await?.collect().await?);
-        }
-        let input = Input { off_cpu: &answers[0], stints: &answers[1] };
-        let (mut schedule, mut faults) = Schedule::read(&input).map_err(external)?;
-        let calls =
-            call_rows::derive(&answers[2], &answers[3], &mut schedule, &mut faults).map_err(external)?;
-        let runs = self.runs.clone();
-        let mut thread_names = HashMap::new();
-        for (name, run) in &runs {
-            let number = schedule.names.number(name);
-            thread_names.extend(run.threads.iter().map(|t| ((number, t.tid), t.comm.clone())));
-        }
-        for batch in &answers[4] {
-            let (runs, count) = (strings(batch, "run"), integers(batch, "n"));
-            let (runs, count) = (runs.map_err(external)?, count.map_err(external)?);
-            for row in 0..batch.num_rows() {
-                let run = schedule.names.number(runs.value(row));
-                faults.insert((run, Fault::OutOfRange), count.value(row).unsigned_abs());
+        let origin =
+            Origin::of(self.files.iter().map(|file| (file.name.clone(), file.paths.clone())).collect());
+        let sweep = Sweep::new(sink, hands_extra);
+        reading::read(origin, SessionContext::new_with_state(state), wanted, sweep).await
+    }
+
+    async fn derive(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
+        let runs: Vec<(String, Run)> =
+            self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        let mut known: Option<HashMap<Kind, f64>> = None;
+        loop {
+            let limits = known.take();
+            let measure = |names: &mut Names| {
+                let joined = runs.iter().filter(|(_, run)| run.joined_running);
+                let joined = joined.map(|(name, _)| names.number(name)).collect();
+                Measure::new(params, joined, self.thread_names(names), limits)
+            };
+            let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
+            match judge::judge(sink, &schedule, &runs, params) {
+                Err(limits) => known = Some(limits),
+                Ok((judgement, measure)) => {
+                    let Measure { thread_names, totals, with_unknown, with_first, .. } = measure;
+                    return Ok(Arc::new(Derived {
+                        schedule,
+                        faults,
+                        runs,
+                        thread_names,
+                        judgement,
+                        totals,
+                        with_unknown,
+                        with_first,
+                    }));
+                }
             }
         }
-        let ranges = answers.swap_remove(3);
-        Ok(Arc::new(Derived { calls, schedule, faults, ranges, runs, thread_names, judged: OnceLock::new() }))
     }
-}
-
-fn external(error: AnalyzeError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
-/// Makes the rows of a table.
-type Rows = fn(&Derived) -> Result<RecordBatch, AnalyzeError>;
-
-/// One of the tables.
-#[derive(Debug)]
-struct Table {
-    source: Arc<Source>,
-    schema: SchemaRef,
-    rows: Rows,
-}
-
-#[async_trait]
-impl TableProvider for Table {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = (self.rows)(&*self.source.get().await?).map_err(external)?;
-        MemTable::try_new(self.schema(), vec![vec![batch]])?.scan(state, projection, filters, limit).await
-    }
-}
-
-fn quality_schema() -> SchemaRef {
-    let text = |name| Field::new(name, DataType::Utf8, true);
-    Arc::new(Schema::new(vec![text("run"), text("problem"), Field::new("rows_count", DataType::Int64, true)]))
-}
-
-fn quality(derived: &Derived) -> Result<RecordBatch, AnalyzeError> {
-    let damaged = |error: ArrowError| AnalyzeError::Internal(error.to_string());
-    let runs = derived.faults.keys().map(|(run, _)| Some(derived.schedule.names.name(*run)));
-    let problems = derived.faults.keys().map(|(_, fault)| Some(fault.name()));
-    RecordBatch::try_new(
-        quality_schema(),
-        vec![
-            Arc::new(runs.collect::<StringArray>()),
-            Arc::new(problems.collect::<StringArray>()),
-            Arc::new(derived.faults.values().map(|count| *count as i64).collect::<Int64Array>()),
-        ],
-    )
-    .map_err(damaged)
-}
-
-/// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 6] =
-    ["_calls", "_slow_calls", "_chain_links", "_launch_gaps", "_critical_path", "_data_quality"];
-
-/// Registers the tables.
-///
-/// # Errors
-/// If a name is taken: a defect of this program.
-pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
-    let tables: [(SchemaRef, Rows); 6] = [
-        (call_rows::schema(), |derived| Ok(derived.calls.clone())),
-        (slow_rows::calls_schema(), slow_rows::calls),
-        (slow_rows::links_schema(), slow_rows::links),
-        (launch_gaps::schema(), launch_gaps::rows),
-        (critical_path::schema(), critical_path::rows),
-        (quality_schema(), quality),
-    ];
-    for (name, (schema, rows)) in NAMES.into_iter().zip(tables) {
-        context.register_table(name, Arc::new(Table { source: Arc::clone(source), schema, rows }))?;
-    }
-    Ok(())
 }

@@ -1,9 +1,10 @@
 //! Tables and functions that SQL cannot express, one a file. Quantiles in SQL are DataFusion's own exact
-//! `percentile_cont` and `median`; [`crate::analysis::quantile`] is the same definition for Rust.
+//! `percentile_cont` and `median`; [`crate::analysis::multiset`] has the same definition for Rust.
 
 pub(crate) mod derived;
 pub(crate) mod interval_join;
 pub(crate) mod memory;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(crate) fn register(
     immutable: bool,
 ) -> Result<Arc<derived::Source>, AnalyzeError> {
     let source = Arc::new(derived::Source::new(context, files, immutable));
-    derived::register(context, &source)?;
+    tables::register(context, &source)?;
     memory::register(context, files)?;
     Ok(source)
 }

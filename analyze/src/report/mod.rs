@@ -8,8 +8,10 @@ use askama::Template;
 
 use crate::{
     analysis::{
-        chains::{self, Params},
-        info, memory, phases, summary, timeline,
+        chains::{self, EXAMPLES},
+        info,
+        judge::Params,
+        memory, phases, summary, timeline,
     },
     error::AnalyzeError,
     trace::Trace,
@@ -38,7 +40,7 @@ struct Page {
 pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
     let info = info::run(trace).await?;
     let info = info.first().ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
-    let chains = chains::run(trace, Params::default()).await?;
+    let chains = chains::run(trace, Params::default(), EXAMPLES).await?;
     let lines = summary::run(trace).await?;
     let curve = memory::run(trace).await?;
     let lanes = timeline::run(trace).await?;

@@ -1,0 +1,333 @@
+//! What one reading learns of all calls, before any is judged: what calls of each kind take, what copies cost, who took the
+//! CPU from whom in the whole run, and which calls may be slow.
+//!
+//! Whether a call is slow is known only at the end. Those that took longer than half of what would be slow by the calls so
+//! far are kept as *candidates* (56 bytes each); the longest of the others is noted, and if at the end even one of them
+//! turns out slow, the run is read once more, now with the right limits ([`super::judge`]).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use trace_schema::Class;
+
+use super::{
+    culprits::Totals,
+    judge::Params,
+    multiset::Multiset,
+    schedule::{Schedule, ThreadKey},
+    strata::{Kind, Sample, Strata},
+    sweep::{Call, Sink},
+    time_split::Parts,
+    walk::walk,
+};
+use crate::{error::AnalyzeError, reading::Names};
+
+/// Calls of a kind before any of them is let go.
+const FIRST_CALLS: u64 = 4096;
+/// Candidates from which on those are let go that are below their kind's limit by now.
+const MANY_CANDIDATES: usize = 1 << 20;
+/// Of what would be slow by now, what is kept.
+const MARGIN_RATIO: f64 = 0.5;
+
+/// A call that may be slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    /// The number of its thread in the schedule.
+    slot: u32,
+    /// The number of its kind.
+    pub(crate) kind: u32,
+    pub(crate) ts: i64,
+    pub(crate) dur: i64,
+    pub(crate) size: Option<i64>,
+    /// Time in nested calls, if the longest of them is of another class.
+    pub(crate) nested_ns: i64,
+    /// The nested call that took longest.
+    child: u32,
+    pub(crate) depth: u32,
+}
+
+impl Candidate {
+    /// The number of its thread in the schedule.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot as usize
+    }
+
+    /// Run, process and thread.
+    pub(crate) fn thread(&self, schedule: &Schedule) -> ThreadKey {
+        schedule.key(self.slot())
+    }
+
+    /// Its end.
+    pub(crate) fn end(&self) -> i64 {
+        self.ts.saturating_add(self.dur)
+    }
+
+    /// The nested call that took longest.
+    pub(crate) fn child(&self) -> Option<u32> {
+        (self.child != u32::MAX).then_some(self.child)
+    }
+}
+
+/// The calls of one function of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Function {
+    pub(crate) durations: Multiset,
+    /// Those of calls from which the scheduler took something, and what they would have been.
+    pub(crate) disturbed: Multiset,
+    pub(crate) undisturbed: Multiset,
+    pub(crate) censored_count: usize,
+}
+
+/// What a kind of call has to do with.
+#[derive(Clone, Copy, Debug)]
+struct OfKind {
+    function: usize,
+    points: Option<usize>,
+    /// Calls that took no longer are no candidates.
+    limit_ns: f64,
+    /// When the limit is set anew.
+    next_count: u64,
+    /// The longest call that was let go.
+    longest_ns: i64,
+}
+
+/// Run, function and direction.
+pub(crate) type LineKey = (u32, u32, Option<u32>);
+
+/// Sizes and own running times, in the order of time: 16 bytes a copy.
+pub(crate) type Points = Vec<(f64, f64)>;
+
+/// The sink.
+pub(crate) struct Measure {
+    params: Params,
+    /// What is slow, if that is known from a reading before.
+    known: Option<HashMap<Kind, f64>>,
+    /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
+    joined: HashSet<u32>,
+    pub(crate) thread_names: HashMap<(u32, u32), u32>,
+    pub(crate) strata: Strata,
+    kinds: Vec<OfKind>,
+    recent: Vec<Option<(Kind, u32)>>,
+    pub(crate) functions: BTreeMap<(u32, u32), usize>,
+    pub(crate) of_functions: Vec<Function>,
+    pub(crate) lines: BTreeMap<LineKey, usize>,
+    pub(crate) points: Vec<Points>,
+    pub(crate) candidates: Vec<Candidate>,
+    many: usize,
+    /// By run: time that tasks took from outermost calls.
+    pub(crate) totals: HashMap<u32, Totals>,
+    /// Runs in which a reason is not on record.
+    pub(crate) with_unknown: HashSet<u32>,
+    /// Runs in which a first launch was seen.
+    pub(crate) with_first: HashSet<u32>,
+}
+
+/// Places of [`Measure::recent`].
+const RECENT: usize = 1024;
+
+/// What the scheduler took of a call against its will.
+pub(crate) fn taken(class: Option<Class>, parts: &Parts) -> i64 {
+    let unknown = if class == Some(Class::Sync) { 0 } else { parts.unknown };
+    parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
+}
+
+/// Whether it copies or sets bytes.
+pub(crate) fn is_sized(class: Option<Class>) -> bool {
+    matches!(class, Some(Class::Copy | Class::Set))
+}
+
+impl Measure {
+    /// Before any call. `joined`: runs that began in the middle of their processes' lives; `known`: what is slow of each
+    /// kind, from a reading before.
+    pub(crate) fn new(
+        params: Params,
+        joined: HashSet<u32>,
+        thread_names: HashMap<(u32, u32), u32>,
+        known: Option<HashMap<Kind, f64>>,
+    ) -> Self {
+        Self {
+            params,
+            known,
+            joined,
+            thread_names,
+            strata: Strata::default(),
+            kinds: Vec::new(),
+            recent: vec![None; RECENT],
+            functions: BTreeMap::new(),
+            of_functions: Vec::new(),
+            lines: BTreeMap::new(),
+            points: Vec::new(),
+            candidates: Vec::new(),
+            many: MANY_CANDIDATES,
+            totals: HashMap::new(),
+            with_unknown: HashSet::new(),
+            with_first: HashSet::new(),
+        }
+    }
+
+    /// The longest call of each kind that was let go.
+    pub(crate) fn longest_let_go(&self) -> impl Iterator<Item = i64> {
+        self.kinds.iter().map(|of| of.longest_ns)
+    }
+
+    fn function(&mut self, run: u32, op: u32) -> usize {
+        let next = self.of_functions.len();
+        let index = *self.functions.entry((run, op)).or_insert(next);
+        if index == next {
+            self.of_functions.push(Function::default());
+        }
+        index
+    }
+
+    fn kind(&mut self, kind: Kind, is_sized: bool) -> u32 {
+        let words = [kind.op, kind.direction.map_or(7, |d| d + 11), kind.phase.map_or(5, |p| p + 13)];
+        let words =
+            words.into_iter().chain([kind.size_class.unwrap_or(99), u32::from(kind.nested == Some(true))]);
+        let hash = words.fold(kind.run, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9));
+        let place = (hash >> 20) as usize % RECENT;
+        if let Some((_, number)) = self.recent[place].filter(|(of, _)| *of == kind) {
+            return number;
+        }
+        let number = self.strata.number(kind);
+        if number as usize == self.kinds.len() {
+            let function = self.function(kind.run, kind.op);
+            let points = is_sized.then(|| {
+                let next = self.points.len();
+                let index = *self.lines.entry((kind.run, kind.op, kind.direction)).or_insert(next);
+                if index == next {
+                    self.points.push(Points::new());
+                }
+                index
+            });
+            let limit_ns = self.known.as_ref().map_or(0.0, |known| {
+                // What is slow by a hair must not get lost to rounding.
+                known.get(&kind).copied().unwrap_or(0.0) * 0.999
+            });
+            let next_count = if self.known.is_some() { u64::MAX } else { FIRST_CALLS };
+            self.kinds.push(OfKind { function, points, limit_ns, next_count, longest_ns: i64::MIN });
+        }
+        self.recent[place] = Some((kind, number));
+        number
+    }
+
+    /// Sets the limit of a kind by what has been seen so far.
+    fn tighten(&mut self, number: u32) {
+        if let Some(expected) = self.strata.expected_so_far(number) {
+            self.kinds[number as usize].limit_ns = MARGIN_RATIO * self.params.limit_ns(expected);
+        }
+    }
+
+    /// Lets go of candidates that are below their limits by now.
+    fn let_go(&mut self) {
+        let kinds = &mut self.kinds;
+        self.candidates.retain(|candidate| {
+            let of = &mut kinds[candidate.kind as usize];
+            let is_kept = candidate.dur as f64 > of.limit_ns;
+            if !is_kept {
+                of.longest_ns = of.longest_ns.max(candidate.dur);
+            }
+            is_kept
+        });
+    }
+
+    fn add_candidate(&mut self, candidate: Candidate) {
+        self.candidates.push(candidate);
+        if self.candidates.len() < self.many {
+            return;
+        }
+        self.let_go();
+        if self.candidates.len() * 2 > self.many && self.known.is_none() {
+            (0..self.kinds.len() as u32).for_each(|number| self.tighten(number));
+            self.let_go();
+        }
+        self.many = MANY_CANDIDATES.max(self.candidates.len() * 2);
+    }
+
+    fn finished(&mut self, call: &Call, dur: i64, parts: &Parts, names: &Names) {
+        let run = call.thread.0;
+        let class = names.class(call.op);
+        let is_sized = is_sized(class);
+        let size = call.size.filter(|_| is_sized);
+        let number = self.kind(
+            Kind {
+                run,
+                op: call.op,
+                direction: call.direction,
+                nested: Some(call.depth > 0),
+                phase: call.phase,
+                size_class: size.and_then(|size| u64::try_from(size).ok()?.checked_ilog2()),
+                first_call: call.is_first && !self.joined.contains(&run),
+            },
+            is_sized,
+        );
+        let nested_ns = match call.child {
+            Some((child, _)) if names.class(child) != class => call.child_ns,
+            _ => 0,
+        };
+        let taken = taken(class, parts);
+        let sample = Sample { own: dur - taken, nested: nested_ns, blocked: parts.blocked };
+        let count = self.strata.add(number, &sample);
+        if count == self.kinds[number as usize].next_count {
+            self.tighten(number);
+            self.kinds[number as usize].next_count *= 2;
+        }
+        let of = &mut self.kinds[number as usize];
+        let function = &mut self.of_functions[of.function];
+        function.durations.add(dur);
+        let undisturbed = dur - (taken - parts.throttled - parts.stopped);
+        if undisturbed != dur {
+            function.disturbed.add(dur);
+            function.undisturbed.add(undisturbed);
+        }
+        if let (Some(points), Some(size)) = (of.points, size) {
+            self.points[points].push((size as f64, parts.on_cpu as f64));
+        }
+        if parts.unknown > 0 {
+            self.with_unknown.insert(run);
+        }
+        if dur as f64 > of.limit_ns {
+            let child = call.child.map_or(u32::MAX, |(child, _)| child);
+            let (slot, depth) = (call.slot as u32, call.depth);
+            let size = call.size;
+            self.add_candidate(Candidate {
+                slot,
+                kind: number,
+                ts: call.ts,
+                dur,
+                size,
+                nested_ns,
+                child,
+                depth,
+            });
+        } else {
+            of.longest_ns = of.longest_ns.max(dur);
+        }
+    }
+}
+
+impl Sink for Measure {
+    fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        let run = call.thread.0;
+        if call.is_first {
+            self.with_first.insert(run);
+        }
+        let Some((parts, dur)) = parts.zip(call.dur) else {
+            let function = self.function(run, call.op);
+            self.of_functions[function].censored_count += 1;
+            return Ok(());
+        };
+        self.finished(call, dur, parts, &schedule.names);
+        if call.depth == 0 && parts.on_cpu < dur {
+            let is_sync = schedule.names.class(call.op) == Some(Class::Sync);
+            let links = walk(schedule, call.thread, call.ts, call.end());
+            let totals = self.totals.entry(run).or_default();
+            totals.add_call(
+                schedule,
+                &self.thread_names,
+                is_sync,
+                &links,
+                (call.thread, call.ts, call.end()),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! Many durations, exactly, in little memory: how often each occurred.
+//!
+//! Calls are short and alike, so that a counter for each nanosecond costs less than a number for each call. Values up to
+//! [`COUNTED`] are counted in pages, made when they are needed; rarer, longer ones are kept as they are, 8 bytes each. So
+//! are the first few, because most kinds of calls have no more. Quantiles are those of SQL's `percentile_cont`.
+
+/// Values below it are counted.
+const COUNTED: i64 = 1 << 20;
+/// Values of one page.
+const PAGE: usize = 256;
+/// Values that are kept before any is counted.
+const KEPT: usize = 2048;
+
+#[derive(Clone, Debug)]
+struct Page {
+    total: u64,
+    counts: [u32; PAGE],
+}
+
+/// Values with their numbers, in order.
+pub(crate) type Counted = Vec<(f64, u64)>;
+
+/// Values, each as often as it was added.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Multiset {
+    count: u64,
+    /// Empty: nothing is counted yet.
+    pages: Vec<Option<Box<Page>>>,
+    kept: Vec<i64>,
+}
+
+impl Multiset {
+    /// Adds a value.
+    pub(crate) fn add(&mut self, value: i64) {
+        self.count += 1;
+        if !self.pages.is_empty() {
+            self.put(value);
+            return;
+        }
+        self.kept.push(value);
+        if self.kept.len() == KEPT {
+            self.pages.resize(COUNTED as usize / PAGE, None);
+            for value in std::mem::take(&mut self.kept) {
+                self.put(value);
+            }
+        }
+    }
+
+    fn put(&mut self, value: i64) {
+        if !(0..COUNTED).contains(&value) {
+            self.kept.push(value);
+            return;
+        }
+        let value_index = value as usize;
+        let page = self.pages[value_index / PAGE]
+            .get_or_insert_with(|| Box::new(Page { total: 0, counts: [0; PAGE] }));
+        let count = &mut page.counts[value_index % PAGE];
+        match count.checked_add(1) {
+            Some(more) => {
+                *count = more;
+                page.total += 1;
+            }
+            None => self.kept.push(value),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many are at most `limit`.
+    fn count_to(&self, limit: i64) -> u64 {
+        let kept = self.kept.iter().filter(|value| **value <= limit).count() as u64;
+        let Ok(limit) = usize::try_from(limit) else { return kept };
+        let whole = limit.saturating_add(1) / PAGE;
+        let pages = self.pages.iter().take(whole).flatten().map(|page| page.total).sum::<u64>();
+        let part = self.pages.get(whole).and_then(Option::as_ref).map_or(0, |page| {
+            page.counts[..(limit + 1) % PAGE].iter().map(|count| u64::from(*count)).sum::<u64>()
+        });
+        kept + pages + part
+    }
+
+    /// All values.
+    pub(crate) fn counted(&self) -> Counted {
+        let mut kept = self.kept.clone();
+        kept.sort_unstable();
+        let mut all: Counted = Vec::new();
+        let mut add = |value: i64, count: u64| match all.last_mut() {
+            Some(last) if last.0 == value as f64 => last.1 += count,
+            _ => all.push((value as f64, count)),
+        };
+        let mut kept = kept.into_iter().peekable();
+        for (number, page) in self.pages.iter().enumerate() {
+            let counts = page.iter().flat_map(|page| page.counts.iter().enumerate());
+            for (index, count) in counts.filter(|(_, count)| **count > 0) {
+                let value = (number * PAGE + index) as i64;
+                while let Some(kept) = kept.next_if(|kept| *kept <= value) {
+                    add(kept, 1);
+                }
+                add(value, u64::from(*count));
+            }
+        }
+        kept.for_each(|value| add(value, 1));
+        all
+    }
+}
+
+/// The value at a place among all values of some sets, in order.
+fn nth(sets: &[&Multiset], place: u64) -> i64 {
+    let kept = sets.iter().flat_map(|set| &set.kept);
+    let counted = sets.iter().any(|set| !set.pages.is_empty());
+    let mut low = kept.clone().copied().min().unwrap_or(0).min(if counted { 0 } else { i64::MAX });
+    let mut high = kept.copied().max().unwrap_or(0).max(if counted { COUNTED } else { i64::MIN });
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if sets.iter().map(|set| set.count_to(middle)).sum::<u64>() > place {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// The value below which a share `q` of the values lies, by the definition of SQL's `percentile_cont`: exact, linear
+/// between neighbours. `zeros` more values are zero, and none is below that. `NaN` of none.
+pub(crate) fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
+    let count = zeros + sets.iter().map(|set| set.count).sum::<u64>();
+    if count == 0 {
+        return f64::NAN;
+    }
+    let at = |place: u64| if place < zeros { 0 } else { nth(sets, place - zeros) } as f64;
+    let place = q.clamp(0.0, 1.0) * (count - 1) as f64;
+    let below = place.floor();
+    let low = at(below as u64);
+    if place > below { low + (at(below as u64 + 1) - low) * (place - below) } else { low }
+}
+
+/// Quantiles of `base` without the values `minus`, which it has, and with those of `plus`.
+pub(crate) fn quantiles<const N: usize>(
+    base: &Counted,
+    minus: &Counted,
+    plus: &Counted,
+    shares: [f64; N],
+) -> [f64; N] {
+    let total = |values: &Counted| values.iter().map(|(_, count)| count).sum::<u64>();
+    let count = (total(base) + total(plus)).saturating_sub(total(minus));
+    if count == 0 {
+        return [f64::NAN; N];
+    }
+    let place = |share: f64| share.clamp(0.0, 1.0) * (count - 1) as f64;
+    // Places in order, whatever the order of the shares.
+    let mut wanted: Vec<u64> =
+        shares.iter().flat_map(|share| [place(*share).floor() as u64, place(*share).ceil() as u64]).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut found: Vec<f64> = Vec::with_capacity(wanted.len());
+    let (mut b, mut m, mut p) = (0, 0, 0);
+    let mut passed = 0_u64;
+    while found.len() < wanted.len() && (b < base.len() || p < plus.len()) {
+        let next = |values: &Counted, at: usize| values.get(at).map_or(f64::INFINITY, |(value, _)| *value);
+        let value = next(base, b).min(next(plus, p));
+        let take = |values: &Counted, at: &mut usize| match values.get(*at) {
+            Some((of, count)) if of.total_cmp(&value).is_le() => {
+                *at += 1;
+                *count
+            }
+            _ => 0,
+        };
+        passed += take(base, &mut b) + take(plus, &mut p);
+        passed = passed.saturating_sub(take(minus, &mut m));
+        while wanted.get(found.len()).is_some_and(|place| *place < passed) {
+            found.push(value);
+        }
+    }
+    let at = |place: u64| wanted.binary_search(&place).ok().and_then(|index| found.get(index)).copied();
+    shares.map(|share| {
+        let place = place(share);
+        let (low, high) = (at(place.floor() as u64), at(place.ceil() as u64));
+        low.zip(high).map_or(f64::NAN, |(low, high)| low + (high - low) * (place - place.floor()))
+    })
+}
+
+/// Values, sorted and counted.
+pub(crate) fn counted(mut values: Vec<f64>) -> Counted {
+    values.sort_unstable_by(f64::total_cmp);
+    let mut counted: Counted = Vec::new();
+    for value in values {
+        match counted.last_mut() {
+            Some(last) if last.0 == value => last.1 += 1,
+            _ => counted.push((value, 1)),
+        }
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{columns::floats, trace::Trace};
+
+    fn of_values(values: &mut [f64], q: f64) -> f64 {
+        values.sort_by(f64::total_cmp);
+        let place = q * (values.len() - 1) as f64;
+        let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
+        low + (high - low) * (place - place.floor())
+    }
+
+    #[tokio::test]
+    async fn quantiles_are_what_sql_says() {
+        let values = [5.0, 1.0, 9.5, 3.25, 3.25, 100.0, 0.0];
+        let trace = Trace::literal().await.expect("trace");
+        let rows: Vec<String> = values.iter().map(|value| format!("({value:?})")).collect();
+        for q in [0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let query = format!(
+                "SELECT percentile_cont({q}) WITHIN GROUP (ORDER BY column1) AS q FROM (VALUES {})",
+                rows.join(", ")
+            );
+            let batches = trace.batches(&query).await.expect("query");
+            let expected = floats(&batches[0], "q").expect("column").value(0);
+            let found = quantiles(&counted(values.to_vec()), &Vec::new(), &Vec::new(), [q])[0];
+            // It interpolates in steps of a millionth.
+            assert!((found - expected).abs() < 1e-4, "{q}: {found}, not {expected}");
+        }
+    }
+
+    fn random(seed: &mut u64, below: u64) -> i64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((*seed >> 33) % below) as i64
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_values() {
+        let mut seed = 3;
+        for (count, below) in [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (9000, 2_000_000)]
+        {
+            let mut sets = [Multiset::default(), Multiset::default()];
+            let mut values = vec![0.0; 7];
+            for index in 0..count {
+                let value = random(&mut seed, below);
+                sets[index % 2].add(value);
+                values.push(value as f64);
+            }
+            for q in [0.0, 0.3, 0.5, 0.99, 1.0] {
+                let expected = of_values(&mut values.clone(), q);
+                assert_eq!(quantile(&[&sets[0], &sets[1]], 7, q), expected, "{count} {below} {q}");
+            }
+        }
+        assert!(quantile(&[], 0, 0.5).is_nan());
+        assert_eq!(quantile(&[], 5, 0.5), 0.0);
+    }
+
+    #[test]
+    fn quantiles_without_some_and_with_others() {
+        let mut seed = 9;
+        for count in [1, 3, 50, 4000] {
+            let mut set = Multiset::default();
+            let mut values = Vec::new();
+            let (mut minus, mut plus) = (Vec::new(), Vec::new());
+            for index in 0..count {
+                let value = random(&mut seed, 1_500_000);
+                set.add(value);
+                if index % 3 == 0 {
+                    minus.push(value as f64);
+                    plus.push(value as f64 - random(&mut seed, 900) as f64 / 7.0);
+                    values.push(plus[plus.len() - 1]);
+                } else {
+                    values.push(value as f64);
+                }
+            }
+            let found = quantiles(&set.counted(), &counted(minus), &counted(plus), [0.5, 0.99, 0.999]);
+            let expected = [0.5, 0.99, 0.999].map(|q| of_values(&mut values, q));
+            assert_eq!(found, expected, "{count}");
+        }
+        assert!(quantiles(&Vec::new(), &Vec::new(), &Vec::new(), [0.5])[0].is_nan());
+    }
+}

@@ -1,0 +1,492 @@
+//! One reading of a run in the order of time: every call with its place on its thread, its phase, and the exact split of its
+//! time, handed on as soon as it is final.
+//!
+//! ```text
+//! depth 0   ├────────── cudaLaunchKernel ──────────┤   ├─ cudaFree ─┤
+//! depth 1      ├─ cuModuleLoad ─┤ ├─ cuLaunch ─┤
+//! off-CPU        ├──┤                           ├────┤
+//! entered   ▲  ▲                ▲ ▲                    ▲
+//! left                          ▲ (cuModuleLoad)       ▲ (cuLaunch, cudaLaunchKernel)
+//! ```
+//! Intervals are half-open. A call is *left* when its thread enters another one at or after its end, or when a million rows
+//! have passed since: all rows that began before its end are known then. Only calls that are not left are in memory.
+//!
+//! A call without end reaches to the end of time, but no call is inside it from the first one on that cannot be: one of
+//! the same function, which do not call themselves, or one of a layer above (NCCL calls the runtime, which calls the
+//! driver). What was entered between the two counts as inside: nothing tells whether it was.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
+
+use trace_schema::{Class, Layer};
+
+use super::{
+    schedule::{Fault, Faults, OffCpuRow, Schedule, Task, ThreadKey},
+    time_split::{Parts, parts},
+};
+use crate::{
+    error::AnalyzeError,
+    reading::{Consumer, Kind, Names, Rows},
+};
+
+/// Times that a clock can tell, so that sums of them do not overflow: see [`Fault::OutOfRange`].
+const MAX_TS: i64 = 1 << 60;
+const MAX_DUR: i64 = 1 << 53;
+/// Rows after which calls of idle threads are looked for.
+const ROUND_ROWS: u64 = 1 << 20;
+
+/// Columns that are handed through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) ret: Option<i32>,
+    pub(crate) addr: Option<u64>,
+    pub(crate) src_addr: Option<u64>,
+    pub(crate) stream: Option<u64>,
+    pub(crate) caller: Option<u32>,
+}
+
+/// A call. Numbers stand for names.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// The number of its thread in the schedule.
+    pub(crate) slot: usize,
+    pub(crate) thread: ThreadKey,
+    pub(crate) ts: i64,
+    /// `None`: it was not seen to end.
+    pub(crate) dur: Option<i64>,
+    pub(crate) op: u32,
+    pub(crate) size: Option<i64>,
+    pub(crate) direction: Option<u32>,
+    pub(crate) func: Option<u64>,
+    /// The innermost range that it began in.
+    pub(crate) phase: Option<u32>,
+    /// The first launch of its kernel in its process.
+    pub(crate) is_first: bool,
+    /// Calls around it.
+    pub(crate) depth: u32,
+    /// The innermost of them.
+    pub(crate) parent: Option<u32>,
+    /// The direct child that took longest, and how long.
+    pub(crate) child: Option<(u32, i64)>,
+    /// Time in direct children: where they cross, it counts once.
+    pub(crate) child_ns: i64,
+    /// Where the last of them ends.
+    children_end: i64,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+impl Call {
+    /// Its end; of one without, the end of time.
+    pub(crate) fn end(&self) -> i64 {
+        self.dur.map_or(i64::MAX, |dur| self.ts.saturating_add(dur))
+    }
+}
+
+/// A range that a workload marked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marked {
+    pub(crate) thread: ThreadKey,
+    pub(crate) ts: i64,
+    pub(crate) dur: Option<i64>,
+    pub(crate) name: u32,
+}
+
+/// What becomes of calls.
+pub(crate) trait Sink: Send {
+    /// A call begins. What is known of it: all but its children. Calls of a thread come in the order of time.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn entered(&mut self, _call: &Call, _schedule: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+
+    /// A call is final. `parts`: the split of a finished one.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError>;
+
+    /// A range begins.
+    fn marked(&mut self, _range: &Marked) {}
+
+    /// There are no more.
+    ///
+    /// # Errors
+    /// As the others.
+    fn finished(&mut self, _schedule: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+}
+
+/// Rows of one `ts`, in the order in which they are taken.
+enum Event {
+    Marked(Marked),
+    Stint { run: u32, cpu: u32, ts: i64, dur: i64, task: Task },
+    OffCpu { thread: ThreadKey, row: OffCpuRow },
+    Call(Call),
+}
+
+impl Event {
+    /// Kinds by what needs what; threads in order; stints with the shortest first, all else with the longest.
+    fn order(&self) -> (u8, ThreadKey, i64) {
+        let longest = |dur: Option<i64>| dur.map_or(i64::MIN, |dur| dur.saturating_neg());
+        match self {
+            Self::Marked(range) => (0, range.thread, longest(range.dur)),
+            Self::Stint { run, cpu, dur, .. } => (1, (*run, *cpu, 0), *dur),
+            Self::OffCpu { thread, row } => (2, *thread, longest(row.dur)),
+            Self::Call(call) => (3, call.thread, longest(call.dur)),
+        }
+    }
+}
+
+/// What a thread is doing.
+#[derive(Default)]
+struct Thread {
+    /// Calls, each inside the one before.
+    around: Vec<Call>,
+    /// Calls that another one crosses, until they end.
+    crossed: Vec<Call>,
+}
+
+/// See the module.
+pub(crate) struct Sweep<S> {
+    pub(crate) schedule: Schedule,
+    pub(crate) faults: Faults,
+    pub(crate) sink: S,
+    run: u32,
+    threads: Vec<Thread>,
+    /// The last thread of each place: a hash costs more than a look.
+    recent: Vec<Option<(ThreadKey, usize)>>,
+    /// By run and process: ranges that have begun, with their ends.
+    phases: HashMap<(u32, u32), Vec<(i64, u32)>>,
+    /// Run, process, function and kernel.
+    launched: HashSet<(u32, u32, u32, u64)>,
+    ties: Vec<Event>,
+    ties_ts: i64,
+    rows_count: u64,
+    hands_extra: bool,
+}
+
+/// Places of [`Sweep::recent`].
+const RECENT: usize = 256;
+
+/// Whether a call of `outer` cannot have one of `inner` inside.
+fn cannot_contain(names: &Names, outer: u32, inner: u32) -> bool {
+    let rank = |op| {
+        names.op(op).map(|op| match op.layer() {
+            Layer::Nccl => 2,
+            Layer::Runtime => 1,
+            Layer::Driver => 0,
+        })
+    };
+    outer == inner || rank(outer).zip(rank(inner)).is_some_and(|(outer, inner)| inner > outer)
+}
+
+impl<S: Sink> Sweep<S> {
+    /// Before any row. `sink` is made with the names that are known from elsewhere. `hands_extra`: calls have their [`Extra`] columns.
+    pub(crate) fn new(sink: impl FnOnce(&mut Names) -> S, hands_extra: bool) -> Self {
+        let mut schedule = Schedule::default();
+        Self {
+            sink: sink(&mut schedule.names),
+            schedule,
+            faults: Faults::new(),
+            run: 0,
+            threads: Vec::new(),
+            recent: vec![None; RECENT],
+            phases: HashMap::new(),
+            launched: HashSet::new(),
+            ties: Vec::new(),
+            ties_ts: i64::MIN,
+            rows_count: 0,
+            hands_extra,
+        }
+    }
+
+    fn count(&mut self, fault: Fault) {
+        *self.faults.entry((self.run, fault)).or_default() += 1;
+    }
+
+    fn slot(&mut self, key: ThreadKey) -> usize {
+        let place = (key.2 as usize ^ (key.1 as usize) << 3) % RECENT;
+        if let Some((_, slot)) = self.recent[place].filter(|(of, _)| *of == key) {
+            return slot;
+        }
+        let slot = self.schedule.slot(key);
+        if self.threads.len() <= slot {
+            self.threads.resize_with(slot + 1, Thread::default);
+        }
+        self.recent[place] = Some((key, slot));
+        slot
+    }
+
+    /// Takes a row.
+    fn event(&mut self, rows: &Rows, row: usize, kind: Kind) -> Option<Event> {
+        let (ts, dur) = (rows.ts.value(row), rows.dur.at(row));
+        let is_in_range = |time: i64, limit: i64| (-limit..=limit).contains(&time);
+        if !is_in_range(ts, MAX_TS) || dur.is_some_and(|dur| !is_in_range(dur, MAX_DUR)) {
+            self.count(Fault::OutOfRange);
+            return None;
+        }
+        let (pid, tid) = (rows.pid.at(row).unwrap_or_default(), rows.tid.at(row).unwrap_or_default());
+        let thread = (self.run, pid, tid);
+        Some(match kind {
+            Kind::Call => {
+                let op = rows.op.at(row).unwrap_or_default();
+                let extra = self.hands_extra.then(|| {
+                    Box::new(Extra {
+                        ret: rows.ret.at(row),
+                        addr: rows.addr.at(row),
+                        src_addr: rows.src_addr.at(row),
+                        stream: rows.stream.at(row),
+                        caller: rows.caller.at(row),
+                    })
+                });
+                Event::Call(Call {
+                    slot: 0,
+                    thread,
+                    ts,
+                    dur,
+                    op,
+                    size: rows.size_bytes.at(row),
+                    direction: rows.direction.at(row),
+                    func: rows.func.at(row),
+                    phase: None,
+                    is_first: false,
+                    depth: 0,
+                    parent: None,
+                    child: None,
+                    child_ns: 0,
+                    children_end: i64::MIN,
+                    extra,
+                })
+            }
+            Kind::OffCpu => {
+                let waker = rows.waker_tid.at(row).map(|tid| Task {
+                    pid: rows.waker_pid.at(row).unwrap_or_default(),
+                    tid,
+                    comm: rows.waker_comm.at(row).unwrap_or_else(|| self.schedule.names.number("")),
+                });
+                let row = OffCpuRow {
+                    ts,
+                    dur,
+                    state: rows.op.at(row).unwrap_or_default(),
+                    runnable_ns: rows.runnable_ns.at(row),
+                    syscall: rows.syscall.at(row),
+                    cpu: rows.cpu.at(row),
+                    waker,
+                    next_tid: rows.next_tid.at(row),
+                };
+                Event::OffCpu { thread, row }
+            }
+            Kind::Stint => {
+                let comm = rows.comm.at(row).unwrap_or_else(|| self.schedule.names.number(""));
+                let task = Task { pid, tid, comm };
+                Event::Stint { run: self.run, cpu: rows.cpu.at(row)?, ts, dur: dur.unwrap_or(0), task }
+            }
+            Kind::Mark => {
+                if rows.op.text(row) != Some("range") {
+                    return None;
+                }
+                let name = self.schedule.names.number(rows.detail.text(row).unwrap_or_default());
+                Event::Marked(Marked { thread, ts, dur, name })
+            }
+            Kind::Other => return None,
+        })
+    }
+
+    fn take_ties(&mut self) -> Result<(), AnalyzeError> {
+        let mut ties = std::mem::take(&mut self.ties);
+        if ties.len() > 1 {
+            ties.sort_by_key(Event::order);
+        }
+        for event in ties.drain(..) {
+            self.take(event)?;
+        }
+        self.ties = ties;
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), AnalyzeError> {
+        match event {
+            Event::Marked(range) => {
+                let end = range.dur.map_or(i64::MAX, |dur| range.ts.saturating_add(dur));
+                self.phases.entry((range.thread.0, range.thread.1)).or_default().push((end, range.name));
+                self.sink.marked(&range);
+            }
+            Event::Stint { run, cpu, ts, dur, task } => {
+                self.schedule.add_stint(run, cpu, (ts, dur), task, &mut self.faults);
+            }
+            Event::OffCpu { thread, row } => {
+                let slot = self.slot(thread);
+                self.schedule.add_off_cpu(slot, &row, &mut self.faults);
+            }
+            Event::Call(call) => self.enter(call)?,
+        }
+        Ok(())
+    }
+
+    /// The innermost range around a time, which is not before those asked about: of those that contain it, the one that
+    /// began last.
+    fn phase(&mut self, process: (u32, u32), ts: i64) -> Option<u32> {
+        let begun = self.phases.get_mut(&process)?;
+        while begun.last().is_some_and(|(end, _)| *end <= ts) {
+            begun.pop();
+        }
+        begun.last().map(|(_, name)| *name)
+    }
+
+    fn leave(&mut self, call: &Call) -> Result<(), AnalyzeError> {
+        let split = call.dur.map(|_| parts(self.schedule.pieces_of(call.slot), call.ts, call.end()));
+        self.sink.left(call, split.as_ref(), &self.schedule)
+    }
+
+    /// Leaves what has ended on a thread.
+    fn leave_ended(&mut self, slot: usize, now: i64) -> Result<(), AnalyzeError> {
+        while let Some(call) = self.threads[slot].around.pop_if(|call| call.end() <= now) {
+            self.leave(&call)?;
+        }
+        while let Some(index) = self.threads[slot].crossed.iter().position(|call| call.end() <= now) {
+            let call = self.threads[slot].crossed.swap_remove(index);
+            self.leave(&call)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves calls without an end that cannot have `op` inside, and what is inside them.
+    fn leave_not_ended(&mut self, slot: usize, op: u32) -> Result<(), AnalyzeError> {
+        let names = &self.schedule.names;
+        let mut without_end = self.threads[slot].around.iter().take_while(|call| call.dur.is_none());
+        let Some(first) = without_end.position(|call| cannot_contain(names, call.op, op)) else {
+            return Ok(());
+        };
+        while self.threads[slot].around.len() > first {
+            let Some(call) = self.threads[slot].around.pop() else { break };
+            match call.dur {
+                None => {
+                    self.count(Fault::CallNotEnded);
+                    self.leave(&call)?;
+                }
+                // It goes on, though what it was in did not.
+                Some(_) => self.threads[slot].crossed.push(call),
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, mut call: Call) -> Result<(), AnalyzeError> {
+        let slot = self.slot(call.thread);
+        call.slot = slot;
+        self.schedule.seen(slot, call.ts, &mut self.faults);
+        // A call that ends before it began is one whose end is not known.
+        if call.dur.is_some_and(|dur| dur < 0) {
+            self.count(Fault::NegativeDuration);
+            call.dur = None;
+        }
+        if !self.threads[slot].around.is_empty() {
+            self.leave_ended(slot, call.ts)?;
+            self.leave_not_ended(slot, call.op)?;
+        }
+        let end = call.end();
+        // Only a clock error makes calls of one thread overlap without containing each other.
+        // Those around it end the later the further out they are.
+        let mut crosses = false;
+        while let Some(crossed) = self.threads[slot].around.pop_if(|outer| outer.end() < end) {
+            crosses = true;
+            self.threads[slot].crossed.push(crossed);
+        }
+        if crosses {
+            self.count(Fault::CrossingCalls);
+        }
+        call.phase = self.phase((call.thread.0, call.thread.1), call.ts);
+        // Other calls are about handles, too, but only a launch is dearer the first time.
+        if let Some(func) = call.func
+            && self.schedule.names.class(call.op) == Some(Class::Launch)
+        {
+            call.is_first = self.launched.insert((call.thread.0, call.thread.1, call.op, func));
+        }
+        let around = &mut self.threads[slot].around;
+        call.depth = around.len() as u32;
+        if let Some(outer) = around.last_mut() {
+            call.parent = Some(outer.op);
+            if let Some(dur) = call.dur {
+                outer.child_ns += end.saturating_sub(outer.children_end.max(call.ts)).max(0);
+                outer.children_end = outer.children_end.max(end);
+                if outer.child.is_none_or(|(_, longest)| dur > longest) {
+                    outer.child = Some((call.op, dur));
+                }
+            }
+        }
+        self.sink.entered(&call, &self.schedule)?;
+        let around = &mut self.threads[slot].around;
+        if around.capacity() == 0 {
+            // A million threads have a call each.
+            around.reserve_exact(2);
+        }
+        around.push(call);
+        Ok(())
+    }
+
+    /// Leaves all that has ended, and gives memory of idle threads back.
+    fn round(&mut self, now: i64) -> Result<(), AnalyzeError> {
+        for slot in 0..self.threads.len() {
+            self.leave_ended(slot, now)?;
+            let thread = &mut self.threads[slot];
+            if thread.around.is_empty() && thread.crossed.is_empty() {
+                *thread = Thread::default();
+            }
+        }
+        Ok(())
+    }
+
+    fn end_run(&mut self) -> Result<(), AnalyzeError> {
+        self.take_ties()?;
+        self.ties_ts = i64::MIN;
+        self.rows_count = 0;
+        for slot in 0..self.threads.len() {
+            self.leave_ended(slot, i64::MAX)?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Sink> Consumer for Sweep<S> {
+    fn names(&mut self) -> &mut Names {
+        &mut self.schedule.names
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
+        self.end_run()?;
+        self.run = self.schedule.names.number(name);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), AnalyzeError> {
+        self.end_run()?;
+        self.sink.finished(&self.schedule)
+    }
+
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
+        for row in range {
+            let kind = rows.kind(row);
+            if kind == Kind::Other {
+                continue;
+            }
+            let ts = rows.ts.value(row);
+            if ts != self.ties_ts {
+                self.take_ties()?;
+                self.ties_ts = ts;
+                self.rows_count += 1;
+                if self.rows_count.is_multiple_of(ROUND_ROWS) {
+                    self.round(ts)?;
+                }
+            }
+            if let Some(event) = self.event(rows, row, kind) {
+                self.ties.push(event);
+            }
+        }
+        Ok(())
+    }
+}

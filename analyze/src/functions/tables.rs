@@ -1,0 +1,165 @@
+//! Tables whose rows Rust derives from `events`. Each reads them when it is scanned and hands rows on as it goes, so that
+//! none is ever in memory as a whole:
+//!
+//! - `_calls`: every call with its place, its phase and the exact split of its time ([`call_rows`]);
+//! - `_slow_calls`, `_chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
+//! - `_critical_path`: what marked ranges are made of ([`critical_path`]);
+//! - `_launch_gaps`: the time between launches ([`launch_gaps`]);
+//! - `_data_quality`: what of the input contradicts itself ([`quality`]).
+//!
+//! Their rows come in no order that a query could rely on.
+
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::Session,
+    datasource::{TableProvider, TableType},
+    error::{DataFusionError, Result},
+    execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::Expr,
+    physical_plan::{
+        ExecutionPlan,
+        stream::RecordBatchReceiverStream,
+        streaming::{PartitionStream, StreamingTableExec},
+    },
+    prelude::SessionContext,
+};
+use futures::future::BoxFuture;
+use tokio::sync::mpsc::Sender;
+
+use super::derived::Source;
+use crate::{
+    analysis::{call_rows, critical_path, launch_gaps, quality, slow_rows},
+    error::AnalyzeError,
+};
+
+/// Batches that wait to be read.
+const WAITING: usize = 2;
+
+/// Where the rows of a table go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    sender: Sender<Result<RecordBatch>>,
+    schema: SchemaRef,
+}
+
+impl Output {
+    /// The columns that are asked for.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether a column is asked for.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.schema.column_with_name(name).is_some()
+    }
+
+    /// Hands rows on: those columns, or more. Blocks until there is room; not for asynchronous code.
+    ///
+    /// # Errors
+    /// If nobody reads them any more, or a column is missing.
+    pub(crate) fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
+        let fields = self.schema.fields().iter();
+        let wanted = fields.map(|field| batch.schema().index_of(field.name())).collect::<Result<Vec<_>, _>>();
+        let defect = |error: arrow::error::ArrowError| AnalyzeError::Internal(error.to_string());
+        let batch = wanted.and_then(|wanted| batch.project(&wanted)).map_err(defect)?;
+        let gone = |_| AnalyzeError::Internal("a table is not read any more".to_owned());
+        self.sender.blocking_send(Ok(batch)).map_err(gone)
+    }
+}
+
+/// Makes the rows of a table.
+pub(crate) type Fill = fn(Arc<Source>, Output) -> BoxFuture<'static, Result<(), AnalyzeError>>;
+
+/// One of the tables.
+#[derive(Debug)]
+struct Table {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    fill: Fill,
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => self.schema(),
+        };
+        let part = Scan { source: Arc::clone(&self.source), schema: Arc::clone(&schema), fill: self.fill };
+        let plan = StreamingTableExec::try_new(schema, vec![Arc::new(part)], None, [], false, limit)?;
+        Ok(Arc::new(plan))
+    }
+}
+
+/// One scan of some columns of a table.
+#[derive(Debug)]
+struct Scan {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    fill: Fill,
+}
+
+impl PartitionStream for Scan {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), WAITING);
+        let output = Output { sender: stream.tx(), schema: Arc::clone(&self.schema) };
+        let filled = (self.fill)(Arc::clone(&self.source), output);
+        stream.spawn(async move { filled.await.map_err(|error| DataFusionError::External(Box::new(error))) });
+        stream.build()
+    }
+}
+
+/// The names of the tables, in the order in which they are registered.
+pub(crate) const NAMES: [&str; 6] =
+    ["_calls", "_slow_calls", "_chain_links", "_launch_gaps", "_critical_path", "_data_quality"];
+
+/// Registers the tables.
+///
+/// # Errors
+/// If a name is taken: a defect of this program.
+pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
+    let tables: [(SchemaRef, Fill); 6] = [
+        (call_rows::schema(), |source, output| Box::pin(call_rows::fill(source, output))),
+        (slow_rows::calls_schema(), |source, output| Box::pin(slow_rows::fill_calls(source, output))),
+        (slow_rows::links_schema(), |source, output| Box::pin(slow_rows::fill_links(source, output))),
+        (launch_gaps::schema(), |source, output| Box::pin(launch_gaps::fill(source, output))),
+        (critical_path::schema(), |source, output| Box::pin(critical_path::fill(source, output))),
+        (quality::schema(), |source, output| Box::pin(quality::fill(source, output))),
+    ];
+    for (name, (schema, fill)) in NAMES.into_iter().zip(tables) {
+        context.register_table(name, Arc::new(Table { source: Arc::clone(source), schema, fill }))?;
+    }
+    Ok(())
+}
+
+/// Does work that blocks, as sending rows does.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn blocking(
+    work: impl FnOnce() -> Result<(), AnalyzeError> + Send + 'static,
+) -> Result<(), AnalyzeError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|error| AnalyzeError::Internal(format!("a table was cut off: {error}")))?
+}

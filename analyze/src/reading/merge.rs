@@ -1,0 +1,260 @@
+//! Row groups decoded ahead by several threads, merged by `ts` in one.
+//!
+//! A group is open from the time of its first row until its last; the call that lasts for the whole run, which makes a
+//! group begin far before its other rows, keeps one open for long: that costs a page of each column (a few MiB).
+
+use std::{collections::VecDeque, ops::Range, path::PathBuf, thread};
+
+use arrow::array::RecordBatch;
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    Consumer, Rows,
+    group::{Decoder, Place, places},
+    rows::Known,
+};
+use crate::error::AnalyzeError;
+
+/// Rows that are decoded and wait, all groups together: more than one group, so that decoders are not idle.
+const WAITING_ROWS: usize = 3 << 19;
+/// Decoders at most.
+const MAX_DECODERS: usize = 4;
+
+/// A group that is open.
+struct Open {
+    place: Place,
+    /// `None`: not begun, or a decoder has it.
+    decoder: Option<Decoder>,
+    is_decoding: bool,
+    is_done: bool,
+    /// What comes after the waiting batches is not earlier.
+    reached: i64,
+    waiting: VecDeque<RecordBatch>,
+}
+
+/// What decoders and reader share.
+struct Board {
+    /// Not begun, the earliest last.
+    unopened: Vec<Place>,
+    /// By number; `None`: read to its end.
+    open: Vec<Option<Open>>,
+    waiting_rows: usize,
+    ended: bool,
+    error: Option<AnalyzeError>,
+}
+
+impl Board {
+    /// The group to decode next: that which the reader needs first.
+    fn task(&mut self) -> Option<usize> {
+        let next = self.unopened.last().map(|place| place.first_ts);
+        let candidates = self.open.iter().enumerate().filter_map(|(number, open)| {
+            let open = open.as_ref().filter(|open| !open.is_done && !open.is_decoding)?;
+            Some((open.reached, number, open.waiting.is_empty()))
+        });
+        let earliest = candidates.min();
+        let room = self.waiting_rows < WAITING_ROWS;
+        match (earliest, next) {
+            (Some((reached, number, is_empty)), next) if next.is_none_or(|next| reached <= next) => {
+                (room || is_empty).then_some(number)
+            }
+            (_, Some(_)) => {
+                // The reader waits for it only when nothing earlier is left.
+                let needed = self.open.iter().flatten().all(|open| open.is_done && open.waiting.is_empty());
+                if !room && !needed {
+                    return None;
+                }
+                let place = self.unopened.pop()?;
+                let reached = place.first_ts;
+                self.open.push(Some(Open {
+                    place,
+                    decoder: None,
+                    is_decoding: false,
+                    is_done: false,
+                    reached,
+                    waiting: VecDeque::new(),
+                }));
+                Some(self.open.len() - 1)
+            }
+            _ => None,
+        }
+    }
+}
+
+struct Shared {
+    board: Mutex<Board>,
+    /// There are rows, or an end.
+    news: Condvar,
+    /// There is room.
+    room: Condvar,
+}
+
+fn decode(shared: &Shared, columns: &[&str]) {
+    let mut board = shared.board.lock();
+    loop {
+        if board.ended {
+            return;
+        }
+        let Some(number) = board.task() else {
+            shared.room.wait(&mut board);
+            continue;
+        };
+        let Some(open) = board.open[number].as_mut() else { continue };
+        open.is_decoding = true;
+        let (decoder, place) = (open.decoder.take(), open.place.clone());
+        drop(board);
+        let result = decoder.map_or_else(|| Decoder::open(place, columns), Ok).and_then(|mut decoder| {
+            let next = decoder.next()?;
+            Ok((decoder, next))
+        });
+        board = shared.board.lock();
+        let mut rows = 0;
+        let mut error = None;
+        if let Some(open) = board.open[number].as_mut() {
+            open.is_decoding = false;
+            match result {
+                Ok((decoder, Some((batch, reached)))) => {
+                    rows = batch.num_rows();
+                    open.reached = reached;
+                    open.waiting.push_back(batch);
+                    open.decoder = Some(decoder);
+                }
+                Ok((_, None)) => open.is_done = true,
+                Err(found) => error = Some(found),
+            }
+        }
+        board.waiting_rows += rows;
+        if let Some(error) = error {
+            board.error.get_or_insert(error);
+            board.ended = true;
+            shared.room.notify_all();
+        }
+        shared.news.notify_one();
+    }
+}
+
+/// The rows of a group that are being read.
+struct Head {
+    number: usize,
+    rows: Rows,
+    at: usize,
+}
+
+impl Head {
+    fn ts(&self) -> i64 {
+        self.rows.ts.value(self.at)
+    }
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    heads: Vec<Head>,
+    /// By number of the group.
+    known: Vec<Known>,
+}
+
+impl Reader<'_> {
+    /// Takes what is decoded, until the earliest row is known. It, and up to which time its group is alone; `None`: the end.
+    fn turn(&mut self, consumer: &mut impl Consumer) -> Result<Option<(usize, i64)>, AnalyzeError> {
+        loop {
+            let mut taken = Vec::new();
+            let mut board = self.shared.board.lock();
+            let (earliest, bound) = loop {
+                if let Some(error) = board.error.take() {
+                    return Err(error);
+                }
+                // Not begun, or decoded so far: nothing of it is earlier than this.
+                let mut unknown = board.unopened.last().map_or(i64::MAX, |place| place.first_ts);
+                let mut is_more = !board.unopened.is_empty();
+                let mut freed = 0;
+                for (number, slot) in board.open.iter_mut().enumerate() {
+                    let Some(open) = slot else { continue };
+                    if self.heads.iter().any(|head| head.number == number) {
+                        continue;
+                    }
+                    if let Some(batch) = open.waiting.pop_front() {
+                        freed += batch.num_rows();
+                        taken.push((number, batch));
+                    } else if open.is_done {
+                        *slot = None;
+                    } else {
+                        unknown = unknown.min(open.reached);
+                        is_more = true;
+                    }
+                }
+                board.waiting_rows -= freed;
+                if freed > 0 {
+                    self.shared.room.notify_all();
+                }
+                if !taken.is_empty() {
+                    break (None, 0);
+                }
+                let earliest = self.heads.iter().enumerate().min_by_key(|(_, head)| (head.ts(), head.number));
+                match earliest {
+                    Some((index, head)) if head.ts() <= unknown => break (Some(index), unknown),
+                    None if !is_more => return Ok(None),
+                    _ => {
+                        self.shared.room.notify_all();
+                        self.shared.news.wait(&mut board);
+                    }
+                }
+            };
+            drop(board);
+            if let Some(index) = earliest {
+                let others = self.heads.iter().enumerate().filter(|(other, _)| *other != index);
+                let bound = others.map(|(_, head)| head.ts()).fold(bound, i64::min);
+                return Ok(Some((index, bound)));
+            }
+            for (number, batch) in taken {
+                if self.known.len() <= number {
+                    self.known.resize_with(number + 1, Known::default);
+                }
+                let rows = Rows::new(&batch, consumer.names(), &mut self.known[number])?;
+                self.heads.push(Head { number, rows, at: 0 });
+            }
+        }
+    }
+
+    fn run(&mut self, consumer: &mut impl Consumer) -> Result<(), AnalyzeError> {
+        while let Some((index, bound)) = self.turn(consumer)? {
+            let head = &mut self.heads[index];
+            let ts = &head.rows.ts.values()[head.at..];
+            let count = ts.partition_point(|ts| *ts <= bound).max(1);
+            let range: Range<usize> = head.at..head.at + count;
+            consumer.rows(&head.rows, range.clone())?;
+            head.at = range.end;
+            if head.at == head.rows.len() {
+                self.heads.swap_remove(index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Hands the rows of a run to `consumer`.
+///
+/// # Errors
+/// If a file cannot be read or is not in order, or the consumer fails.
+pub(super) fn read(
+    paths: &[PathBuf],
+    columns: &[&str],
+    consumer: &mut impl Consumer,
+) -> Result<(), AnalyzeError> {
+    let mut unopened = Vec::new();
+    for path in paths {
+        unopened.extend(places(path)?);
+    }
+    unopened.sort_by_key(|place| std::cmp::Reverse(place.first_ts));
+    let decoders = thread::available_parallelism().map_or(1, usize::from).clamp(1, MAX_DECODERS);
+    let board = Board { unopened, open: Vec::new(), waiting_rows: 0, ended: false, error: None };
+    let shared = Shared { board: Mutex::new(board), news: Condvar::new(), room: Condvar::new() };
+    thread::scope(|scope| {
+        for _ in 0..decoders {
+            scope.spawn(|| decode(&shared, columns));
+        }
+        let mut reader = Reader { shared: &shared, heads: Vec::new(), known: Vec::new() };
+        let result = reader.run(consumer);
+        shared.board.lock().ended = true;
+        shared.room.notify_all();
+        result
+    })
+}

@@ -1,0 +1,114 @@
+//! The rows of `events` in the order of time, with memory that does not grow with them.
+//!
+//! ```text
+//! row groups  ├──────── 1 ────────┤              each sorted by ts; they overlap by the longest call
+//!                         ├──────── 2 ────────┤
+//! decoders       one thread each, ahead of the reader: groups are opened in the order of their first ts
+//! reader      one thread: the rows of the open groups, merged by ts
+//! ```
+//! A file that declares its row groups sorted by `ts`, as those of our writer do, is read like that. Any other source of
+//! `events` is sorted by a query that may spill to disk.
+
+mod group;
+mod merge;
+mod query;
+mod rows;
+
+use std::{ops::Range, path::PathBuf};
+
+use datafusion::prelude::SessionContext;
+
+pub(crate) use rows::{Kind, Names, Rows};
+
+use crate::error::AnalyzeError;
+
+/// Columns that every reading has: what calls are, and how their threads were off CPU.
+const KEY_COLUMNS: &[&str] = &[
+    "ts",
+    "dur",
+    "kind",
+    "op",
+    "pid",
+    "tid",
+    "size_bytes",
+    "direction",
+    "func",
+    "runnable_ns",
+    "syscall",
+    "detail",
+];
+/// Who had the CPU, and who woke whom.
+pub(crate) const TASK_COLUMNS: &[&str] = &["comm", "cpu", "waker_pid", "waker_tid", "waker_comm", "next_tid"];
+
+/// Takes rows in the order of time; of one run after the other.
+pub(crate) trait Consumer: Send {
+    /// Where strings get their numbers.
+    fn names(&mut self) -> &mut Names;
+
+    /// The rows after these calls are of this run.
+    ///
+    /// # Errors
+    /// As [`Consumer::rows`].
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError>;
+
+    /// Rows none of which is earlier than those before.
+    ///
+    /// # Errors
+    /// If they cannot be taken: ends the reading.
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError>;
+
+    /// There are no more.
+    ///
+    /// # Errors
+    /// As [`Consumer::rows`].
+    fn finish(&mut self) -> Result<(), AnalyzeError>;
+}
+
+/// Where the rows are.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// Runs by name, each with its files, all of which are sorted within their row groups.
+    Files(Vec<(String, Vec<PathBuf>)>),
+    /// The table `events`.
+    Query,
+}
+
+impl Origin {
+    /// Files that can be read in order; else the table.
+    pub(crate) fn of(runs: Vec<(String, Vec<PathBuf>)>) -> Self {
+        let sorted = |path: &PathBuf| group::is_sorted(path);
+        match !runs.is_empty() && runs.iter().all(|(_, paths)| paths.iter().all(sorted)) {
+            true => Self::Files(runs),
+            false => Self::Query,
+        }
+    }
+}
+
+/// Hands all rows to `consumer`, with the `wanted` columns, and gives it back. It works on a thread that may block.
+///
+/// # Errors
+/// If the data cannot be read, or the consumer fails.
+pub(crate) async fn read<C: Consumer + 'static>(
+    origin: Origin,
+    context: SessionContext,
+    wanted: &[&'static str],
+    mut consumer: C,
+) -> Result<C, AnalyzeError> {
+    let columns: Vec<&'static str> = KEY_COLUMNS.iter().chain(wanted).copied().collect();
+    let runtime = tokio::runtime::Handle::current();
+    let work = move || {
+        match origin {
+            Origin::Query => query::read(&runtime, &context, &columns, &mut consumer)?,
+            Origin::Files(runs) => {
+                for (name, paths) in &runs {
+                    consumer.run(name)?;
+                    merge::read(paths, &columns, &mut consumer)?;
+                }
+            }
+        }
+        consumer.finish()?;
+        Ok(consumer)
+    };
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|error| AnalyzeError::Internal(format!("a reading was cut off: {error}")))?
+}

@@ -1,0 +1,252 @@
+//! Rows of `events` as typed columns: strings as numbers, absent columns as nulls.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::{
+    array::{
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int32Array, Int64Array,
+        PrimitiveArray, RecordBatch, StringArray,
+    },
+    compute::cast,
+    datatypes::{DataType, Int32Type, Int64Type, UInt32Type, UInt64Type},
+};
+use trace_schema::{Class, Kind as EventKind, Op};
+
+use crate::error::AnalyzeError;
+
+/// Strings by number.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    names: Vec<Arc<str>>,
+    ops: Vec<Option<Op>>,
+    numbers: HashMap<Arc<str>, u32>,
+}
+
+impl Names {
+    /// The number of a name, new or known.
+    pub(crate) fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        self.ops.push(Op::from_name(&name));
+        self.numbers.insert(name, number);
+        number
+    }
+
+    /// The number of a known name.
+    pub(crate) fn known(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The name of a number.
+    pub(crate) fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", AsRef::as_ref)
+    }
+
+    /// The function of that name, if it is a known one.
+    pub(crate) fn op(&self, number: u32) -> Option<Op> {
+        self.ops.get(number as usize).copied().flatten()
+    }
+
+    /// What that function is for.
+    pub(crate) fn class(&self, number: u32) -> Option<Class> {
+        self.op(number).map(Op::class)
+    }
+}
+
+/// What a row is, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Call,
+    OffCpu,
+    Stint,
+    Mark,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        let is = |kind: EventKind| kind.name() == name;
+        match () {
+            () if is(EventKind::Call) => Self::Call,
+            () if is(EventKind::OffCpu) => Self::OffCpu,
+            () if is(EventKind::Run) => Self::Stint,
+            () if is(EventKind::Mark) => Self::Mark,
+            () => Self::Other,
+        }
+    }
+}
+
+/// A column of numbers, if it was read.
+#[derive(Debug)]
+pub(crate) struct Number<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
+
+impl<T: ArrowPrimitiveType> Number<T> {
+    /// The value at `row`, if there is one.
+    #[inline]
+    pub(crate) fn at(&self, row: usize) -> Option<T::Native> {
+        self.0.as_ref().filter(|array| array.is_valid(row)).map(|array| array.value(row))
+    }
+}
+
+/// A column of strings, if it was read.
+#[derive(Debug)]
+pub(crate) struct Text {
+    keys: Option<Int32Array>,
+    values: StringArray,
+    /// The number of each value; none: they have not been asked for.
+    numbers: Arc<[u32]>,
+}
+
+impl Text {
+    /// The number of the string at `row`.
+    #[inline]
+    pub(crate) fn at(&self, row: usize) -> Option<u32> {
+        let keys = self.keys.as_ref().filter(|keys| keys.is_valid(row))?;
+        self.numbers.get(keys.value(row) as usize).copied()
+    }
+
+    /// The string at `row`.
+    pub(crate) fn text(&self, row: usize) -> Option<&str> {
+        let keys = self.keys.as_ref().filter(|keys| keys.is_valid(row))?;
+        let key = usize::try_from(keys.value(row)).ok().filter(|key| *key < self.values.len())?;
+        Some(self.values.value(key))
+    }
+}
+
+/// Dictionaries whose strings have numbers: those of one row group come with every batch of it.
+#[derive(Debug, Default)]
+pub(crate) struct Known(HashMap<&'static str, (StringArray, Arc<[u32]>)>);
+
+/// Rows.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    kinds: Vec<Kind>,
+    kind: Int32Array,
+    pub(crate) ts: Int64Array,
+    pub(crate) dur: Number<Int64Type>,
+    pub(crate) op: Text,
+    pub(crate) pid: Number<UInt32Type>,
+    pub(crate) tid: Number<UInt32Type>,
+    pub(crate) comm: Text,
+    pub(crate) cpu: Number<UInt32Type>,
+    pub(crate) ret: Number<Int32Type>,
+    pub(crate) addr: Number<UInt64Type>,
+    pub(crate) src_addr: Number<UInt64Type>,
+    pub(crate) size_bytes: Number<Int64Type>,
+    pub(crate) direction: Text,
+    pub(crate) stream: Number<UInt64Type>,
+    pub(crate) func: Number<UInt64Type>,
+    pub(crate) caller: Text,
+    pub(crate) runnable_ns: Number<Int64Type>,
+    pub(crate) syscall: Number<Int32Type>,
+    pub(crate) waker_pid: Number<UInt32Type>,
+    pub(crate) waker_tid: Number<UInt32Type>,
+    pub(crate) waker_comm: Text,
+    pub(crate) next_tid: Number<UInt32Type>,
+    /// Has no numbers: few rows have it that matter.
+    pub(crate) detail: Text,
+}
+
+fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<Option<ArrayRef>, AnalyzeError> {
+    let Some(array) = batch.column_by_name(name) else { return Ok(None) };
+    if array.data_type() == ty {
+        return Ok(Some(Arc::clone(array)));
+    }
+    let damaged = |error| AnalyzeError::Damaged(format!("column {name}: {error}"));
+    cast(array, ty).map(Some).map_err(damaged)
+}
+
+fn number<T: ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> Result<Number<T>, AnalyzeError> {
+    Ok(Number(column(batch, name, &T::DATA_TYPE)?.map(|array| array.as_primitive::<T>().clone())))
+}
+
+fn text(batch: &RecordBatch, name: &str) -> Result<Text, AnalyzeError> {
+    let ty = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let array = column(batch, name, &ty)?;
+    let array: Option<&DictionaryArray<Int32Type>> = array.as_ref().map(|array| array.as_dictionary());
+    Ok(Text {
+        keys: array.map(|array| array.keys().clone()),
+        values: array.map_or_else(|| StringArray::new_null(0), |array| array.values().as_string().clone()),
+        numbers: Arc::new([]),
+    })
+}
+
+fn is_same(a: &StringArray, b: &StringArray) -> bool {
+    a.len() == b.len()
+        && a.value_data().as_ptr() == b.value_data().as_ptr()
+        && a.offsets().ptr_eq(b.offsets())
+}
+
+impl Rows {
+    /// The columns of a batch. Its strings get their numbers here.
+    ///
+    /// # Errors
+    /// If a column has a type that does not become its own.
+    pub(crate) fn new(
+        batch: &RecordBatch,
+        names: &mut Names,
+        known: &mut Known,
+    ) -> Result<Self, AnalyzeError> {
+        let mut numbered = |name: &'static str| -> Result<Text, AnalyzeError> {
+            let text = text(batch, name)?;
+            let numbers = match known.0.get(name) {
+                Some((values, numbers)) if is_same(values, &text.values) => Arc::clone(numbers),
+                _ => {
+                    let numbers: Arc<[u32]> =
+                        text.values.iter().map(|value| names.number(value.unwrap_or(""))).collect();
+                    known.0.insert(name, (text.values.clone(), Arc::clone(&numbers)));
+                    numbers
+                }
+            };
+            Ok(Text { numbers, ..text })
+        };
+        let (op, direction, caller) = (numbered("op")?, numbered("direction")?, numbered("caller")?);
+        let (comm, waker_comm) = (numbered("comm")?, numbered("waker_comm")?);
+        let kind = text(batch, "kind")?;
+        let absent = |name: &str| AnalyzeError::Damaged(format!("column {name} is missing"));
+        Ok(Self {
+            kinds: kind.values.iter().map(|value| Kind::of(value.unwrap_or(""))).collect(),
+            kind: kind.keys.ok_or_else(|| absent("kind"))?,
+            ts: number::<Int64Type>(batch, "ts")?.0.ok_or_else(|| absent("ts"))?,
+            dur: number(batch, "dur")?,
+            op,
+            pid: number(batch, "pid")?,
+            tid: number(batch, "tid")?,
+            comm,
+            cpu: number(batch, "cpu")?,
+            ret: number(batch, "ret")?,
+            addr: number(batch, "addr")?,
+            src_addr: number(batch, "src_addr")?,
+            size_bytes: number(batch, "size_bytes")?,
+            direction,
+            stream: number(batch, "stream")?,
+            func: number(batch, "func")?,
+            caller,
+            runnable_ns: number(batch, "runnable_ns")?,
+            syscall: number(batch, "syscall")?,
+            waker_pid: number(batch, "waker_pid")?,
+            waker_tid: number(batch, "waker_tid")?,
+            waker_comm,
+            next_tid: number(batch, "next_tid")?,
+            detail: text(batch, "detail")?,
+        })
+    }
+
+    /// What the row is.
+    #[inline]
+    pub(crate) fn kind(&self, row: usize) -> Kind {
+        match self.kind.is_valid(row) {
+            true => self.kinds.get(self.kind.value(row) as usize).copied().unwrap_or(Kind::Other),
+            false => Kind::Other,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ts.len()
+    }
+}
