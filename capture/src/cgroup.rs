@@ -29,6 +29,7 @@ pub(crate) fn describe(pid: u32) -> ProcessInfo {
         container_id,
         pod_uid,
         pod_name,
+        ..ProcessInfo::default()
     }
 }
 

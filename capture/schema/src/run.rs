@@ -1,6 +1,8 @@
 //! What the file says about itself: its version and the circumstances of the recording, as key/value
 //! metadata of the Parquet file.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Version of the format. A reader refuses a newer one. Bump it when a column is renamed, retyped or
@@ -139,6 +141,8 @@ pub struct ProcessInfo {
     pub pod_uid: String,
     /// Kubernetes: the pod's name.
     pub pod_name: String,
+    /// Settings that decide how memory is managed, as the process had them: PYTORCH_CUDA_ALLOC_CONF, …
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A thread of a traced process.
