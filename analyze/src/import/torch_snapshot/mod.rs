@@ -14,5 +14,7 @@ mod settings;
 mod snapshot;
 mod stacks;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub(super) use snapshot::import;

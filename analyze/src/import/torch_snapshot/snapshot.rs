@@ -77,7 +77,7 @@ fn base() -> Run {
 }
 
 /// Writes all rows and returns the run's metadata.
-fn convert(source: Source<'_>, events: &mut Events) -> Result<Run, PickleError> {
+pub(super) fn convert(source: Source<'_>, events: &mut Events) -> Result<Run, PickleError> {
     let keys = Keys { streamed: keys::DEVICE_TRACES, condensed: keys::FRAMES };
     let (root, mut store, streamed) = Machine::new(source, keys::KNOWN, keys).run(events)?;
     let (_, pairs) = store.values(root, Shape::Dict, "this is no snapshot of PyTorch: its top", 0)?;
