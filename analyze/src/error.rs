@@ -29,6 +29,8 @@ pub(crate) enum AnalyzeError {
     Sqlite { path: PathBuf, table: &'static str, source: rusqlite::Error },
     #[error("{}: table {table}, row {row}: {reason}", path.display())]
     BadRow { path: PathBuf, table: &'static str, row: String, reason: String },
+    #[error("{}: byte {offset}: {reason}", path.display())]
+    BadPickle { path: PathBuf, offset: u64, reason: String },
     #[error("{0}")]
     Query(String),
     #[error("damaged data: {0}")]
@@ -51,6 +53,7 @@ impl AnalyzeError {
             | Self::NotIngero { .. }
             | Self::Sqlite { .. }
             | Self::BadRow { .. }
+            | Self::BadPickle { .. }
             | Self::Query(_)
             | Self::Damaged(_)
             | Self::Exists(_)

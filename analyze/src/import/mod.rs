@@ -2,6 +2,8 @@
 //! cannot tell.
 
 mod ingero;
+mod pickle;
+mod torch_snapshot;
 
 use std::path::Path;
 
@@ -14,6 +16,8 @@ use crate::error::AnalyzeError;
 pub(crate) enum Format {
     /// SQLite database of the ingero eBPF tracer
     Ingero,
+    /// Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip
+    TorchSnapshot,
 }
 
 /// Converts a file.
@@ -23,5 +27,6 @@ pub(crate) enum Format {
 pub(crate) fn run(format: Format, file: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     match format {
         Format::Ingero => ingero::import(file, out, force),
+        Format::TorchSnapshot => torch_snapshot::import(file, out, force),
     }
 }

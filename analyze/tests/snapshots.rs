@@ -1,0 +1,189 @@
+//! Snapshots of PyTorch's allocator through the real command line, against what Python says they are
+//! (testdata/snapshots/make.py).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn snapshot(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/snapshots").join(name)
+}
+
+fn analyze(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = analyze(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Imports a file; the run's path, in a directory that must be kept.
+fn import(file: &Path) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet").to_str().unwrap().to_owned();
+    stdout(&["import", "torch-snapshot", file.to_str().unwrap(), "--out", &out]);
+    (directory, out)
+}
+
+fn provenance(run: &str) -> Value {
+    let info: Value = serde_json::from_str(&stdout(&["info", "--json", run])).unwrap();
+    info[0]["provenance"].clone()
+}
+
+fn limits(run: &str) -> String {
+    provenance(run)["not_captured"].to_string()
+}
+
+const ROWS: &str = "SELECT ts, kind, op, dur, addr, size_bytes, value, stream, device, pool_owner, pool_id, \
+    CASE WHEN kind = 'name' THEN NULL ELSE detail END AS detail, frames \
+    FROM events e LEFT JOIN (SELECT stack AS number, frames FROM stacks) s ON s.number = e.stack \
+    WHERE kind <> 'name' ORDER BY ts, kind, op, device, addr";
+
+#[test]
+fn every_protocol_gives_the_rows_that_python_gives() {
+    let expected = fs::read_to_string(snapshot("small.rows.csv")).unwrap();
+    for protocol in 0..6 {
+        let (_kept, run) = import(&snapshot(&format!("small.p{protocol}.pickle")));
+        assert_eq!(stdout(&["sql", &run, ROWS]), expected, "protocol {protocol}");
+    }
+    let (_kept, run) = import(&snapshot("small.p4.pickle"));
+    let run_facts = provenance(&run);
+    assert_eq!(run_facts["producer"], "torch snapshot");
+    assert_eq!(run_facts["joined_running"], false, "{run_facts}");
+    assert_eq!(run_facts["clock"]["start_ns"], 1_700_000_000_000_000_000_i64);
+    let environment: BTreeMap<String, String> =
+        serde_json::from_value(run_facts["processes"][0]["environment"].clone()).unwrap();
+    let variable = "max_split_size_mb:128,garbage_collection_threshold:0.5,expandable_segments:True,\
+        roundup_power2_divisions:[1:0,2:0,4:8,8:8],backend:native";
+    assert_eq!(environment["PYTORCH_CUDA_ALLOC_CONF"], variable);
+    assert_eq!(environment["pinned_num_register_threads"], "1");
+    assert_eq!(environment["release_lock_on_cudamalloc"], "False");
+    // Each stack is spelled out once, and events know it from the first one on.
+    let spelled = "SELECT count(*) AS n, count(DISTINCT stack) AS stacks FROM events WHERE kind = 'name'";
+    assert_eq!(stdout(&["sql", &run, spelled]), "n,stacks\n2,2\n");
+}
+
+/// FNV-1a of 64 bits.
+fn fnv1a(text: &str) -> String {
+    let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+}
+
+#[test]
+fn a_real_snapshot_keeps_every_event_in_order() {
+    let facts: Value =
+        serde_json::from_str(&fs::read_to_string(snapshot("mixed-7gb.json")).unwrap()).unwrap();
+    for name in ["mixed-7gb", "tail"] {
+        let (_kept, run) = import(&snapshot(&format!("{name}.pickle.gz")));
+        let events = "kind = 'alloc' AND op NOT LIKE 'state%'";
+        let rows = stdout(&[
+            "sql",
+            &run,
+            &format!(
+                "SELECT op, addr, size_bytes, ts / 1000 AS time_us FROM events WHERE {events} ORDER BY ts"
+            ),
+        ]);
+        let (_, rows) = rows.split_once('\n').unwrap();
+        assert_eq!(fnv1a(rows), facts[name]["fnv1a"], "{name}");
+        let counts = stdout(&[
+            "sql",
+            &run,
+            &format!("SELECT op, count(*) AS n FROM events WHERE {events} GROUP BY op ORDER BY op"),
+        ]);
+        let counts: BTreeMap<&str, u64> = counts
+            .lines()
+            .skip(1)
+            .map(|line| line.split_once(',').unwrap())
+            .map(|(op, n)| (op, n.parse().unwrap()))
+            .collect();
+        assert_eq!(serde_json::to_value(&counts).unwrap(), facts[name]["counts"], "{name}");
+        let distinct =
+            stdout(&["sql", &run, &format!("SELECT count(DISTINCT ts) AS n FROM events WHERE {events}")]);
+        assert_eq!(distinct, format!("n\n{}\n", counts.values().sum::<u64>()), "{name}");
+        let state = "SELECT count(*) AS n, sum(size_bytes) AS bytes FROM events WHERE op = 'state_segment'";
+        assert!(stdout(&["sql", &run, state]).starts_with("n,bytes\n33,"));
+        // The blocks of a segment fill it.
+        let filled = "SELECT sum(CASE op WHEN 'state_segment' THEN size_bytes ELSE -value END) AS rest \
+            FROM events WHERE op LIKE 'state%'";
+        assert_eq!(stdout(&["sql", &run, filled]), "rest\n0\n");
+        let is_tail = name == "tail";
+        assert_eq!(provenance(&run)["joined_running"], is_tail, "{name}");
+        assert_eq!(limits(&run).contains("the history begins in the middle"), is_tail, "{name}");
+        for verb in ["info", "summary", "chains"] {
+            stdout(&[verb, &run]);
+        }
+    }
+}
+
+#[test]
+fn early_versions_are_read() {
+    let (_kept, run) = import(&snapshot("old.pickle"));
+    let rows = "SELECT ts, op, addr, size_bytes, value, detail FROM events WHERE kind <> 'name' ORDER BY ts, addr, value";
+    assert_eq!(
+        stdout(&["sql", &run, rows]),
+        "ts,op,addr,size_bytes,value,detail\n0,segment_alloc,139637976727552,2097152,,\n1,alloc,139637976727552,1000,,\n\
+         2,state_block,139637976727552,1000,1024,active_allocated\n2,state_segment,139637976727552,2097152,,small\n\
+         2,state_block,139637976728576,,2096128,inactive\n"
+    );
+    assert!(limits(&run).contains("they have no times"));
+}
+
+/// Whatever a file says, it is refused with a byte and the code of bad input, in little memory, and leaves
+/// nothing behind.
+#[test]
+fn hostile_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let witness = directory.path().join("executed");
+    let system = format!("\u{80}cos\nsystem\n(S'touch {}'\ntR.", witness.display());
+    let system: Vec<u8> =
+        system.chars().map(|c| c as u8).flat_map(|b| if b == 0x80 { vec![b, 4] } else { vec![b] }).collect();
+    let whole = fs::read(snapshot("mixed-7gb.pickle.gz")).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 0x55;
+    let nested = [vec![b']'; 30 << 20]].concat();
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("system", system, "byte 2: opcode GLOBAL os.system"),
+        ("empty", Vec::new(), "byte 0: the pickle is cut off"),
+        ("text", b"# not a pickle\n".to_vec(), "byte 0: byte 0x23 is no opcode"),
+        ("length", b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f.".to_vec(), "byte "),
+        ("memo", b"\x80\x04N\x94j\xff\xff\xff\xff.".to_vec(), "byte 4: it refers to object 4294967295"),
+        (
+            "cycle",
+            b"}\x94\x8c\x08segments]\x94h\x01as.".to_vec(),
+            "byte 12: a list that begins here contains itself",
+        ),
+        ("nested", nested, "MiB of memory"),
+        ("cut", whole[..whole.len() / 2].to_vec(), "byte "),
+        ("damaged", damaged, "byte "),
+    ];
+    for (name, bytes, words) in cases {
+        let file = directory.path().join(name);
+        fs::write(&file, &bytes).unwrap();
+        let out = directory.path().join("run.parquet");
+        // Address space, most of it the threads' own stacks.
+        let script = "ulimit -v 2500000; exec \"$0\" import torch-snapshot \"$1\" --out \"$2\"";
+        let output = Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_analyze")])
+            .args([&file, &out])
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {message}");
+        assert!(message.contains(words) && !message.contains("panicked"), "{name}: {message}");
+        let left: Vec<_> = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().expect("a name"))
+            .filter(|left| left.starts_with("run"))
+            .collect();
+        assert!(left.is_empty(), "{name} left {left:?}");
+    }
+    assert!(!witness.exists(), "nothing was executed");
+}
