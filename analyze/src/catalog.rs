@@ -14,14 +14,10 @@
 
 use datafusion::prelude::SessionContext;
 
-<<<<<<< HEAD
 use crate::{
     error::AnalyzeError,
-    functions::{derived, memory},
+    functions::{memory, tables},
 };
-=======
-use crate::{error::AnalyzeError, functions::tables};
->>>>>>> sweep
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
@@ -118,12 +114,8 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
     while !waiting.is_empty() {
         let known = |name: &str| {
             TABLES.contains(&name)
-<<<<<<< HEAD
-                || derived::NAMES.contains(&name)
                 || memory::NAMES.contains(&name)
-=======
                 || tables::NAMES.contains(&name)
->>>>>>> sweep
                 || ordered.iter().any(|query| query.name == name)
         };
         let (ready, rest): (Vec<_>, Vec<_>) =

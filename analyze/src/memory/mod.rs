@@ -14,6 +14,8 @@ pub(crate) mod fault;
 pub(crate) mod input;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod recorded;
 pub(crate) mod settings;
 pub(crate) mod span;
 pub(crate) mod totals;

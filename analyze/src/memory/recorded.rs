@@ -1,0 +1,171 @@
+//! The replay of runs recorded on an H200 against what PyTorch said of itself at every mark: reserved, allocated,
+//! active, inactive-split and requested bytes, the number of segments, and every segment and block with its address,
+//! size and state. `testdata/memory/RUN.state.json` is what it said, `testdata/record/memory.py` asked it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    allocator::Allocator,
+    input::{Key, Listener, Replay},
+    span::State,
+};
+use crate::trace::Trace;
+
+/// Segments by address, as text.
+type Held = BTreeMap<u64, String>;
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// What PyTorch said. Of free blocks it keeps a size requested once, which means nothing.
+fn said(mark: &Value, reports_only: bool) -> Held {
+    let mut held = Held::new();
+    for segment in mark["segments"].as_array().expect("segments") {
+        let mut blocks = Vec::new();
+        for block in segment[6].as_array().expect("blocks") {
+            let state = block[3].as_str().expect("a state");
+            let requested = if state == "inactive" || reports_only { 0 } else { number(&block[2]) };
+            blocks.push((number(&block[0]), number(&block[1]), requested, state.to_owned()));
+        }
+        let expandable = segment[4].as_bool().expect("a truth");
+        let about = if reports_only {
+            format!("{} {expandable}", segment[1])
+        } else {
+            format!("{} {} {} {expandable} {}", segment[1], segment[2], segment[3], segment[5])
+        };
+        held.insert(number(&segment[0]), format!("{about} {:?}", of_reports(blocks, reports_only)));
+    }
+    held
+}
+
+/// A block: address, size, requested, state.
+type Block = (u64, u64, u64, String);
+
+/// Reports tell what is handed out, nothing of the rest.
+fn of_reports(blocks: Vec<Block>, reports_only: bool) -> Vec<Block> {
+    blocks.into_iter().filter(|block| !reports_only || block.3 == State::Active.name()).collect()
+}
+
+fn replayed(allocator: &Allocator, reports_only: bool) -> Held {
+    let mut held = Held::new();
+    for segment in allocator.segments() {
+        let blocks = allocator.blocks_in(segment).map(|block| {
+            let requested = block.requested_bytes.filter(|_| !reports_only).unwrap_or_default();
+            (block.addr, block.size_bytes, requested, block.state.name().to_owned())
+        });
+        let blocks = of_reports(blocks.collect(), reports_only);
+        let about = if reports_only {
+            format!("{} {}", segment.size_bytes, segment.is_expandable)
+        } else {
+            let size = if segment.is_small { "small" } else { "large" };
+            let (owner, id) = segment.pool;
+            format!(
+                "{} {} \"{size}\" {} [{owner},{id}]",
+                segment.size_bytes, segment.stream, segment.is_expandable
+            )
+        };
+        held.insert(segment.addr, format!("{about} {blocks:?}"));
+    }
+    held
+}
+
+struct Comparison<'a> {
+    pid: u32,
+    marks: Vec<&'a Value>,
+    compared: usize,
+    blocks_count: usize,
+    different: Vec<String>,
+}
+
+impl Listener for Comparison<'_> {
+    fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
+        let mark = self.marks[instant];
+        let reports_only = !replay.is_probed(run, self.pid);
+        let key = Key { run, pid: self.pid, device: 0 };
+        let nothing = Allocator::default();
+        let found = replay.allocators().find(|(of, _)| *of == key);
+        let allocator = found.map_or(&nothing, |(_, allocator)| allocator);
+        let totals = allocator.totals();
+        let mut check = |what: &str, found: i64| {
+            let said = mark["stats"][what].as_i64().expect("a statistic");
+            if found != said {
+                self.different.push(format!("{}: {what} is {said}, replayed {found}", mark["name"]));
+            }
+        };
+        check("reserved_bytes.all.current", totals.reserved_bytes);
+        check("allocated_bytes.all.current", totals.allocated_bytes);
+        check("segment.all.current", totals.segments_count);
+        if !reports_only {
+            check("active_bytes.all.current", totals.active_bytes);
+            check("inactive_split_bytes.all.current", totals.inactive_split_bytes);
+            check("requested_bytes.all.current", totals.requested_bytes);
+        }
+        let (said, found) = (said(mark, reports_only), replayed(allocator, reports_only));
+        for addr in said.keys().chain(found.keys()) {
+            if said.get(addr) != found.get(addr) {
+                self.different.push(format!(
+                    "{}: {:?} / {:?}",
+                    mark["name"],
+                    said.get(addr),
+                    found.get(addr)
+                ));
+            }
+        }
+        self.blocks_count += allocator.blocks().count();
+        self.compared += 1;
+    }
+}
+
+/// Compares one run; how many marks and blocks, and what differs.
+async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
+    let text = fs::read_to_string(state).expect("a state");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let marks: Vec<&Value> = json["marks"].as_array().expect("marks").iter().collect();
+    let marks: Vec<&Value> = marks.into_iter().filter(|mark| mark.get("segments").is_some()).collect();
+    let pid = number(&json["pid"]) as u32;
+    let run =
+        state.to_string_lossy().replace(".child.state.json", ".parquet").replace(".state.json", ".parquet");
+    let trace = Trace::open(&[PathBuf::from(run)]).await.expect("a run");
+    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+    let instants = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
+    let mut comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
+    let mut replay = Replay::new(&runs, vec![instants]);
+    replay.run(trace.context(), &mut comparison).await.expect("a replay");
+    for (key, allocator) in replay.allocators() {
+        if !allocator.faults().is_empty() {
+            comparison.different.push(format!("{key:?}: {:?}", allocator.faults()));
+        }
+    }
+    assert_eq!(comparison.compared, comparison.marks.len(), "{}", state.display());
+    (comparison.compared, comparison.blocks_count, comparison.different)
+}
+
+#[tokio::test]
+async fn every_mark_is_as_pytorch_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/memory");
+    let (mut runs, mut marks, mut blocks) = (0, 0, 0);
+    let mut different = Vec::new();
+    for entry in fs::read_dir(folder).expect("testdata/memory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // The neighbour was not recorded: it is there to hold memory that nobody traced.
+        if !name.ends_with(".state.json") || name == "neighbour.other.state.json" {
+            continue;
+        }
+        let (of_marks, of_blocks, found) = compare(&path).await;
+        different.extend(found.into_iter().map(|what| format!("{name}: {what}")));
+        runs += 1;
+        marks += of_marks;
+        blocks += of_blocks;
+    }
+    println!("{runs} runs, {marks} marks, {blocks} blocks; {} differences", different.len());
+    assert!(runs >= 18, "{runs} runs");
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
