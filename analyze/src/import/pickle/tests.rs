@@ -176,7 +176,7 @@ fn broken_programs_are_refused() {
     bad(b"(NNe.", 3, "none is there");
     bad(b"}(Nu.", 3, "no value");
     bad(b"}]Ns.", 3, "key of a dict is a list");
-    bad(b"]}(NNu\x86.", 6, "more objects than there are");
+    bad(b"](N\x86.", 3, "more objects than there are");
     bad(b"h\x00.", 0, "has not put there");
     bad(b"j\xff\xff\xff\xff.", 0, "has not put there");
     bad(b"gx\n.", 0, "no number");
