@@ -1,6 +1,6 @@
 //! Snapshots of PyTorch's allocator through the real command line, against what Python says they are
 //! (testdata/snapshots/make.py).
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::BTreeMap,

@@ -19,6 +19,7 @@ pub(crate) mod judge;
 pub(crate) mod launch_gaps;
 pub(crate) mod measure;
 pub(crate) mod memory;
+pub(crate) mod memory_state;
 pub(crate) mod multiset;
 pub(crate) mod phases;
 pub(crate) mod quality;

@@ -3,6 +3,7 @@
 mod chains;
 mod import;
 mod info;
+mod memory;
 mod recover;
 mod report;
 mod sql;
@@ -28,6 +29,7 @@ enum Verb {
     Info(info::Args),
     Summary(summary::Args),
     Chains(chains::Args),
+    Memory(memory::Args),
     Sql(sql::Args),
     Report(report::Args),
     Import(import::Args),
@@ -46,6 +48,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Info(args) => args.run().await,
             Verb::Summary(args) => args.run().await,
             Verb::Chains(args) => args.run().await,
+            Verb::Memory(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),

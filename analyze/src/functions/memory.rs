@@ -34,7 +34,7 @@ use crate::{
     memory::{
         allocator::Allocator,
         event::{Action, Event},
-        input::{Key, Listener, Note, Replay},
+        input::{Key, Listener, Replay},
         span::{Block, Segment, State},
     },
     trace::RunFile,
@@ -238,8 +238,6 @@ impl Listener for Filled<Curve> {
         columns.unknown_bytes.append_value(totals.unknown_bytes);
         columns.segments_count.append_value(totals.segments_count);
     }
-
-    fn note(&mut self, _note: &Note<'_>, _replay: &Replay) {}
 }
 
 /// Where the tables come from.

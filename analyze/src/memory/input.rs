@@ -3,7 +3,7 @@
 //! A process whose allocator itself was probed (`alloc`, `segment_alloc`, …) is replayed from that. Of a process
 //! with reports to the profiler only (`usage`), the reports say which blocks are handed out, and cudaMalloc and
 //! cuMemMap by PyTorch's own library say where segments are; what is in use by other streams, and the streams,
-//! are not known then. What the driver was asked for by anybody else goes to the listener.
+//! are not known then.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -31,13 +31,9 @@ use crate::{
 const TORCH_LIBRARY: &str = "libc10_cuda";
 
 /// Rows that the replay reads.
-const EVENTS: &str = "SELECT run, pid, tid, ts, dur, kind, op, ret, addr, src_addr, size_bytes, stream, device, caller, \
-     pool_owner, pool_id, value, stack, detail FROM events \
-     WHERE kind = 'alloc' OR (kind = 'call' AND op IN \
-     ('cudaMalloc', 'cudaFree', 'cuMemAlloc', 'cuMemAllocPitch', 'cuMemFree', 'cuMemCreate', 'cuMemRelease', 'cuMemMap', 'cuMemUnmap', \
-      'cuMemAllocAsync', 'cuMemAllocFromPoolAsync', 'cuMemFreeAsync', 'cuMemGetInfo', 'cudaMemGetInfo')) \
-     OR (kind = 'sample' AND op IN ('memory_used_bytes', 'memory_total_bytes', 'process_memory_bytes')) \
-     ORDER BY run, ts";
+const EVENTS: &str = "SELECT run, pid, tid, ts, kind, op, ret, addr, size_bytes, stream, device, caller, pool_owner, pool_id, stack \
+     FROM events WHERE kind = 'alloc' \
+     OR (kind = 'call' AND op IN ('cudaMalloc', 'cudaFree', 'cuMemMap', 'cuMemUnmap')) ORDER BY run, ts";
 
 /// One allocator: run (its place in the list of runs), process, device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,43 +43,33 @@ pub(crate) struct Key {
     pub(crate) device: i32,
 }
 
-/// A row that moves no memory of an allocator.
-#[derive(Clone, Debug)]
-pub(crate) struct Note<'a> {
-    pub(crate) run: u32,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) ts: i64,
-    /// End of a call.
-    pub(crate) end: i64,
-    pub(crate) kind: &'a str,
-    pub(crate) op: &'a str,
-    pub(crate) caller: &'a str,
-    pub(crate) addr: Option<u64>,
-    /// cuMemMap: the handle.
-    pub(crate) src_addr: Option<u64>,
-    pub(crate) size_bytes: Option<i64>,
-    pub(crate) value: Option<i64>,
-    pub(crate) device: Option<i32>,
-    pub(crate) stack: Option<u32>,
-    pub(crate) succeeded: bool,
+/// A row that may be an allocator's event.
+struct Note<'a> {
+    run: u32,
+    pid: u32,
+    tid: u32,
+    ts: i64,
+    kind: &'a str,
+    op: &'a str,
+    caller: &'a str,
+    addr: Option<u64>,
+    size_bytes: Option<i64>,
+    device: Option<i32>,
+    stack: Option<u32>,
+    succeeded: bool,
 }
 
 impl Note<'_> {
     /// Whether PyTorch's allocator made the call.
-    pub(crate) fn is_of_torch(&self) -> bool {
+    fn is_of_torch(&self) -> bool {
         self.caller.starts_with(TORCH_LIBRARY)
     }
 }
 
 /// Hears what happens, in order.
 pub(crate) trait Listener {
-    /// An event is about to be replayed.
-    fn before(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
-    /// It has been.
+    /// An event has been replayed.
     fn after(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
-    /// Something else happened.
-    fn note(&mut self, _note: &Note<'_>, _replay: &Replay) {}
     /// Time passed one of the instants asked for.
     fn instant(&mut self, _run: u32, _number: usize, _replay: &Replay) {}
     /// See [`Observer::block`].
@@ -256,9 +242,8 @@ impl Replay {
             };
             self.pass(run, rows.ts.value(row), listener);
             let note = rows.note(row, run);
-            match self.event(&note, &rows, row) {
-                Some((key, event)) => self.apply(key, &event, listener),
-                None => listener.note(&note, self),
+            if let Some((key, event)) = self.event(&note, &rows, row) {
+                self.apply(key, &event, listener);
             }
         }
         Ok(())
@@ -270,7 +255,6 @@ impl Replay {
             let settings = origin.and_then(|origin| origin.settings.get(&key.pid)).cloned();
             Allocator::new(settings.unwrap_or_default(), origin.is_some_and(|origin| origin.joined_running))
         });
-        listener.before(key, allocator, event);
         allocator.apply(event, &mut Of { key, listener });
         listener.after(key, allocator, event);
     }
@@ -319,19 +303,16 @@ struct Rows {
     pid: Int64Array,
     tid: Int64Array,
     ts: Int64Array,
-    dur: Int64Array,
     kind: StringArray,
     op: StringArray,
     ret: Int64Array,
     addr: UInt64Array,
-    src_addr: UInt64Array,
     size_bytes: Int64Array,
     stream: UInt64Array,
     device: Int64Array,
     caller: StringArray,
     pool_owner: UInt64Array,
     pool_id: UInt64Array,
-    value: Int64Array,
     stack: Int64Array,
 }
 
@@ -351,19 +332,16 @@ impl Rows {
             pid: whole("pid")?,
             tid: whole("tid")?,
             ts: whole("ts")?,
-            dur: whole("dur")?,
             kind: strings(batch, "kind")?,
             op: strings(batch, "op")?,
             ret: whole("ret")?,
             addr: unsigned("addr")?,
-            src_addr: unsigned("src_addr")?,
             size_bytes: whole("size_bytes")?,
             stream: unsigned("stream")?,
             device: whole("device")?,
             caller: strings(batch, "caller")?,
             pool_owner: unsigned("pool_owner")?,
             pool_id: unsigned("pool_id")?,
-            value: whole("value")?,
             stack: whole("stack")?,
         })
     }
@@ -375,14 +353,11 @@ impl Rows {
             pid: self.pid.at(row).unwrap_or_default() as u32,
             tid: self.tid.at(row).unwrap_or_default() as u32,
             ts,
-            end: ts.saturating_add(self.dur.at(row).unwrap_or_default().max(0)),
             kind: self.kind.at(row).unwrap_or_default(),
             op: self.op.at(row).unwrap_or_default(),
             caller: self.caller.at(row).unwrap_or_default(),
             addr: self.addr.at(row),
-            src_addr: self.src_addr.at(row),
             size_bytes: self.size_bytes.at(row),
-            value: self.value.at(row),
             device: self.device.at(row).map(|device| device as i32),
             stack: self.stack.at(row).map(|stack| stack as u32),
             succeeded: self.ret.at(row).is_none_or(|ret| ret == 0),

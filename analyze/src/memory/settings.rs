@@ -11,8 +11,6 @@ pub(crate) const SMALL_BYTES: u64 = 1 << 20;
 pub(crate) const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// A segment of blocks below 10 MiB, and a page of an expandable one.
 pub(crate) const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
-/// From here a segment is made for one block, in steps of [`SMALL_SEGMENT_BYTES`].
-pub(crate) const MIN_OWN_SEGMENT_BYTES: u64 = 10 << 20;
 
 /// Intervals of `roundup_power2_divisions`: powers of two from 1 MiB.
 const INTERVALS: usize = 16;
@@ -124,17 +122,6 @@ impl Settings {
             false => wanted_bytes < self.max_split_bytes && rest_bytes > SMALL_BYTES,
         }
     }
-
-    /// The segment that is asked of the driver for a block.
-    pub(crate) fn segment_bytes(&self, rounded_bytes: u64) -> u64 {
-        if rounded_bytes <= SMALL_BYTES {
-            SMALL_SEGMENT_BYTES
-        } else if rounded_bytes < MIN_OWN_SEGMENT_BYTES {
-            self.large_segment_bytes
-        } else {
-            up(rounded_bytes, SMALL_SEGMENT_BYTES)
-        }
-    }
 }
 
 fn up(bytes: u64, step: u64) -> u64 {
@@ -223,12 +210,5 @@ mod tests {
         assert_eq!(settings.max_split_bytes, 20 << 20);
         assert_eq!(Settings::parse("", ""), Settings::default());
         assert_eq!(Settings::parse("roundup_power2_divisions:[9", "").unknown.len(), 1);
-    }
-
-    #[test]
-    fn segments_come_in_three_sizes() {
-        let settings = Settings::default();
-        let sizes = [512, (1 << 20) + 512, 10 << 20, (11 << 20) + 512];
-        assert_eq!(sizes.map(|size| settings.segment_bytes(size)), [2 << 20, 20 << 20, 10 << 20, 12 << 20]);
     }
 }

@@ -48,11 +48,6 @@ pub(crate) fn releasable_bytes(block: &Block, segment: &Segment) -> u64 {
 }
 
 impl Totals {
-    /// Bytes neither active nor unknown.
-    pub(crate) fn inactive_bytes(&self) -> i64 {
-        self.reserved_bytes - self.active_bytes - self.unknown_bytes
-    }
-
     /// Adds a block, or with `sign` -1 takes it away.
     pub(super) fn add_block(&mut self, block: &Block, segment: Option<&Segment>, sign: i64) {
         let size = sign * block.size_bytes as i64;

@@ -440,7 +440,7 @@ impl<'a> Machine<'a> {
     /// Puts keys and values from `from` on into the dict below them.
     fn put_items(&mut self, from: usize, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         let dict = self.container(from, Shape::Dict)?;
-        if (self.stack.len() - from) % 2 != 0 {
+        if !(self.stack.len() - from).is_multiple_of(2) {
             return Err(self.error("a key of a dict has no value"));
         }
         for at in (from..self.stack.len()).step_by(2) {

@@ -1,0 +1,256 @@
+//! What PyTorch's allocators held at an instant, to the byte, and what pins what they could not give back.
+//!
+//! ```text
+//! reserved = handed out + pending free + releasable + unused in private pools + pinned + not known
+//! ```
+//! *Releasable* is what `empty_cache` would give back: unused segments, and unused pages of expandable ones. A free
+//! block of a segment (or page) in which something is still in use is *pinned* by that. Blocks that other streams may
+//! still use count as in use. A source that reports usage only (no allocator events) does not tell pending frees apart
+//! from free memory: [`Held::is_inferred`].
+
+use serde::Serialize;
+use trace_schema::Nanos;
+
+use crate::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+    memory::{
+        allocator::Allocator,
+        input::{Key, Listener, Replay},
+        span::{Block, NO_SEGMENT, Segment, State},
+        totals::releasable_bytes,
+    },
+    trace::Trace,
+};
+
+/// Pinning blocks that are named in a segment.
+const BLOCKS_NAMED: usize = 3;
+
+/// The instant asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum At {
+    /// When most was reserved.
+    Peak,
+    /// Time since recording began.
+    Time(Nanos),
+    /// The first mark of that name: its moment, or the end of its range.
+    Mark(String),
+    /// The end of the run.
+    End,
+}
+
+/// A block that keeps free memory around it from being released.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pin {
+    pub(crate) addr: u64,
+    pub(crate) size_bytes: u64,
+    /// `None`: the source does not tell.
+    pub(crate) requested_bytes: Option<u64>,
+    pub(crate) state: &'static str,
+    pub(crate) age_ns: i64,
+    pub(crate) tid: u32,
+    /// Functions, outermost first, separated by semicolons; `None`: no stack was taken.
+    pub(crate) frames: Option<String>,
+    #[serde(skip)]
+    stack: Option<u32>,
+}
+
+/// A segment with free memory that it cannot give back.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pinned {
+    pub(crate) addr: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) stream: u64,
+    pub(crate) is_expandable: bool,
+    /// Free in it and pinned.
+    pub(crate) pinned_bytes: u64,
+    pub(crate) in_use_bytes: u64,
+    pub(crate) in_use_count: usize,
+    /// Largest first, at most three.
+    pub(crate) pins: Vec<Pin>,
+}
+
+/// One allocator.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Held {
+    pub(crate) pid: u32,
+    pub(crate) device: i32,
+    /// From usage reports and calls of the driver: streams and pending frees are not known.
+    pub(crate) is_inferred: bool,
+    pub(crate) reserved_bytes: i64,
+    pub(crate) allocated_bytes: i64,
+    /// Of the blocks in use, what was not asked for; `None`: the source does not tell.
+    pub(crate) rounding_bytes: Option<i64>,
+    pub(crate) pending_bytes: i64,
+    pub(crate) releasable_bytes: i64,
+    pub(crate) private_releasable_bytes: i64,
+    pub(crate) pinned_bytes: i64,
+    pub(crate) unknown_bytes: i64,
+    /// In use in segments that are not on record, because recording began later: not part of what is reserved.
+    pub(crate) outside_bytes: i64,
+    pub(crate) segments_count: usize,
+    pub(crate) largest_free_bytes: u64,
+    /// Most pinned first.
+    pub(crate) pinned: Vec<Pinned>,
+    /// What did not fit until then, with how often.
+    pub(crate) faults: Vec<(&'static str, u64)>,
+    /// Settings that were not understood.
+    pub(crate) unknown_settings: Vec<String>,
+}
+
+/// Everything at an instant.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Moment {
+    pub(crate) label: String,
+    /// CLOCK_MONOTONIC.
+    pub(crate) ts_ns: i64,
+    /// Since recording began.
+    pub(crate) since_start_ns: i64,
+    pub(crate) allocators: Vec<Held>,
+}
+
+struct Watch {
+    ts: i64,
+    found: Vec<Held>,
+}
+
+impl Listener for Watch {
+    fn instant(&mut self, run: u32, _instant: usize, replay: &Replay) {
+        let of_run = replay.allocators().filter(|(key, _)| key.run == run);
+        self.found = of_run.map(|(key, allocator)| held(key, allocator, replay, self.ts)).collect();
+    }
+}
+
+fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
+    let totals = allocator.totals();
+    let is_inferred = !replay.is_probed(key.run, key.pid);
+    let outside = allocator.blocks().filter(|block| block.segment == NO_SEGMENT && block.is_active());
+    let outside_bytes: u64 = outside.map(|block| block.size_bytes).sum();
+    let mut pinned: Vec<Pinned> =
+        allocator.segments().filter_map(|segment| pinned_in(allocator, segment, ts)).collect();
+    pinned.sort_by_key(|segment| (std::cmp::Reverse(segment.pinned_bytes), segment.addr));
+    let free = allocator.blocks().filter(|block| block.state == State::Inactive);
+    Held {
+        pid: key.pid,
+        device: key.device,
+        is_inferred,
+        reserved_bytes: totals.reserved_bytes,
+        allocated_bytes: totals.allocated_bytes - outside_bytes as i64,
+        rounding_bytes: (!is_inferred).then_some(totals.active_bytes - totals.requested_bytes),
+        pending_bytes: totals.active_bytes - totals.allocated_bytes,
+        releasable_bytes: totals.releasable_bytes,
+        private_releasable_bytes: totals.private_releasable_bytes,
+        pinned_bytes: pinned.iter().map(|segment| segment.pinned_bytes as i64).sum(),
+        unknown_bytes: totals.unknown_bytes,
+        outside_bytes: outside_bytes as i64,
+        segments_count: allocator.segments().count(),
+        largest_free_bytes: free.map(|block| block.size_bytes).max().unwrap_or_default(),
+        pinned,
+        faults: allocator.faults().iter().map(|(fault, count)| (fault.name(), *count)).collect(),
+        unknown_settings: allocator.settings().unknown.clone(),
+    }
+}
+
+fn pinned_in(allocator: &Allocator, segment: &Segment, ts: i64) -> Option<Pinned> {
+    let free = allocator.blocks_in(segment).filter(|block| block.state == State::Inactive);
+    let pinned_bytes: u64 = free.map(|block| block.size_bytes - releasable_bytes(block, segment)).sum();
+    let mut in_use: Vec<&Block> = allocator.blocks_in(segment).filter(|block| block.is_active()).collect();
+    in_use.sort_by_key(|block| (std::cmp::Reverse(block.size_bytes), block.addr));
+    (pinned_bytes > 0).then(|| Pinned {
+        addr: segment.addr,
+        size_bytes: segment.size_bytes,
+        stream: segment.stream,
+        is_expandable: segment.is_expandable,
+        pinned_bytes,
+        in_use_bytes: in_use.iter().map(|block| block.size_bytes).sum(),
+        in_use_count: in_use.len(),
+        pins: in_use
+            .into_iter()
+            .take(BLOCKS_NAMED)
+            .map(|block| Pin {
+                addr: block.addr,
+                size_bytes: block.size_bytes,
+                requested_bytes: block.requested_bytes,
+                state: block.state.name(),
+                age_ns: ts.saturating_sub(block.alloc_ts),
+                tid: block.tid,
+                frames: None,
+                stack: block.stack,
+            })
+            .collect(),
+    })
+}
+
+/// A time that a query answers with, if it does.
+async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
+    for batch in trace.batches(query).await? {
+        if batch.num_rows() > 0 {
+            return Ok(integers(&batch, "ts")?.at(0));
+        }
+    }
+    Ok(None)
+}
+
+/// The instant on the trace's clock: everything before it has happened. With what to call it.
+async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
+    match at {
+        At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
+        At::End => Ok((i64::MAX - 1, "at the end of the run".to_owned())),
+        At::Peak => {
+            let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
+            let ts = time(trace, query).await?.unwrap_or(i64::MAX - 2);
+            Ok((ts + 1, "when most was reserved".to_owned()))
+        }
+        At::Mark(name) => {
+            let quoted = name.replace('\'', "''");
+            let query = format!(
+                "SELECT ts + coalesce(dur, 0) AS ts FROM marks WHERE name = '{quoted}' ORDER BY marks.ts LIMIT 1"
+            );
+            let missing = || {
+                AnalyzeError::Query(format!(
+                    "the run has no mark {name:?}; `analyze sql RUN 'SELECT name FROM marks'` lists them"
+                ))
+            };
+            Ok((time(trace, &query).await?.ok_or_else(missing)?, format!("at the mark {name:?}")))
+        }
+    }
+}
+
+/// Answers for one run.
+///
+/// # Errors
+/// If there is no such mark, or the run's data cannot be read.
+pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
+    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+    let clock = runs.first().map(|(_, run)| run.clock.clone()).unwrap_or_default();
+    let (ts, label) = instant(trace, at, clock.start_ns).await?;
+    let shown_ts = ts.min(clock.end_ns.max(clock.start_ns));
+    let mut watch = Watch { ts: shown_ts, found: Vec::new() };
+    Replay::new(&runs, vec![vec![ts]]).run(trace.context(), &mut watch).await?;
+    let mut allocators = watch.found;
+    name_stacks(trace, &mut allocators).await?;
+    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators })
+}
+
+/// Spells out the call stacks of pinning blocks.
+async fn name_stacks(trace: &Trace, allocators: &mut [Held]) -> Result<(), AnalyzeError> {
+    let pins = |held: &Held| held.pinned.iter().flat_map(|s| &s.pins).any(|pin| pin.stack.is_some());
+    if !allocators.iter().any(pins) {
+        return Ok(());
+    }
+    let mut stacks = std::collections::HashMap::new();
+    for batch in trace.batches("SELECT pid, stack, frames FROM stacks").await? {
+        let (pid, stack) = (integers(&batch, "pid")?, integers(&batch, "stack")?);
+        let frames = strings(&batch, "frames")?;
+        for row in 0..batch.num_rows() {
+            stacks.insert((pid.value(row), stack.value(row)), frames.value(row).to_owned());
+        }
+    }
+    for held in allocators {
+        let pid = i64::from(held.pid);
+        for pin in held.pinned.iter_mut().flat_map(|segment| &mut segment.pins) {
+            pin.frames = pin.stack.and_then(|stack| stacks.get(&(pid, i64::from(stack))).cloned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! `analyze memory`.
+
+use std::path::PathBuf;
+
+use trace_schema::{Bytes, Nanos};
+
+use super::{print, print_json};
+use crate::{
+    analysis::{
+        info,
+        memory_state::{self, At, Held, Moment},
+    },
+    error::AnalyzeError,
+    output,
+    trace::Trace,
+};
+
+/// Where PyTorch's memory is at an instant, to the byte, and which blocks pin what is not given back
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The run
+    run: PathBuf,
+    /// The instant: peak (when most was reserved), end, a time since recording began (1.5s), or the name of a mark
+    #[arg(long, value_name = "peak|end|TIME|MARK", default_value = "peak")]
+    at: String,
+    /// Segments shown of those that are pinned
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Print JSON: every pinned segment
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse(at: &str) -> At {
+    match at {
+        "peak" => At::Peak,
+        "end" => At::End,
+        other => other.parse().map_or_else(|_| At::Mark(other.to_owned()), At::Time),
+    }
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+        let trace = Trace::open(&[self.run]).await?;
+        let moment = memory_state::run(&trace, &parse(&self.at)).await?;
+        let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
+        if self.json {
+            return print_json(&serde_json::json!({ "moment": moment, "warnings": warnings }));
+        }
+        let mut text = shown(&moment, self.top);
+        for warning in warnings {
+            text += &format!("note: {}\n", output::harmless(&warning));
+        }
+        print(&text)
+    }
+}
+
+fn shown(moment: &Moment, top: usize) -> String {
+    let mut text = format!(
+        "{} ({} after recording began)\n",
+        output::harmless(&moment.label),
+        Nanos(moment.since_start_ns)
+    );
+    if moment.allocators.is_empty() {
+        text +=
+            "\nno allocator of PyTorch had been at work by then, or none was probed: see `analyze info`\n";
+    }
+    for held in &moment.allocators {
+        text += &shown_held(held, top);
+    }
+    text
+}
+
+fn shown_held(held: &Held, top: usize) -> String {
+    let line = |what: &str, bytes: i64, meaning: &str| {
+        vec![what.to_owned(), bytes.to_string(), Bytes(bytes).to_string(), meaning.to_owned()]
+    };
+    let mut rows = vec![
+        line("reserved", held.reserved_bytes, "had from the driver"),
+        line("= handed out", held.allocated_bytes, "in use"),
+        line("+ pending free", held.pending_bytes, "given back, other streams may use it"),
+        line("+ releasable", held.releasable_bytes, "empty_cache would give it back"),
+        line("+ private pools", held.private_releasable_bytes, "unused, kept for graphs"),
+        line("+ pinned", held.pinned_bytes, "free, in segments that are in use"),
+        line("+ not known", held.unknown_bytes, "events are missing"),
+    ];
+    // What is nothing need not be read, but for the sum itself.
+    let mut first = true;
+    rows.retain(|row| std::mem::take(&mut first) || row[1] != "0");
+    let mut text = format!("\nprocess {}, device {}\n", held.pid, held.device);
+    text += &output::columns(&["", "bytes", "", ""], &rows, &[1, 2]);
+    if let Some(rounding) = held.rounding_bytes.filter(|bytes| *bytes > 0) {
+        text += &format!("of what is in use, {} were not asked for (rounding)\n", Bytes(rounding));
+    }
+    text += &format!(
+        "{} segments; the largest free block has {}\n",
+        held.segments_count,
+        Bytes(held.largest_free_bytes as i64)
+    );
+    if held.outside_bytes > 0 {
+        let outside = Bytes(held.outside_bytes);
+        text += &format!("besides, {outside} in use in segments from before recording began\n");
+    }
+    if held.is_inferred {
+        text += "inferred from usage reports and driver calls: pending frees count as free here\n";
+    }
+    for (fault, count) in &held.faults {
+        text += &format!("note: {count} × {fault}\n");
+    }
+    for setting in &held.unknown_settings {
+        text += &format!("note: setting not understood: {}\n", output::harmless(setting));
+    }
+    if !held.pinned.is_empty() {
+        text += &format!("\npinned: {} of {} segments\n", held.pinned.len().min(top), held.pinned.len());
+        text += &pinned_table(held, top);
+    }
+    text
+}
+
+fn pinned_table(held: &Held, top: usize) -> String {
+    let mut rows = Vec::new();
+    for segment in held.pinned.iter().take(top) {
+        let mut start = vec![
+            format!("{:#x}", segment.addr),
+            Bytes(segment.size_bytes as i64).to_string(),
+            Bytes(segment.pinned_bytes as i64).to_string(),
+        ];
+        for pin in &segment.pins {
+            let mut row = std::mem::replace(&mut start, vec![String::new(); 3]);
+            row.push(format!("{:#x}", pin.addr));
+            row.push(Bytes(pin.size_bytes as i64).to_string());
+            row.push(Nanos(pin.age_ns).to_string());
+            rows.push(row);
+        }
+        let more = segment.in_use_count.saturating_sub(segment.pins.len());
+        if more > 0 {
+            let mut row = vec![String::new(); 6];
+            row[3] = format!("and {more} more");
+            rows.push(row);
+        }
+    }
+    let mut text =
+        output::columns(&["segment", "size", "pinned", "by block", "size", "age"], &rows, &[1, 2, 4, 5]);
+    let largest = held.pinned.iter().take(top).filter_map(|segment| segment.pins.first());
+    for pin in largest {
+        if let Some(frames) = &pin.frames {
+            text += &format!("{:#x} came from: {}\n", pin.addr, output::harmless(frames));
+        }
+    }
+    text
+}
