@@ -21,9 +21,9 @@ macro_rules! for_each_column {
             comm: Text, optional, "", "Thread name at that time.";
             cpu: UInt32, optional, "", "off_cpu: the CPU in whose queue the thread waited (or, if it never waited, that it left). run: the CPU.";
             ret: Int32, optional, "", "call: return code; 0 is success.";
-            addr: UInt64, optional, "", "Address the call is about: allocated, freed, mapped, set, or copied to.";
+            addr: UInt64, optional, "", "Address the call is about: allocated, freed, mapped, set, or copied to. Allocator `oom`: not an address, but the bytes that were free on the device.";
             src_addr: UInt64, optional, "", "Copies: the address copied from. cuMemMap: the handle of the physical memory.";
-            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set, exchanged. MemGetInfo: bytes free. Allocator `alloc` and `free_*`: the requested size, before rounding.";
+            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set, exchanged. MemGetInfo: bytes free. Allocator `alloc` and `free_*`: the requested size, before rounding; `oom`: what was asked for. state_segment: its size. state_block: the requested size; that of an inactive block is its last tenant's.";
             direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (told by the addresses).";
             stream: UInt64, optional, "", "CUDA stream handle; null is the default stream. Graph capture, events and NCCL calls have one, too.";
             device: Int32, optional, "", "CUDA device ordinal, where the event names one.";
@@ -41,7 +41,7 @@ macro_rules! for_each_column {
             next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";
             next_tid: UInt32, optional, "", "off_cpu: thread that got the CPU at switch-out; 0 is idle.";
             next_comm: Text, optional, "", "off_cpu: name of that thread.";
-            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name.";
+            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name. state_segment: `large` or `small` and, after a comma, `expandable`. state_block: active_allocated, active_pending_free (freed, but a stream may still use it) or inactive.";
             grid_x: UInt32, optional, "", "Kernel launches: blocks of the grid in x.";
             grid_y: UInt32, optional, "", "Kernel launches: blocks of the grid in y.";
             grid_z: UInt32, optional, "", "Kernel launches: blocks of the grid in z.";
@@ -53,7 +53,7 @@ macro_rules! for_each_column {
             communicator: UInt64, optional, "", "NCCL: the communicator's handle.";
             peer: Int32, optional, "", "NCCL: the other rank, or the root. ncclCommInit…: the own rank.";
             in_cpu: UInt32, optional, "", "off_cpu: the CPU the thread came back on.";
-            value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`.";
+            value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`. state_block: bytes of the block.";
             stack: UInt32, optional, "", "Number of the call stack, which the `name` row of the same process, number and `op` stack spells out. Null: none was taken.";
         }
     };

@@ -60,7 +60,7 @@ impl Kind {
                 "A call of a CUDA or NCCL function, entry to return. `op` is the function without version suffixes."
             }
             Self::Alloc => {
-                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (asked to give back what it can)."
+                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (asked to give back what it can). From an imported snapshot also its final state: state_segment, and after each its blocks, state_block."
             }
             Self::OffCpu => {
                 "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, throttled (its control group had used up its CPU time), sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."

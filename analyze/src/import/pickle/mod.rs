@@ -13,6 +13,7 @@ mod machine;
 mod memo;
 mod number;
 mod opcode;
+mod rare;
 mod source;
 mod store;
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) struct Events {
 }
 
 /// Devices that a snapshot may have: more than any machine.
-const DEVICES: usize = 1024;
+pub(super) const DEVICES: usize = 1024;
 
 /// The fields of an entry, not looked at yet.
 #[derive(Default)]

@@ -15,7 +15,12 @@ use crate::{
     import::pickle::{Consumer, Keys, Machine, PickleError, Shape, Source, Store, Streamed, Value},
 };
 
-use super::{annotations, events::Events, fields::field, keys, settings, state};
+use super::{
+    annotations,
+    events::{DEVICES, Events},
+    fields::field,
+    keys, settings, state,
+};
 
 /// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -117,6 +122,10 @@ fn finish_traces(
         Some(traces) => store.values(traces, Shape::List, "`device_traces`", 0)?.1.to_vec(),
         None => Vec::new(),
     };
+    if lists.len() > DEVICES {
+        let reason = format!("it has {} devices: no machine has that many", lists.len());
+        return Err(PickleError::at(0, reason));
+    }
     for list in streamed {
         let id = Value::Object(list.list);
         if lists.iter().filter(|found| **found == id).count() != 1 || lists.get(list.index) != Some(&id) {

@@ -43,7 +43,7 @@ pub(super) struct Stacks {
 const NO_FRAMES: u32 = 0;
 
 impl Stacks {
-    /// What takes the place of a list of frames; any other value stays what it is.
+    /// What takes the place of a list of frames; what is no list stays what it is.
     pub(super) fn condense(&mut self, value: Value, store: &mut Store) -> Result<Value, PickleError> {
         let Value::Object(id) = value else {
             return Ok(value);
@@ -60,7 +60,8 @@ impl Stacks {
             other => store.values(*other, Shape::Dict, "a frame", 0).is_ok(),
         };
         if !frames.iter().all(is_frame) {
-            return Ok(value);
+            let reason = "`frames` that begins here is not a list of frames: something else is in it";
+            return Err(PickleError::at(store.offset(id), reason));
         }
         let offset = store.offset(id);
         let frames = store.take(id);

@@ -127,6 +127,9 @@ fn shapes_are_checked() {
     refused(traces(&twice), "more than once");
     let again = [b"](".to_vec(), event(&[]), b"q\x012e".to_vec()].concat();
     refused(traces(&again), "something that was read before");
+    let anew = [b"]".to_vec(), event(&[]), b"a0]".to_vec(), event(&[]), b"a".to_vec()].concat();
+    refused(traces(&anew), "element 0 of a list is there more than once");
+    refused(traces(&b"]".repeat(2000)), "2000 devices");
     let dropped = [b"]".to_vec(), event(&[]), b"a0".to_vec()].concat();
     refused(traces(&dropped), "not in its place");
 }
