@@ -240,8 +240,7 @@ impl Trace {
         Ok(self.sql(query).await?.collect().await?)
     }
 
-    /// The session, for tests that insert rows.
-    #[cfg(test)]
+    /// The session, for replays that read `events` themselves.
     pub(crate) fn context(&self) -> &SessionContext {
         &self.context
     }

@@ -204,7 +204,7 @@ async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String),
         At::Mark(name) => {
             let quoted = name.replace('\'', "''");
             let query = format!(
-                "SELECT ts + coalesce(dur, 0) AS ts FROM marks WHERE name = '{quoted}' ORDER BY marks.ts LIMIT 1"
+                "SELECT ts FROM (SELECT ts AS began, ts + coalesce(dur, 0) AS ts FROM marks WHERE name = '{quoted}') ORDER BY began LIMIT 1"
             );
             let missing = || {
                 AnalyzeError::Query(format!(
