@@ -120,7 +120,9 @@ impl Fault {
                 "calls of one thread overlap and none contains the other; they count as siblings"
             }
             Self::OverlappingStints => "two tasks had one CPU at a time; the earlier one was cut",
-            Self::OutOfRange => "a time beyond 36 years or a duration beyond 100 days; the row was left out",
+            Self::OutOfRange => {
+                "a time that no clock tells or a duration beyond 100 days; the row was left out"
+            }
             Self::ReturnNotSeen => {
                 "a thread goes on that never came back on CPU; it counts as away until then"
             }

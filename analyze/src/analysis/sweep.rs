@@ -17,7 +17,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    ops::Range,
+    ops::{Range, RangeInclusive},
 };
 
 use trace_schema::{Class, Layer};
@@ -31,8 +31,9 @@ use crate::{
     reading::{Consumer, Kind, Names, Rows},
 };
 
-/// Times that a clock can tell, so that sums of them do not overflow: see [`Fault::OutOfRange`].
-const MAX_TS: i64 = 1 << 60;
+/// Times that a clock can tell, since 1970 at the most, so that neither sums nor differences of them overflow: see
+/// [`Fault::OutOfRange`].
+const CLOCK: RangeInclusive<i64> = -(1 << 60)..=1 << 62;
 const MAX_DUR: i64 = 1 << 53;
 /// Rows after which calls of idle threads are looked for.
 const ROUND_ROWS: u64 = 1 << 20;
@@ -225,8 +226,7 @@ impl<S: Sink> Sweep<S> {
     /// Takes a row.
     fn event(&mut self, rows: &Rows, row: usize, kind: Kind) -> Option<Event> {
         let (ts, dur) = (rows.ts.value(row), rows.dur.at(row));
-        let is_in_range = |time: i64, limit: i64| (-limit..=limit).contains(&time);
-        if !is_in_range(ts, MAX_TS) || dur.is_some_and(|dur| !is_in_range(dur, MAX_DUR)) {
+        if !CLOCK.contains(&ts) || dur.is_some_and(|dur| !(-MAX_DUR..=MAX_DUR).contains(&dur)) {
             self.count(Fault::OutOfRange);
             return None;
         }
