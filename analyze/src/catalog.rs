@@ -43,6 +43,10 @@ const FILES: &[(&str, &str)] = &[
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
     ("memory/memory_blocks.sql", include_str!("../../queries/memory/memory_blocks.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
+    ("memory/memory_fragmentation.sql", include_str!("../../queries/memory/memory_fragmentation.sql")),
+    ("memory/memory_ooms.sql", include_str!("../../queries/memory/memory_ooms.sql")),
+    ("memory/memory_releases.sql", include_str!("../../queries/memory/memory_releases.sql")),
+    ("memory/memory_requests.sql", include_str!("../../queries/memory/memory_requests.sql")),
     ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
 ];
 

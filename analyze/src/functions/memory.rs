@@ -1,7 +1,8 @@
 //! Tables that the replay of PyTorch's allocator derives from `events`, streamed as it goes:
 //!
 //! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
-//! - `_memory_curve`: sums after every event.
+//! - `_memory_curve`: sums after every event;
+//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`].
 //!
 //! Rows come in the order in which they end; what is there at the end of the run comes last.
 
@@ -12,7 +13,7 @@ use std::{
 
 use arrow::{
     array::{
-        BooleanBuilder, Int32Builder, Int64Builder, RecordBatch, StringDictionaryBuilder, UInt32Builder,
+        BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, RecordBatch, StringDictionaryBuilder, UInt32Builder,
         UInt64Builder,
     },
     datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
@@ -44,7 +45,15 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 3] = ["_memory_blocks", "_memory_segments", "_memory_curve"];
+pub(crate) const NAMES: [&str; 7] = [
+    "_memory_blocks",
+    "_memory_segments",
+    "_memory_curve",
+    "_memory_pools",
+    "_memory_requests",
+    "_memory_releases",
+    "_memory_ooms",
+];
 
 fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -52,15 +61,27 @@ fn text() -> DataType {
 
 type Text = StringDictionaryBuilder<Int32Type>;
 
+/// The columns of a table, as they are filled.
+trait Columns: Default + Send + 'static {
+    fn schema() -> SchemaRef;
+    /// The first one: names of runs.
+    fn run(&mut self) -> &mut Text;
+    fn batch(&mut self) -> Result<RecordBatch, ArrowError>;
+}
+
 macro_rules! table {
     ($name:ident { $($column:ident: $builder:ty, $ty:expr;)* }) => {
         /// Builders of its columns.
         #[derive(Default)]
-        struct $name { $($column: $builder),* }
+        pub(super) struct $name { $($column: $builder),* }
 
-        impl $name {
+        impl Columns for $name {
             fn schema() -> SchemaRef {
                 Arc::new(Schema::new(vec![$(Field::new(stringify!($column), $ty, true)),*]))
+            }
+
+            fn run(&mut self) -> &mut Text {
+                &mut self.run
             }
 
             fn batch(&mut self) -> Result<RecordBatch, ArrowError> {
@@ -69,6 +90,8 @@ macro_rules! table {
         }
     };
 }
+
+mod story;
 
 table!(Blocks {
     run: Text, text();
@@ -138,27 +161,30 @@ struct Filled<B> {
     runs: Vec<u32>,
 }
 
-macro_rules! filler {
-    ($($columns:ident),*) => {$(
-        impl Filler for Filled<$columns> {
-            fn schema() -> SchemaRef {
-                $columns::schema()
-            }
-
-            fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
-                if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
-                    return Ok(None);
-                }
-                for run in self.runs.drain(..) {
-                    self.columns.run.append_value(names.name(run));
-                }
-                self.columns.batch().map(Some)
-            }
+impl<B: Columns> Filled<B> {
+    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
+        if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
+            return Ok(None);
         }
-    )*};
+        for run in self.runs.drain(..) {
+            self.columns.run().append_value(names.name(run));
+        }
+        self.columns.batch().map(Some)
+    }
 }
 
-filler!(Blocks, Segments, Curve);
+impl<B: Columns> Filler for Filled<B>
+where
+    Self: Listener,
+{
+    fn schema() -> SchemaRef {
+        B::schema()
+    }
+
+    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
+        Self::take(self, names, all)
+    }
+}
 
 /// 0 stands for the default stream and pool, null in a table.
 fn non_zero(value: u64) -> Option<u64> {
@@ -220,6 +246,9 @@ impl Listener for Filled<Segments> {
 
 impl Listener for Filled<Curve> {
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        if event.action == Action::Oom {
+            return;
+        }
         let is_usage = matches!(event.action, Action::UsageAlloc | Action::UsageFree);
         self.runs.push(key.run);
         let totals = allocator.totals();
@@ -316,6 +345,10 @@ pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<()
         table::<Filled<Blocks>>(&source)?,
         table::<Filled<Segments>>(&source)?,
         table::<Filled<Curve>>(&source)?,
+        table::<Filled<story::Pools>>(&source)?,
+        table::<story::Told<story::Requests>>(&source)?,
+        table::<story::Told<story::Releases>>(&source)?,
+        table::<story::Told<story::Ooms>>(&source)?,
     ];
     for (name, table) in NAMES.into_iter().zip(tables) {
         context.register_table(name, table)?;

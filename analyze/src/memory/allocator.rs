@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use super::{
     event::{Action, Event},
     fault::{Fault, Faults},
+    pools::Pools,
     settings::{SMALL_BYTES, SMALL_SEGMENT_BYTES, Settings},
     span::{Block, NO_SEGMENT, Observer, Segment, State},
     totals::Totals,
@@ -28,12 +29,24 @@ pub(crate) struct Allocator {
     places: BTreeMap<u64, u32>,
     totals: Totals,
     faults: Faults,
+    /// Kept only if somebody asks: it takes time.
+    pools: Option<Box<Pools>>,
 }
 
 impl Allocator {
     /// With nothing allocated.
     pub(crate) fn new(settings: Settings, joined_running: bool) -> Self {
         Self { settings, joined_running, ..Self::default() }
+    }
+
+    /// One that also knows its free memory by pool.
+    pub(crate) fn with_pools(self) -> Self {
+        Self { pools: Some(Box::default()), ..self }
+    }
+
+    /// Its free memory by pool, if it was to know.
+    pub(crate) fn pools(&self) -> Option<&Pools> {
+        self.pools.as_deref()
     }
 
     /// Its settings.
@@ -91,6 +104,7 @@ impl Allocator {
             Action::SegmentFree => self.segment_free(event, observer),
             Action::SegmentMap => self.segment_map(event, observer),
             Action::SegmentUnmap => self.segment_unmap(event, observer),
+            Action::Oom => (),
         }
     }
 
@@ -108,15 +122,32 @@ impl Allocator {
         *self.faults.entry(fault).or_default() += 1;
     }
 
+    /// Adds a block to the sums, or with `sign` -1 takes it away.
+    fn count(&mut self, block: &Block, sign: i64) {
+        let segment = self.segments.get(block.segment as usize);
+        self.totals.add_block(block, segment, sign);
+        if let Some(pools) = &mut self.pools {
+            pools.add_block(block, segment, sign > 0);
+        }
+    }
+
+    /// The same with a segment.
+    fn count_segment(&mut self, segment: &Segment, sign: i64) {
+        self.totals.add_segment(segment, sign);
+        if let Some(pools) = &mut self.pools {
+            pools.add_segment(segment, sign > 0);
+        }
+    }
+
     fn insert(&mut self, block: Block) {
-        self.totals.add_block(&block, self.segments.get(block.segment as usize), 1);
+        self.count(&block, 1);
         self.blocks.insert(block.addr, block);
     }
 
     /// Takes a block away without a word.
     fn remove(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(&addr)?;
-        self.totals.add_block(&block, self.segments.get(block.segment as usize), -1);
+        self.count(&block, -1);
         Some(block)
     }
 
@@ -290,7 +321,7 @@ impl Allocator {
     }
 
     fn add_segment(&mut self, segment: Segment) -> u32 {
-        self.totals.add_segment(&segment, 1);
+        self.count_segment(&segment, 1);
         let place = match self.free_places.pop() {
             Some(place) => {
                 self.segments[place as usize] = segment;
@@ -309,7 +340,7 @@ impl Allocator {
     fn remove_segment(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
         let Some(place) = self.places.remove(&addr) else { return };
         let segment = self.segments[place as usize];
-        self.totals.add_segment(&segment, -1);
+        self.count_segment(&segment, -1);
         observer.segment(&segment, Some(ts));
         self.free_places.push(place);
     }

@@ -15,6 +15,8 @@ pub(crate) enum Action {
     /// Pages were added to an expandable segment.
     SegmentMap,
     SegmentUnmap,
+    /// A request failed; its address is what the device had free.
+    Oom,
     /// A block was handed out, its size known: as reports to the profiler tell it.
     UsageAlloc,
     UsageFree,
@@ -31,6 +33,7 @@ impl Action {
             Self::SegmentFree => "segment_free",
             Self::SegmentMap => "segment_map",
             Self::SegmentUnmap => "segment_unmap",
+            Self::Oom => "oom",
             Self::UsageAlloc | Self::UsageFree => "usage",
         }
     }
@@ -45,6 +48,7 @@ impl Action {
             "segment_free" => Self::SegmentFree,
             "segment_map" => Self::SegmentMap,
             "segment_unmap" => Self::SegmentUnmap,
+            "oom" => Self::Oom,
             _ => return None,
         })
     }
@@ -59,7 +63,7 @@ pub(crate) struct Event {
     pub(crate) ts: i64,
     pub(crate) action: Action,
     pub(crate) addr: u64,
-    /// Alloc, FreeRequested, FreeCompleted: as requested; else as it is.
+    /// Alloc, FreeRequested, FreeCompleted, Oom: as requested; else as it is.
     pub(crate) size_bytes: u64,
     /// 0: the default stream.
     pub(crate) stream: u64,

@@ -68,14 +68,23 @@ impl Note<'_> {
 
 /// Hears what happens, in order.
 pub(crate) trait Listener {
+    /// Whether it asks allocators for their pools.
+    const WANTS_POOLS: bool = false;
+
+    /// An event is about to be replayed.
+    fn before(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
     /// An event has been replayed.
     fn after(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
+    /// A thread asked all allocators of its process to give back what they can.
+    fn empty_cache(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {}
     /// Time passed one of the instants asked for.
     fn instant(&mut self, _run: u32, _number: usize, _replay: &Replay) {}
     /// See [`Observer::block`].
     fn block(&mut self, _key: Key, _block: &Block, _segment: Option<&Segment>, _end: Option<i64>) {}
     /// See [`Observer::segment`].
     fn segment(&mut self, _key: Key, _segment: &Segment, _end: Option<i64>) {}
+    /// That was all.
+    fn end(&mut self) {}
 }
 
 struct Of<'a, L> {
@@ -206,6 +215,7 @@ impl Replay {
         for (key, allocator) in &self.allocators {
             allocator.finish(&mut Of { key: *key, listener });
         }
+        listener.end();
     }
 
     /// Calls for the instants of a run before `ts`.
@@ -242,6 +252,10 @@ impl Replay {
             };
             self.pass(run, rows.ts.value(row), listener);
             let note = rows.note(row, run);
+            if (note.kind, note.op) == ("alloc", "empty_cache") {
+                listener.empty_cache(run, note.pid, note.tid, note.ts, self);
+                continue;
+            }
             if let Some((key, event)) = self.event(&note, &rows, row) {
                 self.apply(key, &event, listener);
             }
@@ -249,12 +263,15 @@ impl Replay {
         Ok(())
     }
 
-    fn apply(&mut self, key: Key, event: &Event, listener: &mut impl Listener) {
+    fn apply<L: Listener>(&mut self, key: Key, event: &Event, listener: &mut L) {
         let origin = self.origins.get(key.run as usize);
         let allocator = self.allocators.entry(key).or_insert_with(|| {
             let settings = origin.and_then(|origin| origin.settings.get(&key.pid)).cloned();
-            Allocator::new(settings.unwrap_or_default(), origin.is_some_and(|origin| origin.joined_running))
+            let joined_running = origin.is_some_and(|origin| origin.joined_running);
+            let allocator = Allocator::new(settings.unwrap_or_default(), joined_running);
+            if L::WANTS_POOLS { allocator.with_pools() } else { allocator }
         });
+        listener.before(key, allocator, event);
         allocator.apply(event, &mut Of { key, listener });
         listener.after(key, allocator, event);
     }

@@ -14,8 +14,10 @@ pub(crate) mod fault;
 pub(crate) mod input;
 #[cfg(test)]
 mod oracle;
+pub(crate) mod pools;
 #[cfg(test)]
 mod recorded;
 pub(crate) mod settings;
 pub(crate) mod span;
+pub(crate) mod story;
 pub(crate) mod totals;

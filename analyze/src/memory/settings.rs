@@ -12,6 +12,9 @@ pub(crate) const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// A segment of blocks below 10 MiB, and a page of an expandable one.
 pub(crate) const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
 
+/// From here a block has a segment of its own size.
+const LARGE_REQUEST_BYTES: u64 = 10 << 20;
+
 /// Intervals of `roundup_power2_divisions`: powers of two from 1 MiB.
 const INTERVALS: usize = 16;
 const FIRST_INTERVAL_LOG2: u32 = 20;
@@ -107,6 +110,15 @@ impl Settings {
             return if step == 0 { floor.saturating_mul(2) } else { up(bytes, step) };
         }
         up(bytes, MIN_BLOCK_BYTES)
+    }
+
+    /// The segment that is asked for if no block serves a request, but for expandable ones.
+    pub(crate) fn segment_bytes(&self, block_bytes: u64) -> u64 {
+        match block_bytes {
+            ..=SMALL_BYTES => SMALL_SEGMENT_BYTES,
+            ..LARGE_REQUEST_BYTES => self.large_segment_bytes,
+            _ => up(block_bytes, SMALL_SEGMENT_BYTES),
+        }
     }
 
     /// Whether what is left of a block is split off.

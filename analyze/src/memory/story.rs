@@ -1,0 +1,509 @@
+//! Why the allocator went to the driver, what it gave back, and how it ran out: told from its state at that moment.
+//!
+//! A segment is asked for because of a request that its own pool and stream could not serve. The request is the next
+//! block that the same thread is handed, or its failure. What the pool held just before decides:
+//!
+//! | cause | what was so |
+//! |---|---|
+//! | `first_use` | the pool had never had memory |
+//! | `fragmentation` | enough was free in it, but in no single block |
+//! | `other_stream` | a block large enough was free in the same pool, of another stream |
+//! | `after_release` | the pool had held as much before, and had given it back |
+//! | `growth` | it needed more than ever |
+//! | `not_known` | the request is not on record, or the source does not tell streams and pending frees |
+//!
+//! A segment goes because somebody called `empty_cache`, or to make room for a request (`make_room`).
+
+use std::collections::HashMap;
+
+use super::{
+    allocator::Allocator,
+    event::{Action, Event},
+    input::{Key, Listener, Replay},
+    pools::{Pool, PoolKey, Pools},
+    settings::{SMALL_BYTES, SMALL_SEGMENT_BYTES},
+    span::State,
+    totals::Totals,
+};
+
+/// Why a segment came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    FirstUse,
+    Fragmentation,
+    OtherStream,
+    AfterRelease,
+    Growth,
+    EmptyCache,
+    MakeRoom,
+    NotKnown,
+}
+
+impl Cause {
+    /// What users read.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FirstUse => "first_use",
+            Self::Fragmentation => "fragmentation",
+            Self::OtherStream => "other_stream",
+            Self::AfterRelease => "after_release",
+            Self::Growth => "growth",
+            Self::EmptyCache => "empty_cache",
+            Self::MakeRoom => "make_room",
+            Self::NotKnown => "not_known",
+        }
+    }
+}
+
+/// A request that a segment was for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) requested_bytes: u64,
+    /// The smallest block that serves it.
+    pub(crate) block_bytes: u64,
+    pub(crate) stack: Option<u32>,
+}
+
+/// What a pool held.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolState {
+    pub(crate) reserved_bytes: u64,
+    /// The most until then.
+    pub(crate) peak_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) largest_free_bytes: u64,
+    /// The largest free block of the same pool and size class in another stream.
+    pub(crate) other_stream_bytes: u64,
+}
+
+impl PoolState {
+    fn of(pools: Option<&Pools>, key: &PoolKey) -> Self {
+        let pool = pools.and_then(|pools| pools.get(key));
+        let like = |other: &PoolKey| PoolKey { stream: key.stream, ..*other } == *key && other != key;
+        let others = pools.into_iter().flat_map(Pools::iter).filter(|(other, _)| like(other));
+        Self {
+            reserved_bytes: pool.map_or(0, |pool| pool.reserved_bytes),
+            peak_bytes: pool.map_or(0, |pool| pool.peak_bytes),
+            free_bytes: pool.map_or(0, |pool| pool.free_bytes),
+            largest_free_bytes: pool.map_or(0, Pool::largest_free_bytes),
+            other_stream_bytes: others.map(|(_, pool)| pool.largest_free_bytes()).max().unwrap_or(0),
+        }
+    }
+}
+
+/// A segment, or a stretch of an expandable one, came from the driver or went back.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) key: Key,
+    pub(crate) ts: i64,
+    pub(crate) tid: u32,
+    pub(crate) action: Action,
+    pub(crate) addr: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) pool: PoolKey,
+    pub(crate) cause: Cause,
+    /// What it was for; `None`: nothing, or not on record.
+    pub(crate) request: Option<Request>,
+    /// Its pool just before.
+    pub(crate) before: PoolState,
+}
+
+/// What the thread had back from one wish to give memory back: per allocator.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    pub(crate) key: Key,
+    pub(crate) ts: i64,
+    pub(crate) tid: u32,
+    /// `EmptyCache` or `MakeRoom`.
+    pub(crate) cause: Cause,
+    /// When the last of it went.
+    pub(crate) last_ts: i64,
+    pub(crate) given_back_bytes: u64,
+    pub(crate) segments_count: u64,
+    pub(crate) before: Totals,
+    /// After the last of it went.
+    pub(crate) after: Totals,
+    /// Then free, in segments in use.
+    pub(crate) pinned_bytes: u64,
+}
+
+impl Release {
+    /// In use after it, in the segments that are left.
+    pub(crate) fn in_use_bytes(&self) -> i64 {
+        let free = self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
+        self.after.reserved_bytes - free - self.after.unknown_bytes
+    }
+}
+
+/// A request failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Oom {
+    pub(crate) key: Key,
+    pub(crate) ts: i64,
+    pub(crate) tid: u32,
+    pub(crate) requested_bytes: u64,
+    pub(crate) block_bytes: u64,
+    /// What the driver said was free on the device.
+    pub(crate) device_free_bytes: u64,
+    /// The segment that the allocator would have asked for.
+    pub(crate) segment_bytes: u64,
+    pub(crate) pool: PoolKey,
+    pub(crate) before: PoolState,
+    pub(crate) totals: Totals,
+    pub(crate) pinned_bytes: u64,
+    pub(crate) is_expandable: bool,
+    /// Whether expandable segments would have had room; `None`: it depends on where blocks would have lain.
+    pub(crate) expandable_helps: Option<bool>,
+    /// Least in use that stood in the way of a hole in one segment.
+    pub(crate) hole: Option<Hole>,
+    /// What is in use in whole segments that could have gone instead, those with least in use first.
+    pub(crate) segments: Option<Emptied>,
+}
+
+impl Oom {
+    /// The device had room for the segment: a limit of the process (`set_per_process_memory_fraction`) forbade it.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.device_free_bytes >= self.segment_bytes
+    }
+}
+
+/// Blocks next to each other in one segment which, if they were free, would make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) addr: u64,
+    pub(crate) size_bytes: u64,
+    /// Of it, in use.
+    pub(crate) in_use_bytes: u64,
+    pub(crate) in_use_count: u64,
+}
+
+/// Segments which, if nothing were in use in them, would make room on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Emptied {
+    pub(crate) segments_count: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) in_use_bytes: u64,
+    pub(crate) in_use_count: u64,
+}
+
+/// Listens, and keeps what it has understood until it is taken.
+#[derive(Debug, Default)]
+pub(crate) struct Story {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) releases: Vec<Release>,
+    pub(crate) ooms: Vec<Oom>,
+    /// Changes of a thread whose cause is told by what comes next.
+    waiting: HashMap<(Key, u32), Vec<Change>>,
+    /// Releases of a thread that go on.
+    open: HashMap<(u32, u32, u32), Vec<Release>>,
+}
+
+/// Free bytes that cannot go back to the driver because of what is in use beside them.
+fn pinned_bytes(allocator: &Allocator) -> u64 {
+    let pools = allocator.pools().into_iter().flat_map(Pools::iter);
+    pools.map(|(_, pool)| pool.free_bytes.saturating_sub(pool.releasable_bytes)).sum()
+}
+
+/// The pool that an event is about.
+pub(crate) fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
+    let segment = allocator.block_at(event.addr).and_then(|block| allocator.segment(block.segment));
+    segment.map_or_else(
+        || PoolKey {
+            pool: event.pool,
+            stream: event.stream,
+            is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
+        },
+        PoolKey::of,
+    )
+}
+
+fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
+    let (before, wanted) = (&change.before, request.block_bytes);
+    if before.peak_bytes == 0 {
+        Cause::FirstUse
+    } else if before.free_bytes >= wanted {
+        // Without streams and pending frees nobody knows what of it could have been had.
+        if is_inferred { Cause::NotKnown } else { Cause::Fragmentation }
+    } else if before.other_stream_bytes >= wanted {
+        Cause::OtherStream
+    } else if before.peak_bytes >= before.reserved_bytes.saturating_add(change.size_bytes) {
+        Cause::AfterRelease
+    } else {
+        Cause::Growth
+    }
+}
+
+impl Story {
+    /// A thread was handed a block, or was not: that is what its changes were for.
+    fn settle(&mut self, key: Key, tid: u32, request: Request, is_inferred: bool) {
+        let Some(changes) = self.waiting.remove(&(key, tid)) else { return };
+        for mut change in changes {
+            let is_gain = matches!(change.action, Action::SegmentAlloc | Action::SegmentMap);
+            change.cause = if is_gain { cause_of(&change, &request, is_inferred) } else { Cause::MakeRoom };
+            change.request = Some(request);
+            self.changes.push(change);
+        }
+    }
+
+    /// Drops what has been told.
+    pub(crate) fn forget(&mut self) {
+        self.changes.clear();
+        self.releases.clear();
+        self.ooms.clear();
+    }
+
+    fn close(&mut self, of: (u32, u32, u32)) {
+        self.releases.extend(self.open.remove(&of).unwrap_or_default());
+    }
+
+    /// What never was explained.
+    fn give_up(&mut self) {
+        let mut rest: Vec<_> = self.waiting.drain().flat_map(|(_, changes)| changes).collect();
+        rest.sort_by_key(|change| (change.key, change.ts));
+        self.changes.append(&mut rest);
+        let mut open: Vec<_> = self.open.drain().flat_map(|(_, releases)| releases).collect();
+        open.sort_by_key(|release| (release.key, release.ts));
+        self.releases.append(&mut open);
+    }
+
+    fn gone(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        let of = (key.run, key.pid, event.tid);
+        let releases = self.open.entry(of).or_default();
+        let place = match releases.iter().position(|release| release.key == key) {
+            Some(place) => place,
+            None => {
+                let before = *allocator.totals();
+                releases.push(opened(key, event.ts, event.tid, Cause::MakeRoom, before));
+                releases.len() - 1
+            }
+        };
+        let release = &mut releases[place];
+        release.last_ts = event.ts;
+        release.given_back_bytes += event.size_bytes;
+        release.segments_count += 1;
+    }
+}
+
+fn opened(key: Key, ts: i64, tid: u32, cause: Cause, before: Totals) -> Release {
+    Release {
+        key,
+        ts,
+        tid,
+        cause,
+        last_ts: ts,
+        given_back_bytes: 0,
+        segments_count: 0,
+        before,
+        after: before,
+        pinned_bytes: 0,
+    }
+}
+
+impl Listener for Story {
+    const WANTS_POOLS: bool = true;
+
+    fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        let of = (key.run, key.pid, event.tid);
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap => {
+                let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
+                if is_loss {
+                    self.gone(key, allocator, event);
+                }
+                let is_asked = is_loss
+                    && self.open.get(&of).is_some_and(|of| of.iter().any(|r| r.cause == Cause::EmptyCache));
+                let pool = match is_loss {
+                    true => pool_of(allocator, event),
+                    false => PoolKey {
+                        pool: event.pool,
+                        stream: event.stream,
+                        is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
+                    },
+                };
+                let change = Change {
+                    key,
+                    ts: event.ts,
+                    tid: event.tid,
+                    action: event.action,
+                    addr: event.addr,
+                    size_bytes: event.size_bytes,
+                    pool,
+                    cause: if is_asked { Cause::EmptyCache } else { Cause::NotKnown },
+                    request: None,
+                    before: PoolState::of(allocator.pools(), &pool),
+                };
+                match is_asked {
+                    true => self.changes.push(change),
+                    false => self.waiting.entry((key, event.tid)).or_default().push(change),
+                }
+                if !is_loss {
+                    self.close(of);
+                }
+            }
+            Action::Oom => {
+                let block_bytes = allocator.settings().round(event.size_bytes);
+                let request = Request { requested_bytes: event.size_bytes, block_bytes, stack: event.stack };
+                self.settle(key, event.tid, request, false);
+                self.close(of);
+                self.ooms.push(out_of_memory(key, allocator, event, block_bytes));
+            }
+            // Its first act is to end what other streams were still using.
+            Action::FreeCompleted => (),
+            _ => self.close(of),
+        }
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        match event.action {
+            Action::SegmentFree | Action::SegmentUnmap => {
+                let releases = self.open.get_mut(&(key.run, key.pid, event.tid));
+                if let Some(release) = releases.and_then(|of| of.iter_mut().find(|r| r.key == key)) {
+                    release.after = *allocator.totals();
+                    release.pinned_bytes = pinned_bytes(allocator);
+                }
+            }
+            Action::Alloc | Action::UsageAlloc => {
+                let is_inferred = event.action == Action::UsageAlloc;
+                let block_bytes = match is_inferred {
+                    true => event.size_bytes,
+                    false => allocator.settings().round(event.size_bytes),
+                };
+                let request = Request { requested_bytes: event.size_bytes, block_bytes, stack: event.stack };
+                self.settle(key, event.tid, request, is_inferred);
+            }
+            _ => (),
+        }
+    }
+
+    fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
+        self.close((run, pid, tid));
+        let of_process = replay.allocators().filter(|(key, _)| (key.run, key.pid) == (run, pid));
+        let releases = of_process.map(|(key, allocator)| Release {
+            pinned_bytes: pinned_bytes(allocator),
+            ..opened(key, ts, tid, Cause::EmptyCache, *allocator.totals())
+        });
+        self.open.insert((run, pid, tid), releases.collect());
+    }
+
+    fn end(&mut self) {
+        self.give_up();
+    }
+}
+
+fn out_of_memory(key: Key, allocator: &Allocator, event: &Event, block_bytes: u64) -> Oom {
+    let settings = allocator.settings();
+    let pool = PoolKey { pool: event.pool, stream: event.stream, is_small: block_bytes <= SMALL_BYTES };
+    let segment_bytes = settings.segment_bytes(block_bytes);
+    let device_free_bytes = event.addr;
+    // A segment could not be had: less than that was to be had, under a limit perhaps nothing.
+    let missing_bytes = match segment_bytes.checked_sub(device_free_bytes) {
+        None | Some(0) => segment_bytes,
+        Some(missing) => missing,
+    };
+    Oom {
+        key,
+        ts: event.ts,
+        tid: event.tid,
+        requested_bytes: event.size_bytes,
+        block_bytes,
+        device_free_bytes,
+        segment_bytes,
+        pool,
+        before: PoolState::of(allocator.pools(), &pool),
+        totals: *allocator.totals(),
+        pinned_bytes: pinned_bytes(allocator),
+        is_expandable: settings.expandable_segments,
+        expandable_helps: match settings.expandable_segments {
+            true => None,
+            false => expandable_helps(allocator, &pool, block_bytes, segment_bytes.min(device_free_bytes)),
+        },
+        hole: hole(allocator, &pool, block_bytes),
+        segments: emptied(allocator, missing_bytes),
+    }
+}
+
+/// Segments with least in use for their size, until they make up for what is missing.
+fn emptied(allocator: &Allocator, missing_bytes: u64) -> Option<Emptied> {
+    let mut segments: Vec<Emptied> = allocator
+        .segments()
+        .filter(|segment| !segment.is_expandable)
+        .map(|segment| {
+            let in_use = allocator.blocks_in(segment).filter(|block| block.state != State::Inactive);
+            let (in_use_bytes, in_use_count) =
+                in_use.fold((0, 0), |(bytes, count), block| (bytes + block.size_bytes, count + 1));
+            Emptied { segments_count: 1, size_bytes: segment.size_bytes, in_use_bytes, in_use_count }
+        })
+        .collect();
+    let share = |of: &Emptied| of.in_use_bytes as f64 / of.size_bytes.max(1) as f64;
+    segments.sort_by(|a, b| share(a).total_cmp(&share(b)).then(a.in_use_count.cmp(&b.in_use_count)));
+    let mut sum = Emptied::default();
+    for segment in segments {
+        sum.segments_count += 1;
+        sum.size_bytes += segment.size_bytes;
+        sum.in_use_bytes += segment.in_use_bytes;
+        sum.in_use_count += segment.in_use_count;
+        if sum.size_bytes >= missing_bytes {
+            return Some(sum);
+        }
+    }
+    None
+}
+
+/// With expandable segments a pool's free memory is whole pages that may lie anywhere, and pages with nothing in use
+/// can be had for others. They help for certain if what the pool's blocks can pin at worst (each begins and
+/// ends within a page) leaves room. They cannot if all that is free, anywhere, would not do.
+fn expandable_helps(allocator: &Allocator, pool: &PoolKey, block_bytes: u64, more_bytes: u64) -> Option<bool> {
+    let large = allocator.settings().large_segment_bytes.max(1);
+    let page = if pool.is_small { SMALL_SEGMENT_BYTES } else { large };
+    let (mut reserved, mut at_worst, mut free) = (0_u64, 0_u64, 0_u64);
+    for block in allocator.blocks() {
+        let is_free = block.state == State::Inactive;
+        free += if is_free { block.size_bytes } else { 0 };
+        let segment = allocator.segment(block.segment);
+        if segment.is_some_and(|segment| PoolKey::of(segment) == *pool) {
+            reserved += block.size_bytes;
+            let pages = (block.size_bytes + page).saturating_sub(2) / page + 1;
+            at_worst += if is_free { 0 } else { pages.saturating_mul(page) };
+        }
+    }
+    let wanted = block_bytes.checked_next_multiple_of(page)?;
+    if at_worst.saturating_add(wanted) <= reserved {
+        Some(true)
+    } else if free.saturating_add(more_bytes) < block_bytes {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The neighbours in one segment of a pool that make room for a block at least cost.
+fn hole(allocator: &Allocator, pool: &PoolKey, block_bytes: u64) -> Option<Hole> {
+    let mut best: Option<Hole> = None;
+    for segment in allocator.segments().filter(|segment| PoolKey::of(segment) == *pool) {
+        let blocks: Vec<_> = allocator.blocks_in(segment).collect();
+        let (mut first, mut hole) = (0, Hole { addr: 0, size_bytes: 0, in_use_bytes: 0, in_use_count: 0 });
+        for block in &blocks {
+            hole.size_bytes += block.size_bytes;
+            if block.state != State::Inactive {
+                hole.in_use_bytes += block.size_bytes;
+                hole.in_use_count += 1;
+            }
+            while let Some(left) = blocks.get(first).filter(|b| hole.size_bytes - b.size_bytes >= block_bytes)
+            {
+                hole.size_bytes -= left.size_bytes;
+                if left.state != State::Inactive {
+                    hole.in_use_bytes -= left.size_bytes;
+                    hole.in_use_count -= 1;
+                }
+                first += 1;
+            }
+            let is_better = |best: Hole| {
+                (hole.in_use_bytes, hole.in_use_count) < (best.in_use_bytes, best.in_use_count)
+            };
+            if hole.size_bytes >= block_bytes && best.is_none_or(is_better) {
+                best = Some(Hole { addr: blocks[first].addr, ..hole });
+            }
+        }
+    }
+    best
+}
