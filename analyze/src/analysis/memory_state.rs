@@ -9,13 +9,17 @@
 //! from free memory: [`Held::is_inferred`].
 
 use serde::Serialize;
-use trace_schema::Nanos;
+use trace_schema::{Nanos, Run};
 
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
     memory::{
         allocator::Allocator,
+        device::{
+            self,
+            ledger::{Line, Part},
+        },
         input::{Key, Listener, Replay},
         span::{Block, NO_SEGMENT, Segment, State},
         totals::releasable_bytes,
@@ -107,6 +111,31 @@ pub(crate) struct Moment {
     /// Since recording began.
     pub(crate) since_start_ns: i64,
     pub(crate) allocators: Vec<Held>,
+    /// The whole GPUs, as far as their counters were read.
+    pub(crate) devices: Vec<Device>,
+}
+
+/// A line of a device's account.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Share {
+    pub(crate) part: &'static str,
+    pub(crate) pid: Option<u32>,
+    pub(crate) library: Option<String>,
+    pub(crate) size_bytes: i64,
+}
+
+/// A device: what the driver said at a reading, brought to the instant by the calls in between.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Device {
+    pub(crate) device: i32,
+    /// From the reading to the instant; negative: there was none before.
+    pub(crate) reading_age_ns: i64,
+    /// Read then.
+    pub(crate) read_bytes: i64,
+    /// At the instant: read, and what calls took since.
+    pub(crate) used_bytes: i64,
+    /// Sum: `used_bytes`.
+    pub(crate) shares: Vec<Share>,
 }
 
 struct Watch {
@@ -229,7 +258,54 @@ pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> 
     Replay::new(&runs, vec![vec![ts]]).run(trace.context(), &mut watch).await?;
     let mut allocators = watch.found;
     name_stacks(trace, &mut allocators).await?;
-    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators })
+    let devices = devices(trace, &runs, ts, shown_ts).await?;
+    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators, devices })
+}
+
+/// The account of every device at the instant.
+async fn devices(
+    trace: &Trace,
+    runs: &[(String, Run)],
+    ts: i64,
+    shown_ts: i64,
+) -> Result<Vec<Device>, AnalyzeError> {
+    let mut replay = device::input::Replay::new(runs);
+    let found = replay.at(trace.context(), ts).await?;
+    let of = |(number, instant): (i32, device::input::Instant)| {
+        let account = &instant.account;
+        let mut changes = instant.changes;
+        let mut lines: Vec<Line> = account.lines.iter().filter(|line| line.part != Part::Used).copied().collect();
+        for line in &mut lines {
+            let of = line.pid.zip(line.library);
+            line.bytes += of.and_then(|of| changes.remove(&of)).unwrap_or_default();
+        }
+        // What came from libraries that had nothing at the reading; of a process that could not be split, as its own.
+        for ((pid, library), bytes) in changes {
+            match lines.iter_mut().find(|line| line.pid == Some(pid) && line.part == Part::Process) {
+                Some(line) => line.bytes += bytes,
+                None => lines.push(Line { part: Part::Library, pid: Some(pid), library: Some(library), bytes }),
+            }
+        }
+        let mut shares: Vec<Share> = lines
+            .iter()
+            .filter(|line| line.bytes != 0)
+            .map(|line| Share {
+                part: replay.part(line).name(),
+                pid: line.pid,
+                library: line.library.map(|library| replay.library(library).to_owned()),
+                size_bytes: line.bytes,
+            })
+            .collect();
+        shares.sort_by_key(|share| (share.pid.is_none(), share.pid, std::cmp::Reverse(share.size_bytes)));
+        Device {
+            device: number,
+            reading_age_ns: shown_ts - account.ts,
+            read_bytes: account.used_bytes(),
+            used_bytes: shares.iter().map(|share| share.size_bytes).sum(),
+            shares,
+        }
+    };
+    Ok(found.into_iter().map(of).collect())
 }
 
 /// Spells out the call stacks of pinning blocks.

@@ -8,7 +8,7 @@ use super::{print, print_json};
 use crate::{
     analysis::{
         info,
-        memory_state::{self, At, Held, Moment},
+        memory_state::{self, At, Device, Held, Moment},
     },
     error::AnalyzeError,
     output,
@@ -65,9 +65,43 @@ fn shown(moment: &Moment, top: usize) -> String {
         text +=
             "\nno allocator of PyTorch had been at work by then, or none was probed: see `analyze info`\n";
     }
+    for device in &moment.devices {
+        text += &shown_device(device);
+    }
     for held in &moment.allocators {
         text += &shown_held(held, top);
     }
+    text
+}
+
+fn shown_device(device: &Device) -> String {
+    let line = |what: String, bytes: i64, meaning: &str| {
+        vec![what, bytes.to_string(), Bytes(bytes).to_string(), meaning.to_owned()]
+    };
+    let mut rows = vec![line("used".to_owned(), device.used_bytes, "")];
+    for (number, share) in device.shares.iter().enumerate() {
+        let sign = if number == 0 { '=' } else { '+' };
+        let of = share.pid.map(|pid| format!("process {pid}: ")).unwrap_or_default();
+        let library = output::harmless(share.library.as_deref().unwrap_or_default());
+        let (what, meaning) = match share.part {
+            "allocator" => ("PyTorch's allocator".to_owned(), "reserved, see below"),
+            "library" => (library, "had from the driver by its own calls"),
+            "context" => ("context".to_owned(), "with loaded code, and what the driver rounds up"),
+            "process" => ("in all".to_owned(), "cannot be split"),
+            "other_process" => ("in all".to_owned(), "not recorded"),
+            _ => ("unexplained".to_owned(), "not ascribed to a process by the driver"),
+        };
+        rows.push(line(format!("{sign} {of}{what}"), share.size_bytes, meaning));
+    }
+    let mut text = format!("\nGPU {}\n", device.device);
+    text += &output::columns(&["", "bytes", "", ""], &rows, &[1, 2]);
+    let (age, since) = (Nanos(device.reading_age_ns.abs()), device.used_bytes - device.read_bytes);
+    let side = if device.reading_age_ns >= 0 { "before" } else { "after" };
+    text += &format!("read {age} {side}");
+    if since != 0 {
+        text += &format!(", when {} was used: the rest is from the calls in between", Bytes(device.read_bytes));
+    }
+    text += "\n";
     text
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
 //! - `_memory_curve`: sums after every event;
-//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`].
+//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`];
+//! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: of whole GPUs, see [`device`].
 //!
 //! Rows come in the order in which they end; what is there at the end of the run comes last.
 
@@ -45,7 +46,7 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 10] = [
     "_memory_blocks",
     "_memory_segments",
     "_memory_curve",
@@ -53,6 +54,9 @@ pub(crate) const NAMES: [&str; 7] = [
     "_memory_requests",
     "_memory_releases",
     "_memory_ooms",
+    "_memory_ledger",
+    "_memory_driver",
+    "_memory_pauses",
 ];
 
 fn text() -> DataType {
@@ -91,6 +95,7 @@ macro_rules! table {
     };
 }
 
+mod device;
 mod story;
 
 table!(Blocks {
@@ -162,12 +167,17 @@ struct Filled<B> {
 }
 
 impl<B: Columns> Filled<B> {
-    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
+    /// The rows so far, if they are enough for a batch or `all` are wanted. `name`: of a run.
+    fn take<'a>(
+        &mut self,
+        name: impl Fn(u32) -> &'a str,
+        all: bool,
+    ) -> Result<Option<RecordBatch>, ArrowError> {
         if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
             return Ok(None);
         }
         for run in self.runs.drain(..) {
-            self.columns.run().append_value(names.name(run));
+            self.columns.run().append_value(name(run));
         }
         self.columns.batch().map(Some)
     }
@@ -182,7 +192,7 @@ where
     }
 
     fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
-        Self::take(self, names, all)
+        Self::take(self, |run| names.name(run), all)
     }
 }
 
@@ -277,6 +287,15 @@ struct Source {
     runs: Arc<Vec<(String, Run)>>,
 }
 
+impl Source {
+    /// A session with the events.
+    fn context(&self) -> Result<SessionContext, DataFusionError> {
+        let gone = || DataFusionError::Internal("the session of the memory tables is gone".to_owned());
+        let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
+        Ok(SessionContext::new_with_state(state))
+    }
+}
+
 /// One table.
 struct Table<F> {
     source: Source,
@@ -300,9 +319,7 @@ impl<F: Filler> PartitionStream for Table<F> {
         let sender = builder.tx();
         let source = self.source.clone();
         builder.spawn(async move {
-            let gone = || DataFusionError::Internal("the session of the memory tables is gone".to_owned());
-            let state = source.state.upgrade().ok_or_else(gone)?.read().clone();
-            let context = SessionContext::new_with_state(state);
+            let context = source.context()?;
             let mut replay = Replay::new(&source.runs, Vec::new());
             let mut filler = F::default();
             let mut input = replay.start(&context).await.map_err(external)?;
@@ -349,6 +366,9 @@ pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<()
         table::<story::Told<story::Requests>>(&source)?,
         table::<story::Told<story::Releases>>(&source)?,
         table::<story::Told<story::Ooms>>(&source)?,
+        device::table::<device::Ledger>(&source)?,
+        device::table::<device::Pieces>(&source)?,
+        device::table::<device::Paused>(&source)?,
     ];
     for (name, table) in NAMES.into_iter().zip(tables) {
         context.register_table(name, table)?;

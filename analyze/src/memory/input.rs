@@ -30,6 +30,11 @@ use crate::{
 /// PyTorch's library.
 const TORCH_LIBRARY: &str = "libc10_cuda";
 
+/// Whether a library is the one of PyTorch's allocator.
+pub(crate) fn is_torch(library: &str) -> bool {
+    library.starts_with(TORCH_LIBRARY)
+}
+
 /// Rows that the replay reads.
 const EVENTS: &str = "SELECT run, pid, tid, ts, kind, op, ret, addr, size_bytes, stream, device, caller, pool_owner, pool_id, stack \
      FROM events WHERE kind = 'alloc' \
@@ -62,7 +67,7 @@ struct Note<'a> {
 impl Note<'_> {
     /// Whether PyTorch's allocator made the call.
     fn is_of_torch(&self) -> bool {
-        self.caller.starts_with(TORCH_LIBRARY)
+        is_torch(self.caller)
     }
 }
 

@@ -9,6 +9,7 @@
 //! or a wrong setting: it is counted ([`fault`]), and the replay goes on from what the events say.
 
 pub(crate) mod allocator;
+pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod input;

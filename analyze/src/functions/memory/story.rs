@@ -180,7 +180,7 @@ impl<B: Rows> Filler for Told<B> {
         }
         // What is told of other things is not wanted here.
         self.story.forget();
-        self.filled.take(names, all)
+        self.filled.take(|run| names.name(run), all)
     }
 }
 
