@@ -98,6 +98,7 @@ fn read(index: u32, device: &Device<'_>, samples: &mut Vec<Row>) {
     };
     if let Ok(memory) = device.memory_info() {
         add("memory_used_bytes", 0, memory.used as i64);
+        add("memory_reserved_bytes", 0, memory.reserved as i64);
         add("memory_total_bytes", 0, memory.total as i64);
     }
     if let Ok(processes) = device.running_compute_processes() {

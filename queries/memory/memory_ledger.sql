@@ -2,7 +2,7 @@
 -- needs: _memory_ledger
 -- columns:
 --   run         string  -      Run the row comes from.
---   ts          int64   ns     When it was read, CLOCK_MONOTONIC.
+--   ts          int64   ns     When it was read, by the recorder or by a program (cuMemGetInfo), CLOCK_MONOTONIC.
 --   device      int32   -      GPU, by NVML's index.
 --   part        string  -      used; of each recorded process: allocator (PyTorch's), library (another one), context (what else the driver counts for it: context, loaded code, managed memory, rounding), or process (all of it, where it cannot be split); other_process (not recorded); unexplained.
 --   pid         uint32  -      Process; null: of the device.

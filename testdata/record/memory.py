@@ -96,6 +96,28 @@ def plain(state, budget_bytes=2500 * MIB):
     state.mark("end")
 
 
+def crowded(state):
+    """The whole device in pairs of blocks, one of each given back: half of it is free, and no gigabyte of that in one piece."""
+    begin(state)
+    pairs = []
+    with contextlib.suppress(torch.OutOfMemoryError):
+        while True:
+            buffer(600 * MIB)  # Comes as one segment and is free at once.
+            pairs.append([buffer(300 * MIB), buffer(300 * MIB)])
+    state.mark("full")
+    for pair in pairs:
+        pair.pop()
+    state.mark("every other given back")
+    got = None
+    with contextlib.suppress(torch.OutOfMemoryError):
+        got = buffer(1 << 30)
+    state.mark("a gigabyte was wanted", got=got is not None)
+    del got
+    pairs.clear()
+    torch.cuda.empty_cache()
+    state.mark("end")
+
+
 def history(state):
     """The same with PyTorch's own history of it, as a snapshot of the last moment beside STATE.json."""
     torch.cuda.memory._record_memory_history(max_entries=100_000, stacks="python")
@@ -497,6 +519,7 @@ def neighbour(state):
 
 SCENARIOS = {
     "plain": plain,
+    "crowded": crowded,
     "history": history,
     "graphs": graphs,
     "streams": streams,

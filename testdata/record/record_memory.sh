@@ -48,6 +48,8 @@ with_names=()
 record plain plain
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True record expandable plain
 PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,roundup_power2_divisions:4 record settings plain
+record crowded crowded
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True record crowded-expandable crowded
 record fallback plain -- --without record_trace
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True record fallback-expandable plain -- --without record_trace
 record history history

@@ -75,7 +75,7 @@ impl Kind {
                 "A phase that the workload named itself; `detail` is the name. `op`: range (a span), or point. Null `dur` of a range: it was open at the end."
             }
             Self::Sample => {
-                "A reading of a counter (a point); `value` is the reading. `op` names counter and unit: memory_used_bytes, memory_total_bytes, process_memory_bytes (of `pid`), gpu_busy_percent, memory_busy_percent, sm_clock_mhz, memory_clock_mhz, temperature_celsius, power_milliwatts, throttle_reasons (NVML's bit mask), cgroup_throttled_ns and cgroup_throttled_count (of the control group of `pid`, since the last reading). `pid` and `tid` are 0 where a reading is of a device."
+                "A reading of a counter (a point); `value` is the reading. `op` names counter and unit: memory_used_bytes, memory_reserved_bytes (by the driver for itself, not part of what is used), memory_total_bytes, process_memory_bytes (of `pid`), gpu_busy_percent, memory_busy_percent, sm_clock_mhz, memory_clock_mhz, temperature_celsius, power_milliwatts, throttle_reasons (NVML's bit mask), cgroup_throttled_ns and cgroup_throttled_count (of the control group of `pid`, since the last reading). `pid` and `tid` are 0 where a reading is of a device."
             }
             Self::Name => {
                 "What a number in other rows stands for (a point); `detail` is the name. `op`: kernel (`func` of a launch), stack (`stack`: frames, outermost first, separated by `;`; the last row of a stack has the best names)."

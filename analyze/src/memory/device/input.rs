@@ -96,11 +96,11 @@ impl Replay {
     /// # Errors
     /// If they cannot be read.
     pub(crate) async fn start(context: &SessionContext) -> Result<SendableRecordBatchStream, AnalyzeError> {
-        let ops = OPS.iter().chain([&ADDRESS_FREE]).map(|op| format!("'{op}'")).collect::<Vec<_>>().join(", ");
+        let ops = OPS.iter().chain(&[ADDRESS_FREE, "cudaMemGetInfo", "cuMemGetInfo"]).map(|op| format!("'{op}'")).collect::<Vec<_>>().join(", ");
         let query = format!(
             "SELECT run, pid, tid, ts, dur, kind, op, ret, addr, src_addr, size_bytes, device, caller, value FROM events WHERE \
              (kind = 'call' AND op IN ({ops})) OR (kind = 'process' AND op = 'exit' AND tid = pid) \
-             OR (kind = 'sample' AND op IN ('memory_used_bytes', 'process_memory_bytes')) ORDER BY run, ts"
+             OR (kind = 'sample' AND op IN ('memory_used_bytes', 'memory_reserved_bytes', 'memory_total_bytes', 'process_memory_bytes')) ORDER BY run, ts"
         );
         Ok(context.sql(&query).await?.execute_stream().await?)
     }
@@ -157,16 +157,25 @@ impl Replay {
                 "sample" => {
                     let device = device.at(row).unwrap_or_default() as i32;
                     let bytes = value.at(row).unwrap_or_default();
-                    if op.value(row) == "memory_used_bytes" {
-                        let account = self.devices.used(device, at, bytes);
-                        self.accounts.extend(account.map(|account| (number, account)));
-                    } else {
-                        self.devices.of_process(device, pid, bytes);
+                    match op.value(row) {
+                        "memory_used_bytes" => {
+                            let accounts = self.devices.used(device, at, bytes);
+                            self.accounts.extend(accounts.into_iter().map(|account| (number, account)));
+                        }
+                        "memory_reserved_bytes" => self.devices.reserved(device, bytes),
+                        "memory_total_bytes" => self.devices.total(device, bytes),
+                        _ => self.devices.of_process(device, pid, bytes),
                     }
                 }
                 "process" => self.exit(number, pid, at),
                 // A call that failed did nothing; one that never returned may have.
                 _ if ret.at(row).is_some_and(|ret| ret != 0) => (),
+                _ if op.value(row).ends_with("MemGetInfo") => {
+                    let tid = tid.at(row).unwrap_or_default() as u32;
+                    if let Some(free_bytes) = size.at(row) {
+                        self.devices.asked(pid, tid, at, free_bytes);
+                    }
+                }
                 _ => {
                     let library = self.library_id(caller.at(row).unwrap_or("(not known)"));
                     let call = Call {
@@ -249,7 +258,7 @@ impl Replay {
         self.before_created.clear();
     }
 
-    /// Reads one run until after `ts`: each device's account at the last reading before, or the first after.
+    /// Reads one run: each device's account at the reading nearest to `ts`.
     ///
     /// # Errors
     /// If the rows cannot be read.
@@ -274,8 +283,7 @@ impl Replay {
         let devices: BTreeSet<i32> = accounts.iter().map(|account| account.device).collect();
         for device in devices {
             let of = || accounts.iter().filter(|account| account.device == device);
-            let before = of().filter(|account| account.ts <= ts).next_back();
-            let Some(account) = before.or_else(|| of().find(|account| account.ts > ts)) else { continue };
+            let Some(account) = of().min_by_key(|account| account.ts.abs_diff(ts)) else { continue };
             let mut changes: BTreeMap<(u32, LibraryId), i64> = BTreeMap::new();
             for (sums, sign) in [(&then, 1), (&account.sums, -1)] {
                 for (pid, sums) in sums.iter().filter(|(pid, _)| self.devices.device_of(**pid) == Some(device)) {

@@ -9,6 +9,9 @@
 //! from their calls. *Context* is what else the driver counts for a process: its context, loaded code, printf and heap
 //! buffers, managed memory, and what it rounds up. The driver's reading of a process comes a moment after that of the
 //! device; each is compared with the calls until its own time. What the driver does not ascribe to a process is unexplained.
+//!
+//! A program that asks what is free (`cuMemGetInfo`) reads the device, too: used = total - reserved for the driver - free.
+//! What processes have is taken from the driver's next reading then, or else from the one before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -77,10 +80,12 @@ impl Account {
 pub(crate) type Sums = BTreeMap<LibraryId, i64>;
 
 /// A reading that is not complete.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Round {
     ts: i64,
     used_bytes: i64,
+    /// A thread of a program read it.
+    asked_by: Option<u32>,
     /// By process, then.
     sums: BTreeMap<u32, Sums>,
     /// By process: what the driver said a little later, and what its calls had had by then.
@@ -97,6 +102,12 @@ pub(crate) struct Devices {
     devices_of: HashMap<u32, BTreeSet<i32>>,
     devices: BTreeSet<i32>,
     rounds: BTreeMap<i32, Round>,
+    /// Readings by programs since then.
+    asked: BTreeMap<i32, Vec<Round>>,
+    /// What the driver last said of processes.
+    last: BTreeMap<i32, BTreeMap<u32, (i64, i64)>>,
+    total_bytes: HashMap<i32, i64>,
+    reserved_bytes: HashMap<i32, i64>,
 }
 
 impl Devices {
@@ -119,13 +130,43 @@ impl Devices {
         self.processes.iter().map(|(pid, process)| (*pid, process.sums().clone())).collect()
     }
 
-    /// The driver says what is used on a device; the account of the reading before.
-    pub(crate) fn used(&mut self, device: i32, ts: i64, used_bytes: i64) -> Option<Account> {
+    /// The driver says what is used on a device; the accounts of the readings before.
+    pub(crate) fn used(&mut self, device: i32, ts: i64, used_bytes: i64) -> Vec<Account> {
         self.devices.insert(device);
         let finished = self.close(device);
-        let sums = self.sums();
-        self.rounds.insert(device, Round { ts, used_bytes, sums, readings: BTreeMap::new() });
+        let round = Round { ts, used_bytes, asked_by: None, sums: self.sums(), readings: BTreeMap::new() };
+        self.rounds.insert(device, round);
         finished
+    }
+
+    /// The driver says how much memory there is.
+    pub(crate) fn total(&mut self, device: i32, bytes: i64) {
+        self.total_bytes.insert(device, bytes);
+    }
+
+    /// And how much of it is its own.
+    pub(crate) fn reserved(&mut self, device: i32, bytes: i64) {
+        self.reserved_bytes.insert(device, bytes);
+    }
+
+    /// A program asked what is free.
+    pub(crate) fn asked(&mut self, pid: u32, tid: u32, ts: i64, free_bytes: i64) {
+        let Some(device) = self.device_of(pid) else { return };
+        let (Some(total), Some(reserved)) =
+            (self.total_bytes.get(&device), self.reserved_bytes.get(&device))
+        else {
+            return;
+        };
+        let used_bytes = total - reserved - free_bytes;
+        let sums = self.sums();
+        let asked = self.asked.entry(device).or_default();
+        // A call of libcudart makes one of libcuda: one reading.
+        if asked.last().is_some_and(|last| {
+            (last.asked_by, last.used_bytes) == (Some(tid), used_bytes) && last.sums == sums
+        }) {
+            asked.pop();
+        }
+        asked.push(Round { ts, used_bytes, asked_by: Some(tid), sums, readings: BTreeMap::new() });
     }
 
     /// The driver says what a process has on a device.
@@ -137,9 +178,31 @@ impl Devices {
         }
     }
 
-    /// The account of the last reading.
-    pub(crate) fn close(&mut self, device: i32) -> Option<Account> {
-        let round = self.rounds.remove(&device)?;
+    /// The accounts of the last readings.
+    ///
+    /// Programs' readings wait for the driver's next one: it says what processes have that were not there before.
+    fn close(&mut self, device: i32) -> Vec<Account> {
+        let asked = self.asked.remove(&device).unwrap_or_default();
+        let Some(round) = self.rounds.remove(&device) else { return self.accounts(device, asked, &BTreeMap::new()) };
+        let (before, after): (Vec<Round>, Vec<Round>) = asked.into_iter().partition(|asked| asked.ts < round.ts);
+        let mut accounts = self.accounts(device, before, &round.readings);
+        accounts.push(self.account(device, &round));
+        self.last.insert(device, round.readings);
+        if !after.is_empty() {
+            self.asked.insert(device, after);
+        }
+        accounts
+    }
+
+    /// Of programs' readings, with what the driver says of processes.
+    fn accounts(&self, device: i32, asked: Vec<Round>, next: &BTreeMap<u32, (i64, i64)>) -> Vec<Account> {
+        let mut readings = self.last.get(&device).cloned().unwrap_or_default();
+        readings.extend(next);
+        let of = |round| self.account(device, &Round { readings: readings.clone(), ..round });
+        asked.into_iter().map(of).collect()
+    }
+
+    fn account(&self, device: i32, round: &Round) -> Account {
         let mut lines = vec![line(Part::Used, None, None, round.used_bytes)];
         // A process may be named for the first time in this very round.
         let is_here = |pid: &u32| self.device_of(*pid) == Some(device);
@@ -171,13 +234,14 @@ impl Devices {
         }
         let explained: i64 = lines.iter().skip(1).map(|line| line.bytes).sum();
         lines.push(line(Part::Unexplained, None, None, round.used_bytes - explained));
-        Some(Account { ts: round.ts, device, lines, sums: round.sums })
+        Account { ts: round.ts, device, lines, sums: round.sums.clone() }
     }
 
     /// The accounts of every device's last reading.
     pub(crate) fn close_all(&mut self) -> Vec<Account> {
-        let devices: Vec<i32> = self.rounds.keys().copied().collect();
-        devices.into_iter().filter_map(|device| self.close(device)).collect()
+        let devices: Vec<i32> = self.devices.iter().copied().collect();
+        // Once for the driver's last reading, once for what programs read after it.
+        devices.iter().chain(&devices).flat_map(|device| self.close(*device)).collect()
     }
 }
 
