@@ -19,6 +19,8 @@ pub(crate) mod judge;
 pub(crate) mod launch_gaps;
 pub(crate) mod measure;
 pub(crate) mod memory;
+pub(crate) mod memory_advice;
+pub(crate) mod memory_history;
 pub(crate) mod memory_state;
 pub(crate) mod multiset;
 pub(crate) mod phases;

@@ -8,6 +8,7 @@ use super::{print, print_json};
 use crate::{
     analysis::{
         info,
+        memory_advice::{self, Review},
         memory_state::{self, At, Device, Held, Moment},
     },
     error::AnalyzeError,
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// Segments shown of those that are pinned
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
+    /// Say why memory came from the driver over the whole run, and what would use less
+    #[arg(long)]
+    advice: bool,
     /// Print JSON: every pinned segment
     #[arg(long)]
     json: bool,
@@ -42,6 +46,10 @@ fn parse(at: &str) -> At {
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
+        if self.advice {
+            let review = memory_advice::run(&trace).await?;
+            return if self.json { print_json(&review) } else { print(&shown_review(&review)) };
+        }
         let moment = memory_state::run(&trace, &parse(&self.at)).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
@@ -65,11 +73,37 @@ fn shown(moment: &Moment, top: usize) -> String {
         text +=
             "\nno allocator of PyTorch had been at work by then, or none was probed: see `analyze info`\n";
     }
-    for device in &moment.devices {
-        text += &shown_device(device);
+    text + &shown_moment(moment, top)
+}
+
+/// The devices and allocators.
+pub(super) fn shown_moment(moment: &Moment, top: usize) -> String {
+    let devices = moment.devices.iter().map(shown_device);
+    devices.chain(moment.allocators.iter().map(|held| shown_held(held, top))).collect()
+}
+
+fn shown_review(review: &Review) -> String {
+    let mut rows = Vec::new();
+    for sum in &review.history.causes {
+        rows.push(vec![
+            sum.pid.to_string(),
+            sum.device.to_string(),
+            if sum.is_gain { "had" } else { "given back" }.to_owned(),
+            sum.cause.to_owned(),
+            sum.segments_count.to_string(),
+            Bytes(sum.size_bytes as i64).to_string(),
+        ]);
     }
-    for held in &moment.allocators {
-        text += &shown_held(held, top);
+    let mut text = "segments that came from the driver and went, by cause (see the view memory_requests)\n".to_owned();
+    text += &output::columns(&["process", "device", "", "cause", "times", "bytes"], &rows, &[0, 1, 4, 5]);
+    text += "\nadvice\n";
+    if review.advice.is_empty() {
+        text += "none: nothing that the run shows would free a twentieth of the peak\n";
+    }
+    for advice in &review.advice {
+        let size = if advice.size_bytes > 0 { format!("at most {}", Bytes(advice.size_bytes)) } else { "-".to_owned() };
+        let of = advice.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+        text += &format!("- {} ({size}{of}): {}\n", advice.rule, output::harmless(&advice.text));
     }
     text
 }

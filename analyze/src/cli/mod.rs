@@ -4,7 +4,9 @@ mod chains;
 mod import;
 mod info;
 mod memory;
+mod oom;
 mod recover;
+mod releases;
 mod report;
 mod sql;
 mod summary;
@@ -30,6 +32,8 @@ enum Verb {
     Summary(summary::Args),
     Chains(chains::Args),
     Memory(memory::Args),
+    Releases(releases::Args),
+    Oom(oom::Args),
     Sql(sql::Args),
     Report(report::Args),
     Import(import::Args),
@@ -49,6 +53,8 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Summary(args) => args.run().await,
             Verb::Chains(args) => args.run().await,
             Verb::Memory(args) => args.run().await,
+            Verb::Releases(args) => args.run().await,
+            Verb::Oom(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
