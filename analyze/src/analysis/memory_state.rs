@@ -270,7 +270,7 @@ async fn devices(
     shown_ts: i64,
 ) -> Result<Vec<Device>, AnalyzeError> {
     let mut replay = device::input::Replay::new(runs);
-    let found = replay.at(trace.context(), ts).await?;
+    let found = replay.at(trace.context(), &[ts]).await?.pop().unwrap_or_default();
     let of = |(number, instant): (i32, device::input::Instant)| {
         let account = &instant.account;
         let mut changes = instant.changes;

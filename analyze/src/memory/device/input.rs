@@ -258,43 +258,49 @@ impl Replay {
         self.before_created.clear();
     }
 
-    /// Reads one run: each device's account at the reading nearest to `ts`.
+    /// Reads one run: for each time, in order, each device's account at the best reading.
     ///
     /// # Errors
     /// If the rows cannot be read.
     pub(crate) async fn at(
         &mut self,
         context: &SessionContext,
-        ts: i64,
-    ) -> Result<BTreeMap<i32, Instant>, AnalyzeError> {
-        let mut then: Option<BTreeMap<u32, Sums>> = None;
+        times: &[i64],
+    ) -> Result<Vec<BTreeMap<i32, Instant>>, AnalyzeError> {
+        let mut then: Vec<BTreeMap<u32, Sums>> = Vec::new();
         let mut batches = Self::start(context).await?;
         while let Some(batch) = batches.next().await {
             self.batch(&batch?, |replay, now| {
-                if now > ts && then.is_none() {
-                    then = Some(replay.devices.sums());
+                while times.get(then.len()).is_some_and(|time| now > *time) {
+                    then.push(replay.devices.sums());
                 }
             })?;
         }
-        let then = then.unwrap_or_else(|| self.devices.sums());
+        then.resize_with(times.len(), || self.devices.sums());
         self.finish();
-        let mut found = BTreeMap::new();
-        let accounts: Vec<&Account> = self.accounts.iter().map(|(_, account)| account).collect();
-        let devices: BTreeSet<i32> = accounts.iter().map(|account| account.device).collect();
-        for device in devices {
-            let of = || accounts.iter().filter(|account| account.device == device);
-            let Some(account) = of().min_by_key(|account| account.ts.abs_diff(ts)) else { continue };
-            let mut changes: BTreeMap<(u32, LibraryId), i64> = BTreeMap::new();
-            for (sums, sign) in [(&then, 1), (&account.sums, -1)] {
-                for (pid, sums) in sums.iter().filter(|(pid, _)| self.devices.device_of(**pid) == Some(device)) {
-                    for (library, bytes) in sums {
-                        *changes.entry((*pid, *library)).or_default() += sign * bytes;
-                    }
+        let devices: BTreeSet<i32> = self.accounts.iter().map(|(_, account)| account.device).collect();
+        let of = |(time, sums): (&i64, &BTreeMap<u32, Sums>)| {
+            let instants = devices.iter().filter_map(|device| Some((*device, self.instant(*device, *time, sums)?)));
+            instants.collect()
+        };
+        Ok(times.iter().zip(&then).map(of).collect())
+    }
+
+    /// A device at a time when processes had `then`.
+    fn instant(&self, device: i32, time: i64, then: &BTreeMap<u32, Sums>) -> Option<Instant> {
+        let accounts = self.accounts.iter().map(|(_, account)| account);
+        let account = accounts
+            .filter(|account| account.device == device)
+            .min_by_key(|account| account.ts.abs_diff(time) + account.doubt_ns())?;
+        let mut changes: BTreeMap<(u32, LibraryId), i64> = BTreeMap::new();
+        for (sums, sign) in [(then, 1), (&account.sums, -1)] {
+            for (pid, sums) in sums.iter().filter(|(pid, _)| self.devices.device_of(**pid) == Some(device)) {
+                for (library, bytes) in sums {
+                    *changes.entry((*pid, *library)).or_default() += sign * bytes;
                 }
             }
-            changes.retain(|_, bytes| *bytes != 0);
-            found.insert(device, Instant { account: (*account).clone(), changes });
         }
-        Ok(found)
+        changes.retain(|_, bytes| *bytes != 0);
+        Some(Instant { account: account.clone(), changes })
     }
 }

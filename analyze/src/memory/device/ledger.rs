@@ -67,12 +67,30 @@ pub(crate) struct Account {
     pub(crate) lines: Vec<Line>,
     /// What every process had then, on whatever device.
     pub(crate) sums: BTreeMap<u32, Sums>,
+    /// A program read it itself.
+    is_asked: bool,
 }
+
+/// A reading by the recorder takes some time, in which calls go on.
+const READING_NS: u64 = 5_000_000;
+/// One that does not add up fell into a call that had not done its work.
+const UNSETTLED_NS: u64 = 100_000_000;
 
 impl Account {
     /// What the driver said was used.
     pub(crate) fn used_bytes(&self) -> i64 {
         self.lines.first().map_or(0, |line| line.bytes)
+    }
+
+    /// Every process could be split, and no more is explained than is used.
+    fn is_settled(&self) -> bool {
+        self.lines.iter().all(|line| line.part != Part::Process && line.bytes >= 0)
+    }
+
+    /// How much nearer another reading need not be to be as good.
+    pub(crate) fn doubt_ns(&self) -> u64 {
+        let reading = if self.is_asked { 0 } else { READING_NS };
+        if self.is_settled() { reading } else { reading + UNSETTLED_NS }
     }
 }
 
@@ -196,9 +214,18 @@ impl Devices {
 
     /// Of programs' readings, with what the driver says of processes.
     fn accounts(&self, device: i32, asked: Vec<Round>, next: &BTreeMap<u32, (i64, i64)>) -> Vec<Account> {
-        let mut readings = self.last.get(&device).cloned().unwrap_or_default();
+        let last = self.last.get(&device).cloned().unwrap_or_default();
+        let mut readings = last.clone();
         readings.extend(next);
-        let of = |round| self.account(device, &Round { readings: readings.clone(), ..round });
+        let of = |round: Round| {
+            let account = self.account(device, &Round { readings: readings.clone(), ..round.clone() });
+            // The next reading may have fallen into a call; the one before may do.
+            if account.is_settled() {
+                return account;
+            }
+            let earlier = self.account(device, &Round { readings: last.clone(), ..round });
+            if earlier.is_settled() { earlier } else { account }
+        };
         asked.into_iter().map(of).collect()
     }
 
@@ -234,7 +261,7 @@ impl Devices {
         }
         let explained: i64 = lines.iter().skip(1).map(|line| line.bytes).sum();
         lines.push(line(Part::Unexplained, None, None, round.used_bytes - explained));
-        Account { ts: round.ts, device, lines, sums: round.sums.clone() }
+        Account { ts: round.ts, device, lines, sums: round.sums.clone(), is_asked: round.asked_by.is_some() }
     }
 
     /// The accounts of every device's last reading.

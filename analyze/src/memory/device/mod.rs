@@ -9,3 +9,5 @@ pub(crate) mod driver;
 pub(crate) mod input;
 pub(crate) mod ledger;
 pub(crate) mod pauses;
+#[cfg(test)]
+mod recorded;
