@@ -61,3 +61,131 @@ fn a_mark_that_is_not_there_is_bad_input() {
     assert_eq!(code, 2);
     assert!(err.contains("has no mark"), "{err}");
 }
+
+/// What a verb answers in JSON.
+fn answer(words: &[&str]) -> Value {
+    let (code, out, err) = analyze(words);
+    assert_eq!(code, 0, "{words:?}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn a_device_full_of_pairs_fails_for_fragmentation_which_expandable_segments_end() {
+    let ooms = answer(&["oom", &run("crowded"), "--json"]);
+    let [full, fragmented] = &ooms.as_array().unwrap()[..] else { panic!("{ooms}") };
+    assert_eq!((&full["verdict"], &full["expandable_helps"]), (&"capacity".into(), &false.into()));
+    assert_eq!((&fragmented["verdict"], &fragmented["is_limited"]), (&"fragmentation".into(), &false.into()));
+    let bytes = |name: &str| fragmented[name].as_i64().unwrap();
+    // 237 segments of two blocks of 300 MiB, one of each free.
+    assert_eq!((bytes("pool_free_bytes"), bytes("largest_free_bytes")), (237 * 314_572_800, 314_572_800));
+    assert_eq!(bytes("requested_bytes"), 1 << 30);
+    // One block of one segment stood in the way: its 600 MiB and what the device had left make the gigabyte.
+    assert_eq!((bytes("segments_count"), bytes("segments_in_use_bytes")), (1, 314_572_800));
+    assert_eq!(fragmented["expandable_helps"], true);
+    // And they did: the same program with them was given its gigabyte.
+    let state = format!("{}/../testdata/memory/crowded-expandable.state.json", env!("CARGO_MANIFEST_DIR"));
+    let state: Value = serde_json::from_str(&std::fs::read_to_string(state).unwrap()).unwrap();
+    let wanted =
+        state["marks"].as_array().unwrap().iter().find(|mark| mark["name"] == "a gigabyte was wanted");
+    assert_eq!(wanted.unwrap()["got"], true);
+    assert_eq!(answer(&["oom", &run("crowded-expandable"), "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_release_leaves_is_the_sum_of_its_reasons() {
+    let mut compared = 0;
+    for name in ["plain", "expandable", "settings", "generate", "streams", "graphs-memory", "fallback"] {
+        let history = answer(&["releases", &run(name), "--json"]);
+        for release in history["releases"].as_array().unwrap() {
+            let bytes = |name: &str| release[&format!("{name}_bytes")].as_i64().unwrap();
+            assert_eq!(bytes("before") - bytes("given_back"), bytes("after"), "{name}: {release}");
+            let kept: i64 = ["in_use", "pinned", "private", "releasable", "unknown"].map(bytes).iter().sum();
+            assert_eq!(kept, bytes("after"), "{name}: {release}");
+            // One cudaFree a segment; expandable ones are unmapped page by page.
+            if name != "expandable" {
+                assert_eq!(release["calls_count"], release["segments_count"], "{name}: {release}");
+            }
+            compared += 1;
+        }
+        let causes = history["causes"].as_array().unwrap();
+        let sum = |is_gain: bool| -> i64 {
+            causes
+                .iter()
+                .filter(|sum| sum["is_gain"] == is_gain)
+                .map(|sum| sum["size_bytes"].as_i64().unwrap())
+                .sum()
+        };
+        assert!(sum(true) >= sum(false) && sum(false) > 0, "{name}: {causes:?}");
+    }
+    assert!(compared >= 30, "{compared} releases");
+}
+
+#[test]
+fn a_resume_that_forgets_two_pieces_is_told() {
+    let history = answer(&["releases", &run("pause"), "--json"]);
+    let pauses = history["pauses"].as_array().unwrap();
+    let actions: Vec<&str> = pauses.iter().map(|pause| pause["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["pause", "resume", "pause", "resume", "pause", "resume"]);
+    let all: i64 = (1..=12).map(|i| i * 4 << 20).sum();
+    let bytes = |place: usize, name: &str| pauses[place][name].as_i64().unwrap();
+    assert_eq!((bytes(0, "before_bytes"), bytes(0, "size_bytes"), bytes(0, "after_bytes")), (all, all, 0));
+    assert_eq!((bytes(1, "before_bytes"), bytes(1, "after_bytes"), bytes(1, "missing_count")), (0, all, 0));
+    // One tensor of 16 MiB was freed before the third pause; the last two were not resumed.
+    assert_eq!(bytes(4, "size_bytes"), all - (16 << 20));
+    assert_eq!((bytes(5, "missing_bytes"), bytes(5, "missing_count")), ((44 + 48) << 20, 2));
+}
+
+#[test]
+fn a_device_is_split_to_the_byte_among_recorded_and_other_processes() {
+    let moment = answer(&["memory", &run("neighbour"), "--at", "beside the other", "--json"]);
+    let device = &moment["moment"]["devices"][0];
+    let shares = device["shares"].as_array().unwrap();
+    let of = |part: &str| -> Vec<i64> {
+        shares
+            .iter()
+            .filter(|share| share["part"] == part)
+            .map(|share| share["size_bytes"].as_i64().unwrap())
+            .collect()
+    };
+    // 300 MiB and a segment of 2 MiB here; 1 GiB and its context there.
+    assert_eq!(of("allocator"), [302 << 20]);
+    assert_eq!(of("other_process"), [(1 << 30) + of("context")[0]]);
+    let sum: i64 = shares.iter().map(|share| share["size_bytes"].as_i64().unwrap()).sum();
+    assert_eq!(device["used_bytes"], sum);
+    // cuBLAS has its own memory, which PyTorch's counters do not show.
+    let moment = answer(&["memory", &run("generate"), "--json"]);
+    let shares = moment["moment"]["devices"][0]["shares"].as_array().unwrap().clone();
+    let cublas = shares.iter().find(|share| share["library"] == "libcublas.so.13").unwrap();
+    assert_eq!(cublas["size_bytes"], 67_240_960);
+}
+
+#[test]
+fn advice_rests_on_what_the_run_shows() {
+    let review = answer(&["memory", &run("crowded"), "--advice", "--json"]);
+    let rules: Vec<&str> =
+        review["advice"].as_array().unwrap().iter().map(|advice| advice["rule"].as_str().unwrap()).collect();
+    assert!(rules.contains(&"expandable_segments"), "{rules:?}");
+    // Without events nothing is advised, and that is said.
+    let (code, out, _) = analyze(&["memory", &run("pause"), "--advice"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("none: nothing that the run shows"), "{out}");
+}
+
+#[test]
+fn the_page_shows_where_memory_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let (code, _, err) = analyze(&["report", &run("crowded"), "--html", page.to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for word in [
+        "Requests that failed",
+        "would have helped",
+        "What would use less",
+        "40 of 237 segments",
+        "unexplained",
+    ] {
+        assert!(page.contains(word), "{word}");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+}

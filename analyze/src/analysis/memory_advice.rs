@@ -77,19 +77,26 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
         }
     };
     for held in &peak.allocators {
-        if let Some((segment, pin)) = held.pinned.first().and_then(|first| Some((first, first.pins.first()?))) {
+        if let Some((segment, pin)) = held.pinned.first().and_then(|first| Some((first, first.pins.first()?)))
+        {
             let text = format!(
                 "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} segments; most ({}) by {:#x} ({}, {} old): \
                  allocate what stays for long before what does not, or from a pool of its own (torch.cuda.MemPool)",
-                Bytes(held.pinned_bytes), Bytes(held.reserved_bytes), held.pinned.len(),
-                Bytes(segment.pinned_bytes as i64), pin.addr, Bytes(pin.size_bytes as i64), Nanos(pin.age_ns)
+                Bytes(held.pinned_bytes),
+                Bytes(held.reserved_bytes),
+                held.pinned.len(),
+                Bytes(segment.pinned_bytes as i64),
+                pin.addr,
+                Bytes(pin.size_bytes as i64),
+                Nanos(pin.age_ns)
             );
             add("pinned", held, held.pinned_bytes, text);
         }
         if let Some(rounding) = held.rounding_bytes {
             let text = format!(
                 "{} of {} in use at the peak were not asked for: sizes are rounded up (roundup_power2_divisions), and rests up to 1 MiB stay with large blocks",
-                Bytes(rounding), Bytes(held.allocated_bytes)
+                Bytes(rounding),
+                Bytes(held.allocated_bytes)
             );
             add("rounding", held, rounding, text);
         }
@@ -107,7 +114,8 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
         let Some(last) = emptied else { continue };
         let text = format!(
             "{} became free after the last empty_cache ({} after recording began) and stayed: delete references (and gc.collect()) first, then call it",
-            Bytes(held.releasable_bytes), Nanos(last.since_start_ns)
+            Bytes(held.releasable_bytes),
+            Nanos(last.since_start_ns)
         );
         add("empty_cache_early", held, held.releasable_bytes, text);
     }
@@ -141,11 +149,16 @@ fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
             let text = format!(
                 "a request for {} failed {} after recording began while {} were free in its pool, in pieces of at most {}: expandable segments \
                  (PYTORCH_ALLOC_CONF=expandable_segments:True) would have had room, wherever the blocks had lain",
-                Bytes(oom.requested_bytes as i64), Nanos(oom.since_start_ns),
-                Bytes(oom.pool_free_bytes as i64), Bytes(oom.largest_free_bytes as i64)
+                Bytes(oom.requested_bytes as i64),
+                Nanos(oom.since_start_ns),
+                Bytes(oom.pool_free_bytes as i64),
+                Bytes(oom.largest_free_bytes as i64)
             );
             advice.push(Advice {
-                rule: "expandable_segments", pid: Some(oom.pid), size_bytes: oom.pinned_bytes as i64, text,
+                rule: "expandable_segments",
+                pid: Some(oom.pid),
+                size_bytes: oom.pinned_bytes as i64,
+                text,
             });
         }
     }
@@ -155,24 +168,38 @@ fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
             continue;
         }
         let (count, bytes) = (sum.segments_count, Bytes(size_bytes));
-        let is_known = advice.iter().any(|known: &Advice| {
-            known.rule == "expandable_segments" && known.pid == Some(sum.pid)
-        });
+        let is_known = advice
+            .iter()
+            .any(|known: &Advice| known.rule == "expandable_segments" && known.pid == Some(sum.pid));
         let (rule, text) = match sum.cause {
             // Where a failed request has shown it already, or they are on, there is no more to say.
-            "fragmentation" if is_known || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable) => continue,
+            "fragmentation"
+                if is_known || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable) =>
+            {
+                continue;
+            }
             "fragmentation" => (
                 "expandable_segments",
-                format!("{count} times ({bytes}) the driver was asked though enough was free in the pool, in pieces: expandable segments join free pages, or sizes that vary less fit better"),
+                format!(
+                    "{count} times ({bytes}) the driver was asked though enough was free in the pool, in pieces: expandable segments join free pages, or sizes that vary less fit better"
+                ),
             ),
             "other_stream" => (
                 "other_stream",
-                format!("{count} times ({bytes}) the driver was asked though another stream had a free block that was large enough: streams do not share the cache"),
+                format!(
+                    "{count} times ({bytes}) the driver was asked though another stream had a free block that was large enough: streams do not share the cache"
+                ),
             ),
             _ => {
                 let releases = history.releases.iter().filter(|release| release.pid == sum.pid);
                 let (times, spent) = releases.fold((0, 0), |(n, ns), release| (n + 1, ns + release.dur_ns));
-                ("empty_cache_again", format!("{bytes} that had been given back were asked for again, {count} times; {times} releases took {}: without them nothing would have been slower, and no peak higher", Nanos(spent)))
+                (
+                    "empty_cache_again",
+                    format!(
+                        "{bytes} that had been given back were asked for again, {count} times; {times} releases took {}: without them nothing would have been slower, and no peak higher",
+                        Nanos(spent)
+                    ),
+                )
             }
         };
         // What is asked for again frees nothing: it costs time.
@@ -184,13 +211,28 @@ fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
 
 /// Programs that hold memory ahead of their needs: what their command line or their library says, and what it means.
 const BY_DESIGN: &[(&str, &str)] = &[
-    ("vllm", "vLLM takes most of the device at its start (gpu_memory_utilization) for its key-value cache: what it holds says nothing of its needs"),
-    ("sglang", "SGLang takes most of the device at its start (mem_fraction_static) for its key-value cache: what it holds says nothing of its needs"),
-    ("libtensorflow", "TensorFlow takes nearly all of the device at its start unless memory growth is on (TF_FORCE_GPU_ALLOW_GROWTH)"),
-    ("libjax", "JAX takes three quarters of the device at its start unless XLA_PYTHON_CLIENT_PREALLOCATE=false"),
+    (
+        "vllm",
+        "vLLM takes most of the device at its start (gpu_memory_utilization) for its key-value cache: what it holds says nothing of its needs",
+    ),
+    (
+        "sglang",
+        "SGLang takes most of the device at its start (mem_fraction_static) for its key-value cache: what it holds says nothing of its needs",
+    ),
+    (
+        "libtensorflow",
+        "TensorFlow takes nearly all of the device at its start unless memory growth is on (TF_FORCE_GPU_ALLOW_GROWTH)",
+    ),
+    (
+        "libjax",
+        "JAX takes three quarters of the device at its start unless XLA_PYTHON_CLIENT_PREALLOCATE=false",
+    ),
     ("ollama", "Ollama keeps a model loaded for some minutes after its last request (OLLAMA_KEEP_ALIVE)"),
     ("libggml-cuda", "llama.cpp loads the model and its key-value cache for the whole context at its start"),
-    ("diffusers", "a diffusion pipeline keeps all its models on the device unless it is told to move them away (enable_model_cpu_offload)"),
+    (
+        "diffusers",
+        "a diffusion pipeline keeps all its models on the device unless it is told to move them away (enable_model_cpu_offload)",
+    ),
 ];
 
 fn by_design(runs: &[&Run]) -> Vec<Advice> {

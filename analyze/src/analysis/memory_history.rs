@@ -325,8 +325,17 @@ async fn pauses(trace: &Trace, start_ns: i64) -> Result<Vec<PauseReport>, Analyz
     for batch in trace.batches("SELECT * FROM memory_pauses ORDER BY ts").await? {
         let (action, library) = (strings(&batch, "action")?, strings(&batch, "library")?);
         let names = [
-            "pid", "ts", "dur", "size_bytes", "calls_count", "call_p50_ns", "call_max_ns", "before_bytes",
-            "after_bytes", "missing_bytes", "missing_count",
+            "pid",
+            "ts",
+            "dur",
+            "size_bytes",
+            "calls_count",
+            "call_p50_ns",
+            "call_max_ns",
+            "before_bytes",
+            "after_bytes",
+            "missing_bytes",
+            "missing_count",
         ];
         let whole = names.map(|name| integers(&batch, name));
         for row in 0..batch.num_rows() {
@@ -335,8 +344,19 @@ async fn pauses(trace: &Trace, start_ns: i64) -> Result<Vec<PauseReport>, Analyz
                 let column = column.as_ref().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
                 *value = column.at(row).unwrap_or_default();
             }
-            let [pid, ts, dur_ns, size_bytes, calls_count, call_p50_ns, call_max_ns, before_bytes, after_bytes, missing_bytes, missing_count] =
-                values;
+            let [
+                pid,
+                ts,
+                dur_ns,
+                size_bytes,
+                calls_count,
+                call_p50_ns,
+                call_max_ns,
+                before_bytes,
+                after_bytes,
+                missing_bytes,
+                missing_count,
+            ] = values;
             pauses.push(PauseReport {
                 pid: pid as u32,
                 action: action.value(row).to_owned(),

@@ -274,7 +274,8 @@ async fn devices(
     let of = |(number, instant): (i32, device::input::Instant)| {
         let account = &instant.account;
         let mut changes = instant.changes;
-        let mut lines: Vec<Line> = account.lines.iter().filter(|line| line.part != Part::Used).copied().collect();
+        let mut lines: Vec<Line> =
+            account.lines.iter().filter(|line| line.part != Part::Used).copied().collect();
         for line in &mut lines {
             let of = line.pid.zip(line.library);
             line.bytes += of.and_then(|of| changes.remove(&of)).unwrap_or_default();
@@ -283,7 +284,9 @@ async fn devices(
         for ((pid, library), bytes) in changes {
             match lines.iter_mut().find(|line| line.pid == Some(pid) && line.part == Part::Process) {
                 Some(line) => line.bytes += bytes,
-                None => lines.push(Line { part: Part::Library, pid: Some(pid), library: Some(library), bytes }),
+                None => {
+                    lines.push(Line { part: Part::Library, pid: Some(pid), library: Some(library), bytes })
+                }
             }
         }
         let mut shares: Vec<Share> = lines

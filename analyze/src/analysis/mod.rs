@@ -21,6 +21,7 @@ pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod memory_advice;
 pub(crate) mod memory_history;
+pub(crate) mod memory_map;
 pub(crate) mod memory_state;
 pub(crate) mod multiset;
 pub(crate) mod phases;

@@ -94,14 +94,19 @@ fn shown_review(review: &Review) -> String {
             Bytes(sum.size_bytes as i64).to_string(),
         ]);
     }
-    let mut text = "segments that came from the driver and went, by cause (see the view memory_requests)\n".to_owned();
+    let mut text =
+        "segments that came from the driver and went, by cause (see the view memory_requests)\n".to_owned();
     text += &output::columns(&["process", "device", "", "cause", "times", "bytes"], &rows, &[0, 1, 4, 5]);
     text += "\nadvice\n";
     if review.advice.is_empty() {
         text += "none: nothing that the run shows would free a twentieth of the peak\n";
     }
     for advice in &review.advice {
-        let size = if advice.size_bytes > 0 { format!("at most {}", Bytes(advice.size_bytes)) } else { "-".to_owned() };
+        let size = if advice.size_bytes > 0 {
+            format!("at most {}", Bytes(advice.size_bytes))
+        } else {
+            "-".to_owned()
+        };
         let of = advice.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
         text += &format!("- {} ({size}{of}): {}\n", advice.rule, output::harmless(&advice.text));
     }
@@ -133,7 +138,8 @@ fn shown_device(device: &Device) -> String {
     let side = if device.reading_age_ns >= 0 { "before" } else { "after" };
     text += &format!("read {age} {side}");
     if since != 0 {
-        text += &format!(", when {} was used: the rest is from the calls in between", Bytes(device.read_bytes));
+        text +=
+            &format!(", when {} was used: the rest is from the calls in between", Bytes(device.read_bytes));
     }
     text += "\n";
     text

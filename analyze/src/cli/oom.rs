@@ -74,12 +74,20 @@ fn shown(number: usize, oom: &OomReport, top: usize) -> String {
     text += &match oom.verdict {
         "fragmentation" => "verdict: fragmentation: enough was free, in pieces\n".to_owned(),
         "other_stream" => {
-            format!("verdict: other_stream: another stream had a free block of {}\n", bytes(oom.other_stream_bytes))
+            format!(
+                "verdict: other_stream: another stream had a free block of {}\n",
+                bytes(oom.other_stream_bytes)
+            )
         }
         _ => "verdict: capacity: more was in use than left room\n".to_owned(),
     };
-    if let (Some(addr), Some(size), Some(count)) = (oom.hole_addr, oom.hole_in_use_bytes, oom.hole_in_use_count) {
-        text += &format!("room would have been at {addr:#x}, without {count} blocks in use there ({})\n", bytes(size));
+    if let (Some(addr), Some(size), Some(count)) =
+        (oom.hole_addr, oom.hole_in_use_bytes, oom.hole_in_use_count)
+    {
+        text += &format!(
+            "room would have been at {addr:#x}, without {count} blocks in use there ({})\n",
+            bytes(size)
+        );
     }
     if let (Some(segments), Some(size), Some(count)) =
         (oom.segments_count, oom.segments_in_use_bytes, oom.segments_in_use_count)

@@ -54,7 +54,8 @@ fn text(history: &History, top: usize) -> String {
     let mut text = String::new();
     let shown = most(&history.releases, top, |release| release.given_back_bytes as i64);
     if shown.is_empty() {
-        text += "nothing was asked to be given back, or no allocator of PyTorch was probed: see `analyze info`\n";
+        text +=
+            "nothing was asked to be given back, or no allocator of PyTorch was probed: see `analyze info`\n";
     } else {
         text += title("releases", shown.len(), history.releases.len()).trim_start();
         let rows: Vec<Vec<String>> = shown
@@ -67,8 +68,11 @@ fn text(history: &History, top: usize) -> String {
                     (release.releasable_bytes, "could have gone"),
                     (release.unknown_bytes, "not known"),
                 ];
-                let kept: Vec<String> =
-                    kept.iter().filter(|(size, _)| *size != 0).map(|(size, why)| format!("{} {why}", bytes(*size))).collect();
+                let kept: Vec<String> = kept
+                    .iter()
+                    .filter(|(size, _)| *size != 0)
+                    .map(|(size, why)| format!("{} {why}", bytes(*size)))
+                    .collect();
                 vec![
                     Nanos(release.since_start_ns).to_string(),
                     release.cause.to_owned(),
@@ -83,7 +87,8 @@ fn text(history: &History, top: usize) -> String {
                 ]
             })
             .collect();
-        let header = ["at", "why", "process", "before", "given back", "took", "calls", "p50", "max", "stayed"];
+        let header =
+            ["at", "why", "process", "before", "given back", "took", "calls", "p50", "max", "stayed"];
         text += &output::columns(&header, &rows, &[0, 2, 3, 4, 5, 6, 7, 8]);
     }
     if !history.pauses.is_empty() {
@@ -106,7 +111,9 @@ fn text(history: &History, top: usize) -> String {
                     Nanos(pause.call_max_ns).to_string(),
                     match (pause.action.as_str(), pause.missing_count) {
                         ("resume", 0) => "all addresses as before".to_owned(),
-                        ("resume", count) => format!("{} in {count} pieces stayed away", bytes(pause.missing_bytes)),
+                        ("resume", count) => {
+                            format!("{} in {count} pieces stayed away", bytes(pause.missing_bytes))
+                        }
                         _ => String::new(),
                     },
                 ]
@@ -120,7 +127,12 @@ fn text(history: &History, top: usize) -> String {
         let shown = most(&history.exits, top, |exit| exit.size_bytes);
         text += &title("left to the end of a process", shown.len(), history.exits.len());
         let row = |exit: &&memory_history::ExitReport| {
-            vec![Nanos(exit.since_start_ns).to_string(), exit.pid.to_string(), exit.library.clone(), bytes(exit.size_bytes)]
+            vec![
+                Nanos(exit.since_start_ns).to_string(),
+                exit.pid.to_string(),
+                exit.library.clone(),
+                bytes(exit.size_bytes),
+            ]
         };
         text += &output::columns(
             &["at", "process", "library", "had"],

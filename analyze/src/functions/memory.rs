@@ -14,8 +14,8 @@ use std::{
 
 use arrow::{
     array::{
-        BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, RecordBatch, StringDictionaryBuilder, UInt32Builder,
-        UInt64Builder,
+        BooleanBuilder, Float64Builder, Int32Builder, Int64Builder, RecordBatch, StringDictionaryBuilder,
+        UInt32Builder, UInt64Builder,
     },
     datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
     error::ArrowError,

@@ -130,7 +130,8 @@ pub(crate) struct Release {
 impl Release {
     /// In use after it, in the segments that are left.
     pub(crate) fn in_use_bytes(&self) -> i64 {
-        let free = self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
+        let free =
+            self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
         self.after.reserved_bytes - free - self.after.unknown_bytes
     }
 }
@@ -217,6 +218,13 @@ pub(crate) fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
     )
 }
 
+/// The size of a segment that comes or goes: cudaFree does not tell, but it is known.
+fn size_of(allocator: &Allocator, event: &Event) -> u64 {
+    let block = allocator.block_at(event.addr).filter(|_| event.action == Action::SegmentFree);
+    let segment = block.and_then(|block| allocator.segment(block.segment));
+    segment.map_or(event.size_bytes, |segment| segment.size_bytes)
+}
+
 fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
     let (before, wanted) = (&change.before, request.block_bytes);
     if before.peak_bytes == 0 {
@@ -279,7 +287,7 @@ impl Story {
         };
         let release = &mut releases[place];
         release.last_ts = event.ts;
-        release.given_back_bytes += event.size_bytes;
+        release.given_back_bytes += size_of(allocator, event);
         release.segments_count += 1;
     }
 }
@@ -326,7 +334,7 @@ impl Listener for Story {
                     tid: event.tid,
                     action: event.action,
                     addr: event.addr,
-                    size_bytes: event.size_bytes,
+                    size_bytes: size_of(allocator, event),
                     pool,
                     cause: if is_asked { Cause::EmptyCache } else { Cause::NotKnown },
                     request: None,
@@ -452,7 +460,12 @@ fn emptied(allocator: &Allocator, missing_bytes: u64) -> Option<Emptied> {
 /// With expandable segments a pool's free memory is whole pages that may lie anywhere, and pages with nothing in use
 /// can be had for others. They help for certain if what the pool's blocks can pin at worst (each begins and
 /// ends within a page) leaves room. They cannot if all that is free, anywhere, would not do.
-fn expandable_helps(allocator: &Allocator, pool: &PoolKey, block_bytes: u64, more_bytes: u64) -> Option<bool> {
+fn expandable_helps(
+    allocator: &Allocator,
+    pool: &PoolKey,
+    block_bytes: u64,
+    more_bytes: u64,
+) -> Option<bool> {
     let large = allocator.settings().large_segment_bytes.max(1);
     let page = if pool.is_small { SMALL_SEGMENT_BYTES } else { large };
     let (mut reserved, mut at_worst, mut free) = (0_u64, 0_u64, 0_u64);
@@ -497,9 +510,8 @@ fn hole(allocator: &Allocator, pool: &PoolKey, block_bytes: u64) -> Option<Hole>
                 }
                 first += 1;
             }
-            let is_better = |best: Hole| {
-                (hole.in_use_bytes, hole.in_use_count) < (best.in_use_bytes, best.in_use_count)
-            };
+            let is_better =
+                |best: Hole| (hole.in_use_bytes, hole.in_use_count) < (best.in_use_bytes, best.in_use_count);
             if hole.size_bytes >= block_bytes && best.is_none_or(is_better) {
                 best = Some(Hole { addr: blocks[first].addr, ..hole });
             }

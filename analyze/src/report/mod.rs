@@ -1,6 +1,7 @@
 //! The page people send to each other: one HTML file, no request, no script needed. Sections build data; the
 //! template in `assets/` renders it and escapes every string from the trace; `svg.rs` draws the figures.
 
+mod memory_svg;
 mod section;
 mod svg;
 
@@ -11,7 +12,7 @@ use crate::{
         chains::{self, EXAMPLES},
         info,
         judge::Params,
-        memory, phases, summary, timeline,
+        memory, memory_advice, memory_map, phases, summary, timeline,
     },
     error::AnalyzeError,
     trace::Trace,
@@ -43,6 +44,8 @@ pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
     let chains = chains::run(trace, Params::default(), EXAMPLES).await?;
     let lines = summary::run(trace).await?;
     let curve = memory::run(trace).await?;
+    let review = memory_advice::run(trace).await?;
+    let map = memory_map::run(trace, review.peak.ts_ns).await?;
     let lanes = timeline::run(trace).await?;
     let page = Page {
         title: info.run.clone(),
@@ -54,7 +57,7 @@ pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
         slowest: section::verdict::slowest(&chains),
         summary: section::strata::build(&lines),
         phases: section::phases::build(&phases::run(trace).await?),
-        memory: section::memory::build(&curve, lanes.start_ns)?,
+        memory: section::memory::build(&curve, &review, &map)?,
         timeline: section::timeline::build(&lanes)?,
     };
     page.render().map_err(|error| AnalyzeError::Internal(error.to_string()))

@@ -96,7 +96,12 @@ impl Replay {
     /// # Errors
     /// If they cannot be read.
     pub(crate) async fn start(context: &SessionContext) -> Result<SendableRecordBatchStream, AnalyzeError> {
-        let ops = OPS.iter().chain(&[ADDRESS_FREE, "cudaMemGetInfo", "cuMemGetInfo"]).map(|op| format!("'{op}'")).collect::<Vec<_>>().join(", ");
+        let ops = OPS
+            .iter()
+            .chain(&[ADDRESS_FREE, "cudaMemGetInfo", "cuMemGetInfo"])
+            .map(|op| format!("'{op}'"))
+            .collect::<Vec<_>>()
+            .join(", ");
         let query = format!(
             "SELECT run, pid, tid, ts, dur, kind, op, ret, addr, src_addr, size_bytes, device, caller, value FROM events WHERE \
              (kind = 'call' AND op IN ({ops})) OR (kind = 'process' AND op = 'exit' AND tid = pid) \
@@ -280,7 +285,8 @@ impl Replay {
         self.finish();
         let devices: BTreeSet<i32> = self.accounts.iter().map(|(_, account)| account.device).collect();
         let of = |(time, sums): (&i64, &BTreeMap<u32, Sums>)| {
-            let instants = devices.iter().filter_map(|device| Some((*device, self.instant(*device, *time, sums)?)));
+            let instants =
+                devices.iter().filter_map(|device| Some((*device, self.instant(*device, *time, sums)?)));
             instants.collect()
         };
         Ok(times.iter().zip(&then).map(of).collect())

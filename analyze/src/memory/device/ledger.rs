@@ -170,8 +170,7 @@ impl Devices {
     /// A program asked what is free.
     pub(crate) fn asked(&mut self, pid: u32, tid: u32, ts: i64, free_bytes: i64) {
         let Some(device) = self.device_of(pid) else { return };
-        let (Some(total), Some(reserved)) =
-            (self.total_bytes.get(&device), self.reserved_bytes.get(&device))
+        let (Some(total), Some(reserved)) = (self.total_bytes.get(&device), self.reserved_bytes.get(&device))
         else {
             return;
         };
@@ -201,8 +200,11 @@ impl Devices {
     /// Programs' readings wait for the driver's next one: it says what processes have that were not there before.
     fn close(&mut self, device: i32) -> Vec<Account> {
         let asked = self.asked.remove(&device).unwrap_or_default();
-        let Some(round) = self.rounds.remove(&device) else { return self.accounts(device, asked, &BTreeMap::new()) };
-        let (before, after): (Vec<Round>, Vec<Round>) = asked.into_iter().partition(|asked| asked.ts < round.ts);
+        let Some(round) = self.rounds.remove(&device) else {
+            return self.accounts(device, asked, &BTreeMap::new());
+        };
+        let (before, after): (Vec<Round>, Vec<Round>) =
+            asked.into_iter().partition(|asked| asked.ts < round.ts);
         let mut accounts = self.accounts(device, before, &round.readings);
         accounts.push(self.account(device, &round));
         self.last.insert(device, round.readings);

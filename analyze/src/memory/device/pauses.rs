@@ -142,8 +142,7 @@ impl Pauses {
         if let Some(away) = self.away.get_mut(&pid) {
             away.retain(|at, _| !(addr..end).contains(at));
         }
-        let pausing =
-            self.open.iter_mut().filter(|((of, _), open)| *of == pid && open.way == Way::Pause);
+        let pausing = self.open.iter_mut().filter(|((of, _), open)| *of == pid && open.way == Way::Pause);
         pausing.for_each(|(_, open)| open.pieces.retain(|(at, _, _)| !(addr..end).contains(at)));
         self.open.retain(|_, open| !open.pieces.is_empty());
     }

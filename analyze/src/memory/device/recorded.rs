@@ -17,9 +17,9 @@ async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
     let mut different = Vec::new();
     for (mark, devices) in marks.iter().zip(&found) {
         let said = mark["total_bytes"].as_i64().expect("bytes") - mark["free_bytes"].as_i64().expect("bytes");
-        let told = devices.get(&0).map(|instant| {
-            instant.account.used_bytes() + instant.changes.values().sum::<i64>()
-        });
+        let told = devices
+            .get(&0)
+            .map(|instant| instant.account.used_bytes() + instant.changes.values().sum::<i64>());
         if told != Some(said) {
             let name = &mark["name"];
             different.push(format!("{}: {name}: {told:?}, but {said} were used", path.display()));
