@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 use trace_schema::Nanos;
 
-use super::memory_state::{self, At, Moment};
+use super::memory_state::{self, At, Moment, Share};
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
@@ -59,6 +59,8 @@ pub(crate) struct ReleaseReport {
     pub(crate) calls_count: Option<u64>,
     pub(crate) call_p50_ns: Option<i64>,
     pub(crate) call_max_ns: Option<i64>,
+    /// What else had memory of the device after it: libraries, context, other processes.
+    pub(crate) others: Vec<Share>,
 }
 
 /// A pause or resume: see the view `memory_pauses`.
@@ -257,7 +259,28 @@ fn released(release: &Release, frees: &Frees, start_ns: i64) -> ReleaseReport {
         calls_count: has_calls.then_some(durs.len() as u64),
         call_p50_ns: durs.get(durs.len().saturating_sub(1) / 2).copied(),
         call_max_ns: durs.last().copied(),
+        others: Vec::new(),
     }
+}
+
+/// Adds what else had memory of the devices after each release.
+async fn add_others(
+    trace: &Trace,
+    story: &Story,
+    releases: &mut [ReleaseReport],
+) -> Result<(), AnalyzeError> {
+    let mut places: Vec<usize> = (0..releases.len()).collect();
+    places.sort_by_key(|place| story.releases[*place].last_ts);
+    let times: Vec<i64> = places.iter().map(|place| story.releases[*place].last_ts).collect();
+    let found = memory_state::devices(trace, &times, &times).await?;
+    for (place, devices) in places.into_iter().zip(found) {
+        let release = &mut releases[place];
+        let of_device = devices.into_iter().filter(|device| device.device == release.device);
+        let shares = of_device.flat_map(|device| device.shares);
+        release.others =
+            shares.filter(|share| share.part != "allocator" || share.pid != Some(release.pid)).collect();
+    }
+    Ok(())
 }
 
 fn failed(oom: &Oom, start_ns: i64) -> OomReport {
@@ -436,6 +459,9 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
     }
     let frees = frees(trace).await?;
     let story = watch.story;
+    let mut releases: Vec<ReleaseReport> =
+        story.releases.iter().map(|release| released(release, &frees, start_ns)).collect();
+    add_others(trace, &story, &mut releases).await?;
     let mut ooms: Vec<OomReport> = story.ooms.iter().map(|oom| failed(oom, start_ns)).collect();
     for oom in ooms.iter_mut().take(MOMENTS) {
         let at = At::Time(Nanos(oom.since_start_ns));
@@ -443,7 +469,7 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
     }
     Ok(History {
         causes: causes(&story),
-        releases: story.releases.iter().map(|release| released(release, &frees, start_ns)).collect(),
+        releases,
         pauses: pauses(trace, start_ns).await?,
         exits: exits(trace, start_ns).await?,
         phases: reports,

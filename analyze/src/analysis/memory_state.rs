@@ -8,8 +8,10 @@
 //! still use count as in use. A source that reports usage only (no allocator events) does not tell pending frees apart
 //! from free memory: [`Held::is_inferred`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use trace_schema::{Nanos, Run};
+use trace_schema::Nanos;
 
 use crate::{
     columns::{Cell, integers, strings},
@@ -258,57 +260,63 @@ pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> 
     Replay::new(&runs, vec![vec![ts]]).run(trace.context(), &mut watch).await?;
     let mut allocators = watch.found;
     name_stacks(trace, &mut allocators).await?;
-    let devices = devices(trace, &runs, ts, shown_ts).await?;
+    let devices = devices(trace, &[ts], &[shown_ts]).await?.pop().unwrap_or_default();
     Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators, devices })
 }
 
-/// The account of every device at the instant.
-async fn devices(
+/// The account of every device at some times, in order. `shown`: those times, none later than the run's end.
+pub(super) async fn devices(
     trace: &Trace,
-    runs: &[(String, Run)],
-    ts: i64,
-    shown_ts: i64,
-) -> Result<Vec<Device>, AnalyzeError> {
-    let mut replay = device::input::Replay::new(runs);
-    let found = replay.at(trace.context(), &[ts]).await?.pop().unwrap_or_default();
-    let of = |(number, instant): (i32, device::input::Instant)| {
-        let account = &instant.account;
-        let mut changes = instant.changes;
-        let mut lines: Vec<Line> =
-            account.lines.iter().filter(|line| line.part != Part::Used).copied().collect();
-        for line in &mut lines {
-            let of = line.pid.zip(line.library);
-            line.bytes += of.and_then(|of| changes.remove(&of)).unwrap_or_default();
-        }
-        // What came from libraries that had nothing at the reading; of a process that could not be split, as its own.
-        for ((pid, library), bytes) in changes {
-            match lines.iter_mut().find(|line| line.pid == Some(pid) && line.part == Part::Process) {
-                Some(line) => line.bytes += bytes,
-                None => {
-                    lines.push(Line { part: Part::Library, pid: Some(pid), library: Some(library), bytes })
-                }
-            }
-        }
-        let mut shares: Vec<Share> = lines
-            .iter()
-            .filter(|line| line.bytes != 0)
-            .map(|line| Share {
-                part: replay.part(line).name(),
-                pid: line.pid,
-                library: line.library.map(|library| replay.library(library).to_owned()),
-                size_bytes: line.bytes,
-            })
-            .collect();
-        shares.sort_by_key(|share| (share.pid.is_none(), share.pid, std::cmp::Reverse(share.size_bytes)));
-        Device {
-            device: number,
-            reading_age_ns: shown_ts - account.ts,
-            read_bytes: account.used_bytes(),
-            used_bytes: shares.iter().map(|share| share.size_bytes).sum(),
-            shares,
-        }
+    times: &[i64],
+    shown: &[i64],
+) -> Result<Vec<Vec<Device>>, AnalyzeError> {
+    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+    let mut replay = device::input::Replay::new(&runs);
+    let found = replay.at(trace.context(), times).await?;
+    let of = |(instants, shown): (BTreeMap<i32, device::input::Instant>, &i64)| {
+        instants.into_iter().map(|(number, instant)| at_instant(&replay, number, instant, *shown)).collect()
     };
-    Ok(found.into_iter().map(of).collect())
+    Ok(found.into_iter().zip(shown).map(of).collect())
+}
+
+fn at_instant(
+    replay: &device::input::Replay,
+    number: i32,
+    instant: device::input::Instant,
+    shown_ts: i64,
+) -> Device {
+    let account = &instant.account;
+    let mut changes = instant.changes;
+    let mut lines: Vec<Line> = account.lines.iter().filter(|line| line.part != Part::Used).copied().collect();
+    for line in &mut lines {
+        let of = line.pid.zip(line.library);
+        line.bytes += of.and_then(|of| changes.remove(&of)).unwrap_or_default();
+    }
+    // What came from libraries that had nothing at the reading; of a process that could not be split, as its own.
+    for ((pid, library), bytes) in changes {
+        match lines.iter_mut().find(|line| line.pid == Some(pid) && line.part == Part::Process) {
+            Some(line) => line.bytes += bytes,
+            None => lines.push(Line { part: Part::Library, pid: Some(pid), library: Some(library), bytes }),
+        }
+    }
+    let mut shares: Vec<Share> = lines
+        .iter()
+        .filter(|line| line.bytes != 0)
+        .map(|line| Share {
+            part: replay.part(line).name(),
+            pid: line.pid,
+            library: line.library.map(|library| replay.library(library).to_owned()),
+            size_bytes: line.bytes,
+        })
+        .collect();
+    shares.sort_by_key(|share| (share.pid.is_none(), share.pid, std::cmp::Reverse(share.size_bytes)));
+    Device {
+        device: number,
+        reading_age_ns: shown_ts - account.ts,
+        read_bytes: account.used_bytes(),
+        used_bytes: shares.iter().map(|share| share.size_bytes).sum(),
+        shares,
+    }
 }
 
 /// Spells out the call stacks of pinning blocks.

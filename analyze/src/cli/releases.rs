@@ -90,6 +90,14 @@ fn text(history: &History, top: usize) -> String {
         let header =
             ["at", "why", "process", "before", "given back", "took", "calls", "p50", "max", "stayed"];
         text += &output::columns(&header, &rows, &[0, 2, 3, 4, 5, 6, 7, 8]);
+        if let Some(last) = history.releases.iter().rfind(|release| !release.others.is_empty()) {
+            text += "after the last of them the device still held, besides:\n";
+            for share in &last.others {
+                let of = share.pid.map(|pid| format!("process {pid}: ")).unwrap_or_default();
+                let name = share.library.as_deref().unwrap_or(share.part);
+                text += &format!("  {} {of}{}\n", bytes(share.size_bytes), output::harmless(name));
+            }
+        }
     }
     if !history.pauses.is_empty() {
         let shown = most(&history.pauses, top, |pause| pause.size_bytes);
