@@ -12,9 +12,12 @@ use crate::{
         memory_state::{self, At, Device, Held, Moment},
     },
     error::AnalyzeError,
-    output,
+    frames, output,
     trace::Trace,
 };
+
+/// Functions shown of a call stack, innermost first.
+const FRAMES: usize = 4;
 
 /// Where PyTorch's memory is at an instant, to the byte, and which blocks pin what is not given back
 #[derive(clap::Args)]
@@ -217,8 +220,9 @@ fn pinned_table(held: &Held, top: usize) -> String {
         output::columns(&["segment", "size", "pinned", "by block", "size", "age"], &rows, &[1, 2, 4, 5]);
     let largest = held.pinned.iter().take(top).filter_map(|segment| segment.pins.first());
     for pin in largest {
-        if let Some(frames) = &pin.frames {
-            text += &format!("{:#x} came from: {}\n", pin.addr, output::harmless(frames));
+        let frames = pin.frames.as_deref().map(|frames| frames::innermost(frames, FRAMES)).unwrap_or_default();
+        if !frames.is_empty() {
+            text += &format!("{:#x} came from {}\n", pin.addr, output::harmless(&frames));
         }
     }
     text
