@@ -30,7 +30,7 @@ pub(crate) enum AnalyzeError {
     #[error("{}: table {table}, row {row}: {reason}", path.display())]
     BadRow { path: PathBuf, table: &'static str, row: String, reason: String },
     #[error("{}: byte {offset}: {reason}", path.display())]
-    BadPickle { path: PathBuf, offset: u64, reason: String },
+    BadBytes { path: PathBuf, offset: u64, reason: String },
     #[error("{0}")]
     Query(String),
     #[error("damaged data: {0}")]
@@ -53,7 +53,7 @@ impl AnalyzeError {
             | Self::NotIngero { .. }
             | Self::Sqlite { .. }
             | Self::BadRow { .. }
-            | Self::BadPickle { .. }
+            | Self::BadBytes { .. }
             | Self::Query(_)
             | Self::Damaged(_)
             | Self::Exists(_)

@@ -1,7 +1,10 @@
 //! Other tools' traces to runs. One file a format: it reads, converts to rows, and says what the source
 //! cannot tell.
 
+mod compressed;
 mod ingero;
+mod json;
+mod kineto;
 mod pickle;
 mod torch_snapshot;
 
@@ -16,6 +19,8 @@ use crate::error::AnalyzeError;
 pub(crate) enum Format {
     /// SQLite database of the ingero eBPF tracer
     Ingero,
+    /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
+    Kineto,
     /// Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip
     TorchSnapshot,
 }
@@ -27,6 +32,7 @@ pub(crate) enum Format {
 pub(crate) fn run(format: Format, file: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     match format {
         Format::Ingero => ingero::import(file, out, force),
+        Format::Kineto => kineto::import(file, out, force),
         Format::TorchSnapshot => torch_snapshot::import(file, out, force),
     }
 }

@@ -25,7 +25,7 @@ macro_rules! for_each_column {
             src_addr: UInt64, optional, "", "Copies: the address copied from. cuMemMap: the handle of the physical memory.";
             size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set, exchanged. MemGetInfo: bytes free. Allocator `alloc` and `free_*`: the requested size, before rounding; `oom`: what was asked for. state_segment: its size. state_block: the requested size; that of an inactive block is its last tenant's.";
             direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (told by the addresses).";
-            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream. Graph capture, events and NCCL calls have one, too.";
+            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream. Graph capture, events and NCCL calls have one, too. Imported `device` and `alloc` rows: the profiler's number of the stream.";
             device: Int32, optional, "", "CUDA device ordinal, where the event names one.";
             func: UInt64, optional, "", "Launches: the kernel's handle (runtime: host function address; driver: CUfunction or CUkernel). Graphs: the graph or its executable form. Events: the event.";
             caller: Text, optional, "", "File name of the library or program that made the call.";
@@ -41,13 +41,13 @@ macro_rules! for_each_column {
             next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";
             next_tid: UInt32, optional, "", "off_cpu: thread that got the CPU at switch-out; 0 is idle.";
             next_comm: Text, optional, "", "off_cpu: name of that thread.";
-            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name. state_segment: `large` or `small` and, after a comma, `expandable`. state_block: active_allocated, active_pending_free (freed, but a stream may still use it) or inactive.";
-            grid_x: UInt32, optional, "", "Kernel launches: blocks of the grid in x.";
-            grid_y: UInt32, optional, "", "Kernel launches: blocks of the grid in y.";
-            grid_z: UInt32, optional, "", "Kernel launches: blocks of the grid in z.";
-            block_x: UInt32, optional, "", "Kernel launches: threads of a block in x.";
-            block_y: UInt32, optional, "", "Kernel launches: threads of a block in y.";
-            block_z: UInt32, optional, "", "Kernel launches: threads of a block in z.";
+            detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name. state_segment: `large` or `small` and, after a comma, `expandable`. state_block: active_allocated, active_pending_free (freed, but a stream may still use it) or inactive. device, host: the name.";
+            grid_x: UInt32, optional, "", "Kernel launches and kernels: blocks of the grid in x.";
+            grid_y: UInt32, optional, "", "Kernel launches and kernels: blocks of the grid in y.";
+            grid_z: UInt32, optional, "", "Kernel launches and kernels: blocks of the grid in z.";
+            block_x: UInt32, optional, "", "Kernel launches and kernels: threads of a block in x.";
+            block_y: UInt32, optional, "", "Kernel launches and kernels: threads of a block in y.";
+            block_z: UInt32, optional, "", "Kernel launches and kernels: threads of a block in z.";
             element_count: Int64, optional, "count", "NCCL: elements of one rank, as passed; `size_bytes` is their size.";
             dtype: Text, optional, "", "NCCL: type of the elements, as int8, float16, bfloat16.";
             communicator: UInt64, optional, "", "NCCL: the communicator's handle.";
@@ -55,6 +55,7 @@ macro_rules! for_each_column {
             in_cpu: UInt32, optional, "", "off_cpu: the CPU the thread came back on.";
             value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`. state_block: bytes of the block.";
             stack: UInt32, optional, "", "Number of the call stack, which the `name` row of the same process, number and `op` stack spells out. Null: none was taken.";
+            correlation: UInt64, optional, "", "Imported calls and device work: a number that a call and the work it caused have in common, within one process.";
         }
     };
 }

@@ -19,13 +19,15 @@ pub enum Kind {
     Sample,
     /// The name of something that other rows know by a number; `op` is `kernel` or `stack`.
     Name,
+    /// Work of a GPU, known from imported traces; `op` is what it is.
+    Device,
     /// Any other event of the host, known from imported traces; `op` is the source's own name.
     Host,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Call,
         Self::Alloc,
         Self::OffCpu,
@@ -34,6 +36,7 @@ impl Kind {
         Self::Mark,
         Self::Sample,
         Self::Name,
+        Self::Device,
         Self::Host,
     ];
 
@@ -49,6 +52,7 @@ impl Kind {
             Self::Mark => "mark",
             Self::Sample => "sample",
             Self::Name => "name",
+            Self::Device => "device",
             Self::Host => "host",
         }
     }
@@ -80,7 +84,12 @@ impl Kind {
             Self::Name => {
                 "What a number in other rows stands for (a point); `detail` is the name. `op`: kernel (`func` of a launch), stack (`stack`: frames, outermost first, separated by `;`; the last row of a stack has the best names)."
             }
-            Self::Host => "Any other host event, from imported traces. `op` is the source's own name for it.",
+            Self::Device => {
+                "Work of a GPU, as a profiler has timed it there; from imported traces. `op`: kernel, memcpy, memset, sync (a stream waits) or annotation (from the first to the last work within a range that the workload named). `detail` is its name; `pid` and `tid` are 0 where the source does not tell whose work it is."
+            }
+            Self::Host => {
+                "Any other host event, from imported traces. `op` is the source's own name for it, or for its category; `detail` is then its name."
+            }
         }
     }
 }

@@ -1,18 +1,16 @@
 //! The whole snapshot: its events while they are read, then its state, then what it says about itself.
 
-use std::{
-    fs::File,
-    io::{BufReader, Read, Seek},
-    path::Path,
-};
+use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use trace_schema::{Clock, ProcessInfo, Run};
 use trace_writer::{Finished, Recorder};
 
 use crate::{
     error::AnalyzeError,
-    import::pickle::{Consumer, Keys, Machine, PickleError, Shape, Source, Store, Streamed, Value},
+    import::{
+        compressed,
+        pickle::{Consumer, Keys, Machine, PickleError, Shape, Source, Store, Streamed, Value},
+    },
 };
 
 use super::{
@@ -21,12 +19,6 @@ use super::{
     fields::field,
     keys, settings, state,
 };
-
-/// First bytes of a gzip file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// Bytes read from the file at once.
-const READ_BYTES: usize = 1 << 18;
 
 /// Converts a snapshot.
 ///
@@ -37,10 +29,12 @@ pub(in crate::import) fn import(path: &Path, out: &Path, force: bool) -> Result<
         PickleError::Io(source) => AnalyzeError::Io { path: path.to_owned(), source },
         PickleError::Write(source) => AnalyzeError::Write(source),
         PickleError::At { offset, reason } => {
-            AnalyzeError::BadPickle { path: path.to_owned(), offset, reason }
+            AnalyzeError::BadBytes { path: path.to_owned(), offset, reason }
         }
     };
-    let source = open(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+    let (bytes, length) =
+        compressed::open(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+    let source = Source::new(bytes, length);
     let recorder = Recorder::create(out, force, &base())?;
     let mut events = Events::new(recorder);
     match convert(source, &mut events) {
@@ -50,19 +44,6 @@ pub(in crate::import) fn import(path: &Path, out: &Path, force: bool) -> Result<
             Err(error(failed))
         }
     }
-}
-
-/// The file's bytes, decompressed if they are compressed.
-fn open(path: &Path) -> std::io::Result<Source<'static>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut first = Vec::new();
-    file.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
-    file.rewind()?;
-    if first == GZIP {
-        return Ok(Source::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, file)), None));
-    }
-    Ok(Source::new(file, Some(length)))
 }
 
 /// What is true of every snapshot.

@@ -1,0 +1,503 @@
+//! JSON as it is read, value by value, in memory that does not grow with the file.
+//!
+//! Numbers come as their text, so that none is rounded; every error knows its byte. As in Python's `json`,
+//! `NaN` and `Infinity` are numbers.
+
+use std::io::{ErrorKind, Read};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 18;
+/// Bytes of a string that is kept.
+const MAX_STRING_BYTES: usize = 1 << 20;
+/// Objects and lists within each other.
+const MAX_DEPTH: u32 = 128;
+
+/// Why a file could not be read on.
+#[derive(Debug)]
+pub(super) enum JsonError {
+    /// The operating system said no.
+    Io(std::io::Error),
+    /// What is at a byte is wrong.
+    At { offset: u64, reason: String },
+}
+
+/// A value that is looked at, not skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Object,
+    List,
+    Text,
+    Number,
+    /// `true`, `false` or `null`.
+    Word,
+}
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Object => "an object",
+            Self::List => "a list",
+            Self::Text => "a string",
+            Self::Number => "a number",
+            Self::Word => "true, false or null",
+        }
+    }
+}
+
+/// A reader of one JSON text.
+pub(super) struct Json<R> {
+    source: R,
+    buffer: Vec<u8>,
+    at: usize,
+    /// Bytes before the buffer.
+    passed: u64,
+    bytes: Vec<u8>,
+    word: String,
+}
+
+impl<R: Read> Json<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self { source, buffer: Vec::new(), at: 0, passed: 0, bytes: Vec::new(), word: String::new() }
+    }
+
+    /// Where the reader is.
+    pub(super) fn offset(&self) -> u64 {
+        self.passed + self.at as u64
+    }
+
+    /// What is wrong here.
+    pub(super) fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, JsonError> {
+        Err(JsonError::At { offset: self.offset(), reason: reason.into() })
+    }
+
+    /// Whether there is a byte; reads on if need be.
+    fn fill(&mut self) -> Result<bool, JsonError> {
+        if self.at < self.buffer.len() {
+            return Ok(true);
+        }
+        self.passed += self.buffer.len() as u64;
+        self.at = 0;
+        self.buffer.resize(READ_BYTES, 0);
+        let count = loop {
+            match self.source.read(&mut self.buffer) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.buffer.clear();
+                    // What a decompressor finds wrong is the file's fault.
+                    let damaged = matches!(
+                        error.kind(),
+                        ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                    );
+                    return if damaged {
+                        self.wrong(format!("the compressed data is damaged or cut off: {error}"))
+                    } else {
+                        Err(JsonError::Io(error))
+                    };
+                }
+            }
+        };
+        self.buffer.truncate(count);
+        Ok(count > 0)
+    }
+
+    /// The next byte; an error at the end of the file.
+    fn byte(&mut self) -> Result<u8, JsonError> {
+        if !self.fill()? {
+            return self.wrong("the file is cut off");
+        }
+        Ok(self.buffer[self.at])
+    }
+
+    /// The next byte that is no space.
+    fn token(&mut self) -> Result<u8, JsonError> {
+        loop {
+            match self.byte()? {
+                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                byte => return Ok(byte),
+            }
+        }
+    }
+
+    fn expect(&mut self, wanted: u8) -> Result<(), JsonError> {
+        let found = self.token()?;
+        if found != wanted {
+            return self.wrong(format!("`{}` where `{}` belongs", char::from(found), char::from(wanted)));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// What the next value is.
+    pub(super) fn shape(&mut self) -> Result<Shape, JsonError> {
+        Ok(match self.token()? {
+            b'{' => Shape::Object,
+            b'[' => Shape::List,
+            b'"' => Shape::Text,
+            b'-' | b'0'..=b'9' | b'N' | b'I' => Shape::Number,
+            b't' | b'f' | b'n' => Shape::Word,
+            byte => return self.wrong(format!("`{}` begins no value", char::from(byte).escape_default())),
+        })
+    }
+
+    /// Begins an object or a list.
+    pub(super) fn begin(&mut self, wanted: Shape, what: &str) -> Result<(), JsonError> {
+        let found = self.shape()?;
+        if found != wanted {
+            return self.wrong(format!("{what} is {}, not {}", found.name(), wanted.name()));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Steps to the next element, or over the end. `is_first`: none was read yet.
+    fn step(&mut self, is_first: &mut bool, end: u8) -> Result<bool, JsonError> {
+        if self.token()? == end {
+            self.at += 1;
+            return Ok(false);
+        }
+        if !*is_first {
+            self.expect(b',')?;
+        }
+        *is_first = false;
+        Ok(true)
+    }
+
+    /// Steps to the next element of a list; `false`: it has ended.
+    pub(super) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, JsonError> {
+        self.step(is_first, b']')
+    }
+
+    /// Steps to the next value of an object and gives its key; `false`: the object has ended.
+    pub(super) fn next_key(&mut self, is_first: &mut bool, key: &mut String) -> Result<bool, JsonError> {
+        if !self.step(is_first, b'}')? {
+            return Ok(false);
+        }
+        self.text(key, "a key")?;
+        self.expect(b':')?;
+        Ok(true)
+    }
+
+    /// Reads a string.
+    pub(super) fn text(&mut self, into: &mut String, what: &str) -> Result<(), JsonError> {
+        self.begin(Shape::Text, what)?;
+        let start = self.offset();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        let result = self.string(Some(&mut bytes));
+        into.clear();
+        let whole = result.and_then(|()| match std::str::from_utf8(&bytes) {
+            Ok(text) => {
+                into.push_str(text);
+                Ok(())
+            }
+            Err(error) => Err(JsonError::At {
+                offset: start,
+                reason: format!("a string that begins here is no UTF-8: {error}"),
+            }),
+        });
+        self.bytes = bytes;
+        whole
+    }
+
+    /// Reads the rest of a string and its end.
+    fn string(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), JsonError> {
+        loop {
+            self.byte()?;
+            let rest = &self.buffer[self.at..];
+            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+            let plain = plain.unwrap_or(rest.len());
+            if let Some(into) = into.as_deref_mut() {
+                into.extend_from_slice(&rest[..plain]);
+                if into.len() > MAX_STRING_BYTES {
+                    return self.wrong("a string is longer than 1 MiB");
+                }
+            }
+            let end = rest.get(plain).copied();
+            self.at += plain;
+            match end {
+                None => {}
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    let found = self.escape()?;
+                    if let Some(into) = into.as_deref_mut() {
+                        into.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                }
+                Some(byte) => return self.wrong(format!("byte {byte:#04x} within a string")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, JsonError> {
+        self.at += 1;
+        let found = match self.byte()? {
+            b'n' => '\n',
+            b't' => '\t',
+            b'r' => '\r',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            byte @ (b'"' | b'\\' | b'/') => char::from(byte),
+            b'u' => {
+                self.at += 1;
+                let first = self.four_digits()?;
+                if !(0xd800..0xdc00).contains(&first) {
+                    // Half of a pair on its own stands for nothing.
+                    return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+                if self.byte()? != b'\\' {
+                    return Ok(char::REPLACEMENT_CHARACTER);
+                }
+                self.at += 1;
+                if self.byte()? != b'u' {
+                    return self.wrong("half of a surrogate pair");
+                }
+                self.at += 1;
+                let second = self.four_digits()?;
+                let low = second.wrapping_sub(0xdc00);
+                let whole = (low < 0x400).then(|| 0x10000 + ((first - 0xd800) << 10) + low);
+                return Ok(whole.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            byte => return self.wrong(format!("`\\{}` is no escape", char::from(byte).escape_default())),
+        };
+        self.at += 1;
+        Ok(found)
+    }
+
+    fn four_digits(&mut self) -> Result<u32, JsonError> {
+        let mut value = 0;
+        for _ in 0..4 {
+            let Some(digit) = char::from(self.byte()?).to_digit(16) else {
+                return self.wrong("`\\u` without four hexadecimal digits");
+            };
+            value = value * 16 + digit;
+            self.at += 1;
+        }
+        Ok(value)
+    }
+
+    /// Reads a number as its text.
+    pub(super) fn number(&mut self, into: &mut String, what: &str) -> Result<(), JsonError> {
+        let found = self.shape()?;
+        if found != Shape::Number {
+            return self.wrong(format!("{what} is {}, not a number", found.name()));
+        }
+        let start = self.offset();
+        into.clear();
+        self.letters(
+            |byte| into.push(char::from(byte)),
+            |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.'),
+        )?;
+        let is_known = matches!(into.as_str(), "NaN" | "Infinity" | "-Infinity");
+        if !is_known && (into.len() > 400 || !is_number(into.as_bytes())) {
+            let shown: String = into.chars().take(40).collect();
+            return Err(JsonError::At { offset: start, reason: format!("`{shown}` is no number") });
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, into: &mut String) -> Result<(), JsonError> {
+        let start = self.offset();
+        into.clear();
+        self.letters(|byte| into.push(char::from(byte)), |byte| byte.is_ascii_alphanumeric())?;
+        if !matches!(into.as_str(), "true" | "false" | "null") {
+            return Err(JsonError::At { offset: start, reason: format!("`{into}` is no value") });
+        }
+        Ok(())
+    }
+
+    /// Takes bytes as long as they belong.
+    fn letters(&mut self, mut take: impl FnMut(u8), belongs: impl Fn(u8) -> bool) -> Result<(), JsonError> {
+        let mut count = 0;
+        while self.fill()? && belongs(self.buffer[self.at]) && count < 512 {
+            take(self.buffer[self.at]);
+            self.at += 1;
+            count += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads a value that is of no interest.
+    pub(super) fn skip(&mut self) -> Result<(), JsonError> {
+        self.skip_at(0)
+    }
+
+    fn skip_at(&mut self, depth: u32) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return self.wrong(format!("more than {MAX_DEPTH} objects and lists within each other"));
+        }
+        let shape = self.shape()?;
+        match shape {
+            Shape::Text => {
+                self.at += 1;
+                self.string(None)
+            }
+            Shape::Number | Shape::Word => {
+                let mut text = std::mem::take(&mut self.word);
+                let result = match shape {
+                    Shape::Number => self.number(&mut text, "a value"),
+                    _ => self.word(&mut text),
+                };
+                self.word = text;
+                result
+            }
+            Shape::List => {
+                self.at += 1;
+                let mut is_first = true;
+                while self.next_element(&mut is_first)? {
+                    self.skip_at(depth + 1)?;
+                }
+                Ok(())
+            }
+            Shape::Object => {
+                self.at += 1;
+                let mut is_first = true;
+                while self.step(&mut is_first, b'}')? {
+                    self.begin(Shape::Text, "a key")?;
+                    self.string(None)?;
+                    self.expect(b':')?;
+                    self.skip_at(depth + 1)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing but spaces may come now.
+    pub(super) fn end(&mut self) -> Result<(), JsonError> {
+        while self.fill()? {
+            if !self.buffer[self.at].is_ascii_whitespace() {
+                return self.wrong("something after the end of the JSON text");
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is a number as JSON has them.
+fn is_number(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits(text);
+    let mut rest = &text[whole..];
+    if whole == 0 || (whole > 1 && text[0] == b'0') {
+        return false;
+    }
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = &fraction[count..];
+    }
+    if let Some(exponent) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) {
+        let exponent =
+            exponent.strip_prefix(b"-").or_else(|| exponent.strip_prefix(b"+")).unwrap_or(exponent);
+        let count = digits(exponent);
+        return count > 0 && count == exponent.len();
+    }
+    rest.is_empty()
+}
+
+/// A decimal number times a power of ten, cut to a whole one; `None`: it is no number, or does not fit.
+pub(super) fn scaled(text: &str, power: i32) -> Option<i64> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let fraction = fraction.trim_end_matches('0');
+    // Digits after the point that are kept.
+    let kept = exponent.checked_add(power)?;
+    let mut value: i128 = 0;
+    for (place, digit) in whole.bytes().chain(fraction.bytes()).enumerate() {
+        if place as i64 >= whole.len() as i64 + i64::from(kept) {
+            break;
+        }
+        value = value.checked_mul(10)?.checked_add(i128::from(digit.checked_sub(b'0')?))?;
+    }
+    for _ in fraction.len() as i64..i64::from(kept) {
+        if value == 0 {
+            break;
+        }
+        value = value.checked_mul(10)?;
+    }
+    i64::try_from(if is_negative { -value } else { value }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_exact() {
+        let ns = |text| scaled(text, 3);
+        assert_eq!(ns("4329410542873.928"), Some(4_329_410_542_873_928));
+        assert_eq!(ns("1790857026123456.789"), Some(1_790_857_026_123_456_789));
+        assert_eq!(ns("0.0004"), Some(0));
+        assert_eq!(ns("1.5e3"), Some(1_500_000));
+        assert_eq!(ns("15E-1"), Some(1_500));
+        assert_eq!(ns("123456e-5"), Some(1_234));
+        assert_eq!(ns("-0.25"), Some(-250));
+        assert_eq!(ns("7"), Some(7_000));
+        assert_eq!(ns("0e999999999"), Some(0));
+        for bad in ["1e30", "9223372036854775807", "1e2147483647", "NaN", "Infinity"] {
+            assert_eq!(ns(bad), None, "{bad}");
+        }
+        assert_eq!(scaled("9223372036854775807", 0), Some(i64::MAX));
+    }
+
+    fn skipped(text: &str) -> Result<(), (u64, String)> {
+        let mut json = Json::new(text.as_bytes());
+        match json.skip().and_then(|()| json.end()) {
+            Ok(()) => Ok(()),
+            Err(JsonError::At { offset, reason }) => Err((offset, reason)),
+            Err(JsonError::Io(error)) => Err((0, error.to_string())),
+        }
+    }
+
+    #[test]
+    fn what_is_skipped_is_checked() {
+        for good in [r#" {"a": [1, -2.5e+3, NaN, true, null, "\u00e9\"\ud83d\ude00"], "b": {}} "#, "[]", "0"]
+        {
+            assert_eq!(skipped(good), Ok(()), "{good}");
+        }
+        let bad = [
+            ("", 0),
+            ("{", 1),
+            ("[1 2]", 3),
+            ("[01]", 1),
+            ("[1.]", 1),
+            ("[nul]", 1),
+            ("[\"\\x\"]", 3),
+            ("[\"a\n\"]", 3),
+            ("{1: 2}", 1),
+            ("{\"a\" 2}", 5),
+            ("[] x", 3),
+            ("[--1]", 1),
+        ];
+        for (text, byte) in bad {
+            assert_eq!(skipped(text).map_err(|(offset, _)| offset), Err(byte), "{text}");
+        }
+        assert!(skipped(&"[".repeat(100_000)).is_err_and(|(_, reason)| reason.contains("128")));
+    }
+
+    #[test]
+    fn strings_are_unescaped() {
+        let read = |text: &str| {
+            let (mut json, mut into) = (Json::new(text.as_bytes()), String::new());
+            json.text(&mut into, "it").map(|()| into).ok()
+        };
+        assert_eq!(read(r#""a\n\u00e9\ud83d\ude00\/""#).as_deref(), Some("a\né😀/"));
+        assert_eq!(read(r#""\ud83d!""#).as_deref(), Some("\u{fffd}!"));
+        assert_eq!(read(&format!("\"{}\"", "x".repeat(2 << 20))), None);
+    }
+}
