@@ -25,6 +25,10 @@ pub(crate) enum AnalyzeError {
     NewerVersion { path: PathBuf, found: u32, known: u32 },
     #[error("{} is not a database of Ingero: {reason}", path.display())]
     NotIngero { path: PathBuf, reason: String },
+    #[error("{} is not an SQLite export of Nsight Systems: {reason}", path.display())]
+    NotNsys { path: PathBuf, reason: String },
+    #[error("{} is of no known format; say which one if you know", path.display())]
+    UnknownFormat { path: PathBuf },
     #[error("{}: table {table}: {source}", path.display())]
     Sqlite { path: PathBuf, table: &'static str, source: rusqlite::Error },
     #[error("{}: table {table}, row {row}: {reason}", path.display())]
@@ -51,6 +55,8 @@ impl AnalyzeError {
             | Self::NotARun { .. }
             | Self::NewerVersion { .. }
             | Self::NotIngero { .. }
+            | Self::NotNsys { .. }
+            | Self::UnknownFormat { .. }
             | Self::Sqlite { .. }
             | Self::BadRow { .. }
             | Self::BadBytes { .. }

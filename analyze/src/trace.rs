@@ -26,6 +26,7 @@ use crate::{
         self,
         derived::{Derived, Source},
     },
+    import,
 };
 
 /// One opened file.
@@ -48,6 +49,8 @@ pub(crate) struct Trace {
     context: SessionContext,
     files: Vec<RunFile>,
     derived: Arc<Source>,
+    /// Where runs lie that were imported for this trace; removed with it.
+    _imported: Vec<tempfile::TempDir>,
 }
 
 /// Reads the footer and checks that the file is a run this program understands.
@@ -94,6 +97,27 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
         size_bytes,
         rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
     })
+}
+
+/// Another tool's trace as a run in a temporary folder; `None`: it is none that is known.
+fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, AnalyzeError> {
+    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let Some(format) = import::sniff(path).map_err(io)? else { return Ok(None) };
+    eprintln!(
+        "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
+        path.display(),
+        name = format.name()
+    );
+    let directory = tempfile::tempdir().map_err(io)?;
+    let out = directory.path().join("run.parquet");
+    import::run(Some(format), path, &out, false)?;
+    let mut file = open_file(&out)?;
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    file.name = name.split('.').next().unwrap_or_default().to_owned();
+    Ok(Some((directory, file)))
 }
 
 /// Opens a run: a file, or the numbered parts that `capture --max-size` wrote in its place.
@@ -153,12 +177,22 @@ fn quoted(text: &str) -> String {
 }
 
 impl Trace {
-    /// Opens runs. Two files of one name are told apart by a number.
+    /// Opens runs, or other tools' traces in their place. Two files of one name are told apart by a number.
     ///
     /// # Errors
     /// If a file is missing, no run, or of a newer format.
     pub(crate) async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
-        let mut files = paths.iter().map(|path| open_run(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut imported = Vec::new();
+        let mut files = Vec::new();
+        for path in paths {
+            files.push(match import_foreign(path)? {
+                Some((directory, file)) => {
+                    imported.push(directory);
+                    file
+                }
+                None => open_run(path)?,
+            });
+        }
         let mut names = HashSet::new();
         for file in &mut files {
             let base = file.name.clone();
@@ -182,18 +216,19 @@ impl Trace {
         }
         let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
         context.register_table("events", events)?;
-        Self::finish(context, files, true).await
+        Self::finish(context, files, true, imported).await
     }
 
     async fn finish(
         context: SessionContext,
         files: Vec<RunFile>,
         immutable: bool,
+        imported: Vec<tempfile::TempDir>,
     ) -> Result<Self, AnalyzeError> {
         register_facts(&context, &files)?;
         let derived = functions::register(&context, &files, immutable)?;
         catalog::register(&context).await?;
-        Ok(Self { context, files, derived })
+        Ok(Self { context, files, derived, _imported: imported })
     }
 
     /// An empty `events` table that rows can be inserted into: for tests of the queries.
@@ -206,7 +241,7 @@ impl Trace {
         let schema = Arc::new(Schema::new(fields));
         let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![]])?;
         context.register_table("events", Arc::new(table))?;
-        Self::finish(context, Vec::new(), false).await
+        Self::finish(context, Vec::new(), false, Vec::new()).await
     }
 
     /// The calls, judged.

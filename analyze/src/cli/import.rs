@@ -9,10 +9,11 @@ use crate::{error::AnalyzeError, import};
 
 /// Turn another tool's trace into a run
 #[derive(clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct Args {
-    /// What the file is
+    /// What the file is [default: what its content says]
     #[arg(value_enum)]
-    format: import::Format,
+    format: Option<import::Format>,
     /// The file to read; it is never written to
     file: PathBuf,
     /// The run to write

@@ -3,14 +3,14 @@
 //! What has to be known to read one rightly: times are Unix nanoseconds; a CUDA row's `timestamp` is its
 //! entry, a host or network row's is its end; scheduler rows carry the kernel's thread id in both `pid` and
 //! `tid`; why a thread was off CPU is not recorded; events are stored selectively and losses are not counted.
-//! The file is opened immutable: nothing is written beside it either.
 
 use std::{collections::HashMap, path::Path};
 
-use rusqlite::{Connection, OpenFlags, types::Value};
+use rusqlite::types::Value;
 use trace_schema::{Clock, Direction, Gpu, Host, Kind, Row, Run, Text, Thread};
 use trace_writer::{Finished, Recorder};
 
+use super::sqlite::Database;
 use crate::error::AnalyzeError;
 
 /// `events.source`.
@@ -38,21 +38,15 @@ const SHAPE: [(&str, &[&str]); 2] = [
     ("ops", &["source_id", "op_id", "name"]),
 ];
 
-struct Database<'a> {
+struct Ingero<'a> {
     path: &'a Path,
-    connection: Connection,
+    inner: Database,
 }
 
-impl<'a> Database<'a> {
+impl<'a> Ingero<'a> {
     fn open(path: &'a Path) -> Result<Self, AnalyzeError> {
-        let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-        let absolute = path.canonicalize().map_err(io)?;
-        let escaped = absolute.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(format!("file:{escaped}?mode=ro&immutable=1"), flags)
-            .map_err(|error| AnalyzeError::NotIngero { path: path.to_owned(), reason: error.to_string() })?;
-        let database = Self { path, connection };
+        let not_ingero = |reason| AnalyzeError::NotIngero { path: path.to_owned(), reason };
+        let database = Self { path, inner: Database::open(path).map_err(not_ingero)? };
         for (table, columns) in SHAPE {
             let found = database.columns(table)?;
             if found.is_empty() {
@@ -70,22 +64,17 @@ impl<'a> Database<'a> {
     }
 
     fn columns(&self, table: &str) -> Result<Vec<String>, AnalyzeError> {
-        let read = || {
-            let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
-            statement.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
-        };
-        read().map_err(|error| self.foreign(error.to_string()))
+        self.inner.columns(table).map_err(|reason| self.foreign(reason))
     }
 
-    fn sqlite(&self, table: &'static str) -> impl Fn(rusqlite::Error) -> AnalyzeError {
-        let path = self.path.to_owned();
-        move |source| AnalyzeError::Sqlite { path: path.clone(), table, source }
+    fn sqlite(&self, table: &'static str) -> impl Fn(rusqlite::Error) -> AnalyzeError + use<> {
+        self.inner.failed(table)
     }
 
     fn op_names(&self) -> Result<HashMap<(i64, i64), Text>, AnalyzeError> {
         let error = self.sqlite("ops");
         let mut statement =
-            self.connection.prepare("SELECT source_id, op_id, name FROM ops").map_err(&error)?;
+            self.inner.connection.prepare("SELECT source_id, op_id, name FROM ops").map_err(&error)?;
         let rows = statement
             .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get::<_, String>(2)?)))
             .map_err(&error)?;
@@ -117,7 +106,7 @@ impl<'a> Database<'a> {
             }
             // A fact that is absent or of another type is an absent fact.
             let query = format!("SELECT {column} FROM sessions ORDER BY started_at DESC LIMIT 1");
-            match self.connection.query_row(&query, [], |row| row.get::<_, Value>(0)) {
+            match self.inner.connection.query_row(&query, [], |row| row.get::<_, Value>(0)) {
                 Ok(Value::Text(text)) => text,
                 Ok(Value::Integer(number)) => number.to_string(),
                 _ => String::new(),
@@ -148,7 +137,7 @@ impl<'a> Database<'a> {
         if !self.columns("process_names")?.is_empty() {
             let error = self.sqlite("process_names");
             let mut statement =
-                self.connection.prepare("SELECT pid, name FROM process_names").map_err(&error)?;
+                self.inner.connection.prepare("SELECT pid, name FROM process_names").map_err(&error)?;
             let rows =
                 statement.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get(1)?))).map_err(&error)?;
             run.threads = rows
@@ -242,12 +231,13 @@ impl Event {
 /// # Errors
 /// If it is not one of Ingero's, a row does not fit, or the run cannot be written.
 pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
-    let database = Database::open(path)?;
+    let database = Ingero::open(path)?;
     let names = database.op_names()?;
     let error = database.sqlite("events");
     let mut owners = HashMap::new();
     {
         let mut statement = database
+            .inner
             .connection
             .prepare("SELECT DISTINCT tid, pid FROM events WHERE source IN (?1, ?2)")
             .map_err(&error)?;
@@ -272,13 +262,13 @@ pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
 }
 
 fn write_events(
-    database: &Database<'_>,
+    database: &Ingero<'_>,
     names: &HashMap<(i64, i64), Text>,
     owners: &HashMap<u32, u32>,
     recorder: &mut Recorder,
 ) -> Result<(), AnalyzeError> {
     let error = database.sqlite("events");
-    let mut statement = database.connection.prepare(EVENTS).map_err(&error)?;
+    let mut statement = database.inner.connection.prepare(EVENTS).map_err(&error)?;
     let mut rows = statement.query([]).map_err(&error)?;
     while let Some(row) = rows.next().map_err(&error)? {
         // The id is a number in some versions and text in later ones.

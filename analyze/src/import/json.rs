@@ -422,7 +422,7 @@ pub(super) fn scaled(text: &str, power: i32) -> Option<i64> {
         if place as i64 >= whole.len() as i64 + i64::from(kept) {
             break;
         }
-        value = value.checked_mul(10)?.checked_add(i128::from(digit.checked_sub(b'0')?))?;
+        value = value.checked_mul(10)?.checked_add(i128::from(char::from(digit).to_digit(10)?))?;
     }
     for _ in fraction.len() as i64..i64::from(kept) {
         if value == 0 {

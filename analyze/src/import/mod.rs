@@ -1,38 +1,65 @@
-//! Other tools' traces to runs. One file a format: it reads, converts to rows, and says what the source
-//! cannot tell.
+//! Other tools' traces to runs. One file or folder a format: it reads, converts to rows, and says what the
+//! source cannot tell.
 
 mod compressed;
 mod ingero;
 mod json;
 mod kineto;
+mod nsys;
 mod pickle;
+mod sniff;
+mod sqlite;
 mod torch_snapshot;
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use trace_writer::Finished;
 
 use crate::error::AnalyzeError;
 
+pub(crate) use sniff::sniff;
+
 /// What can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// SQLite database of the ingero eBPF tracer
     Ingero,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
     Kineto,
+    /// SQLite export of Nsight Systems (`nsys export --type sqlite`)
+    Nsys,
     /// Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip
     TorchSnapshot,
 }
 
-/// Converts a file.
+impl Format {
+    /// The name that `analyze import` knows it by.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Converts a file. Without a format, its content tells.
 ///
 /// # Errors
 /// If it is not of that format, is damaged, or the run cannot be written.
-pub(crate) fn run(format: Format, file: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+pub(crate) fn run(
+    format: Option<Format>,
+    file: &Path,
+    out: &Path,
+    force: bool,
+) -> Result<Finished, AnalyzeError> {
+    let format = match format {
+        Some(format) => format,
+        None => sniff(file)
+            .map_err(|source| AnalyzeError::Io { path: file.to_owned(), source })?
+            .ok_or_else(|| AnalyzeError::UnknownFormat { path: file.to_owned() })?,
+    };
     match format {
         Format::Ingero => ingero::import(file, out, force),
         Format::Kineto => kineto::import(file, out, force),
+        Format::Nsys => nsys::import(file, out, force),
         Format::TorchSnapshot => torch_snapshot::import(file, out, force),
     }
 }

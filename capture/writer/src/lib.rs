@@ -10,6 +10,7 @@
 //! ```
 
 mod error;
+mod merge;
 mod parquet_file;
 mod parts;
 mod recording;

@@ -101,6 +101,9 @@ pub(crate) struct Writer {
     writer: ArrowWriter<File>,
     schema: SchemaRef,
     rows_count: u64,
+    last_ts: i64,
+    /// A group begins before an earlier one ends.
+    overlaps: bool,
 }
 
 impl Writer {
@@ -113,7 +116,15 @@ impl Writer {
         let properties = properties().map_err(failed)?;
         let copy = file.try_clone().map_err(io)?;
         let writer = ArrowWriter::try_new(copy, Arc::clone(&schema), Some(properties)).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, writer, schema, rows_count: 0 })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            writer,
+            schema,
+            rows_count: 0,
+            last_ts: i64::MIN,
+            overlaps: false,
+        })
     }
 
     /// Writes rows; a batch may lack columns that are null in it.
@@ -138,9 +149,20 @@ impl Writer {
         let batch = sorted(batches, &self.schema)
             .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })?;
         self.rows_count += batch.num_rows() as u64;
+        if let Some(ts) = batch.column_by_name("ts").and_then(|ts| ts.as_primitive_opt::<Int64Type>())
+            && let [first, .., last] | [first @ last] = ts.values()[..]
+        {
+            self.overlaps |= first < self.last_ts;
+            self.last_ts = self.last_ts.max(last);
+        }
         self.writer.write(&batch).map_err(failed)?;
         // The writer would fill its group with the next batch, whose rows start over.
         self.writer.flush().map_err(failed)
+    }
+
+    /// Whether rows of a group are earlier than some of a group before it.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.overlaps
     }
 
     /// Ends the file with its metadata; the number of rows.

@@ -27,7 +27,7 @@ use arrow::{
 };
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema};
 
-use crate::{WriteError, parquet_file, rows::Rows};
+use crate::{WriteError, merge::Merge, parquet_file, rows::Rows};
 
 /// Bytes that are read or written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -222,10 +222,22 @@ impl Recorder {
     ///
     /// # Errors
     /// On I/O. The recording is still there then.
-    pub fn finish(mut self, run: &Run) -> Result<Finished, WriteError> {
+    pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
+        self.end(run, false)
+    }
+
+    /// As [`Recorder::finish`], for rows that came in no order: row groups do not overlap.
+    ///
+    /// # Errors
+    /// As [`Recorder::finish`].
+    pub fn finish_sorted(self, run: &Run) -> Result<Finished, WriteError> {
+        self.end(run, true)
+    }
+
+    fn end(mut self, run: &Run, sort: bool) -> Result<Finished, WriteError> {
         self.flush()?;
         self.syncer.end().map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
-        let finished = convert(&self.path, &self.out, |_, unread| match unread {
+        let finished = convert(&self.path, &self.out, sort, |_, unread| match unread {
             None => Ok(run.clone()),
             Some((offset, length)) => Err(WriteError::NotARecording {
                 path: self.path.clone(),
@@ -245,7 +257,7 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
     if !force && out.exists() {
         return Err(WriteError::Exists(out.to_owned()));
     }
-    convert(recording, out, |json, unread| {
+    convert(recording, out, false, |json, unread| {
         let mut run: Run = serde_json::from_str(json).map_err(|source| WriteError::NotARecording {
             path: recording.to_owned(),
             reason: format!("its metadata is no JSON of a run: {source}"),
@@ -265,11 +277,27 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
     })
 }
 
+/// Writes the rows of a file whose row groups overlap in the order of time.
+fn merge(unsorted: &Path, sorted: &Path) -> Result<parquet_file::Writer, WriteError> {
+    let mut merge = Merge::open(unsorted)?;
+    let mut failed = None;
+    let batches = std::iter::from_fn(|| {
+        merge.next().unwrap_or_else(|error| {
+            failed = Some(error);
+            None
+        })
+    });
+    let file = parquet_file::Writer::create(sorted)?.rows(batches)?;
+    failed.map_or(Ok(file), Err)
+}
+
 /// Reads a recording and writes it as Parquet, in one step as others see it. It is read as far as it is
 /// whole; `run` gives the metadata, told the recording's own and, if it is cut off, where and its length.
+/// `sort`: no row group shall begin before the one before it ends.
 fn convert(
     recording: &Path,
     out: &Path,
+    sort: bool,
     run: impl FnOnce(&str, Option<(u64, u64)>) -> Result<Run, WriteError>,
 ) -> Result<Finished, WriteError> {
     let no = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
@@ -302,7 +330,16 @@ fn convert(
     });
     let temporary = beside(out, ".tmp");
     let io = |source: io::Error| WriteError::Io { path: temporary.clone(), source };
-    let file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
+    let mut file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
+    if sort && file.overlaps() {
+        file.finish(&Run::default())?;
+        let unsorted = beside(out, ".unsorted");
+        fs::rename(&temporary, &unsorted).map_err(io)?;
+        let sorted = merge(&unsorted, &temporary);
+        // What it was made from is not needed any more, whatever came of it.
+        fs::remove_file(&unsorted).map_err(io)?;
+        file = sorted?;
+    }
     let run = run(metadata.get(META_RUN).map_or("{}", String::as_str), unread)?;
     let rows_count = file.finish(&run)?;
     let size_bytes = fs::metadata(&temporary).map_err(io)?.len();

@@ -54,6 +54,35 @@ fn rows_come_back_sorted_and_whole() {
     );
 }
 
+/// Rows in no order at all, in more than two row groups.
+#[test]
+fn row_groups_of_unsorted_rows_do_not_overlap() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    const ROWS: i64 = (5 << 20) / 2;
+    // Two rows a time, the second of which comes much later: they keep their order.
+    let time = |number: i64| (number * 7_654_321) % (ROWS / 2);
+    let mut recorder = Recorder::create(&out, false, &Run::default()).unwrap();
+    for number in 0..ROWS {
+        let op = if number < ROWS / 2 { "cudaMalloc" } else { "cudaFree" };
+        let row = Row { size_bytes: Some(number), ..Row::new(time(number), Kind::Call, op.into(), 7, 7) };
+        recorder.push(&row).unwrap();
+    }
+    let finished = recorder.finish_sorted(&Run { producer: "test".to_owned(), ..Run::default() }).unwrap();
+    assert_eq!(finished.rows_count, ROWS as u64);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+    let builder = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(&out).unwrap()).unwrap();
+    assert_eq!(builder.metadata().num_row_groups(), 3);
+    let batch = read(&out);
+    let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
+    let (ts, number) = (column("ts"), column("size_bytes"));
+    for row in 0..ROWS as usize {
+        assert_eq!(ts.value(row), row as i64 / 2);
+        assert_eq!(time(number.value(row)), ts.value(row));
+        assert_eq!(number.value(row) < ROWS / 2, row % 2 == 0);
+    }
+}
+
 #[test]
 fn a_cut_recording_keeps_what_was_flushed() {
     let directory = tempfile::tempdir().unwrap();

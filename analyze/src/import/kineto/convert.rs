@@ -121,10 +121,17 @@ fn direction(name: &str) -> Option<Direction> {
 
 /// A function without the suffix of its version.
 pub(in crate::import) fn without_version(name: &str) -> &str {
-    let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
-    match name.rsplit_once("_v") {
-        Some((stem, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => stem,
-        _ => name,
+    let mut name = name;
+    loop {
+        let plain = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
+        let plain = match plain.rsplit_once("_v") {
+            Some((stem, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => stem,
+            _ => plain,
+        };
+        if plain == name {
+            return name;
+        }
+        name = plain;
     }
 }
 
@@ -165,7 +172,9 @@ impl Converter {
 
     fn leave_out(&mut self, event: &Event) {
         let is_full = self.left_out.len() >= MAX_CATEGORIES;
-        let key = (event.phase.clone(), event.category.clone());
+        // Arrows have two or three ends.
+        let phase = if matches!(event.phase.as_str(), "s" | "t" | "f") { "arrow" } else { &event.phase };
+        let key = (phase.to_owned(), event.category.clone());
         let key = if is_full && !self.left_out.contains_key(&key) {
             ("other".to_owned(), "other".to_owned())
         } else {
@@ -321,10 +330,10 @@ impl Converter {
         let mut add = |what: String| run.not_captured.push(what);
         for ((phase, category), count) in self.left_out {
             add(match (phase.as_str(), category.as_str()) {
-                ("s" | "t" | "f", "ac2g") => {
+                ("arrow", "ac2g") => {
                     format!("{count} ends of arrows from calls to the GPU: `correlation` says the same")
                 }
-                ("s" | "t" | "f", _) => format!("{count} ends of arrows ({category}, phase {phase})"),
+                ("arrow", _) => format!("{count} ends of arrows {category:?}"),
                 _ => format!(
                     "{count} events of category {category:?}, phase {phase:?}: they are not understood"
                 ),

@@ -19,6 +19,7 @@ use trace_schema::Run;
 use trace_writer::{Finished, Recorder, WriteError};
 
 use self::convert::Converter;
+pub(super) use self::convert::without_version;
 use super::{
     compressed,
     json::{Json, JsonError, Shape, scaled},
@@ -65,7 +66,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
         match read(&mut Json::new(bytes), &mut converter) {
             Ok(()) => {
                 let (recorder, run) = converter.finish();
-                return Ok(recorder.finish(&run)?);
+                return Ok(recorder.finish_sorted(&run)?);
             }
             Err(failure) => {
                 converter.recorder.discard();

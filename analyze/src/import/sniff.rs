@@ -1,0 +1,81 @@
+//! What a file is, told by its first bytes: another tool's trace, or none that is known.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use super::{Format, compressed, sqlite};
+
+/// Bytes that are looked at.
+const LOOK_BYTES: u64 = 1 << 16;
+const SQLITE: &[u8] = b"SQLite format 3\0";
+const PARQUET: &[u8] = b"PAR1";
+
+fn contains(bytes: &[u8], word: &str) -> bool {
+    bytes.windows(word.len()).any(|window| window == word.as_bytes())
+}
+
+/// The format of a file that can be imported; `None`: it is something else.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn sniff(path: &Path) -> io::Result<Option<Format>> {
+    let mut first = Vec::new();
+    File::open(path)?.take(SQLITE.len() as u64).read_to_end(&mut first)?;
+    if first.starts_with(PARQUET) {
+        return Ok(None);
+    }
+    if first == SQLITE {
+        return Ok(sqlite::sniff(path));
+    }
+    let mut bytes = Vec::new();
+    // What cannot be decompressed is no format.
+    if let Err(error) = compressed::open(path)?.0.take(LOOK_BYTES).read_to_end(&mut bytes) {
+        let is_damage = matches!(
+            error.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+        );
+        return if is_damage { Ok(None) } else { Err(error) };
+    }
+    Ok(text_or_pickle(&bytes))
+}
+
+fn text_or_pickle(bytes: &[u8]) -> Option<Format> {
+    let is_snapshot = || ["device_traces", "segments"].iter().any(|word| contains(bytes, word));
+    match bytes {
+        // A pickle of protocol 2 or later begins with its number; an earlier one with a dict.
+        [0x80, 2..=5, ..] if is_snapshot() => Some(Format::TorchSnapshot),
+        [b'(', b'd', ..] | [b'}', ..] if is_snapshot() => Some(Format::TorchSnapshot),
+        _ => {
+            let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
+            let is_json = matches!(bytes[start], b'{' | b'[');
+            (is_json && (contains(bytes, "\"traceEvents\"") || contains(bytes, "\"ph\"")))
+                .then_some(Format::Kineto)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_content() {
+        let cases: [(&[u8], Option<Format>); 9] = [
+            (b" {\n\"schemaVersion\": 1, \"traceEvents\": [", Some(Format::Kineto)),
+            (b"[{\"ph\": \"X\"", Some(Format::Kineto)),
+            (b"{\"a\": 1}", None),
+            (b"", None),
+            (b"   ", None),
+            (b"\x80\x04\x95}\x8c\x08segments", Some(Format::TorchSnapshot)),
+            (b"(dp0\nVdevice_traces\n", Some(Format::TorchSnapshot)),
+            (b"\x80\x04K\x01.", None),
+            (b"segments of a text", None),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(text_or_pickle(bytes), expected, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+}
