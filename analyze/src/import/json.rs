@@ -414,6 +414,9 @@ pub(super) fn scaled(text: &str, power: i32) -> Option<i64> {
         None => (false, mantissa),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() {
+        return None;
+    }
     let fraction = fraction.trim_end_matches('0');
     // Digits after the point that are kept.
     let kept = exponent.checked_add(power)?;
@@ -449,7 +452,7 @@ mod tests {
         assert_eq!(ns("-0.25"), Some(-250));
         assert_eq!(ns("7"), Some(7_000));
         assert_eq!(ns("0e999999999"), Some(0));
-        for bad in ["1e30", "9223372036854775807", "1e2147483647", "NaN", "Infinity"] {
+        for bad in ["1e30", "9223372036854775807", "1e2147483647", "NaN", "Infinity", "", "-"] {
             assert_eq!(ns(bad), None, "{bad}");
         }
         assert_eq!(scaled("9223372036854775807", 0), Some(i64::MAX));
