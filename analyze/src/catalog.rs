@@ -24,6 +24,7 @@ const FILES: &[(&str, &str)] = &[
     ("core/chain_links.sql", include_str!("../../queries/core/chain_links.sql")),
     ("core/critical_path.sql", include_str!("../../queries/core/critical_path.sql")),
     ("core/data_quality.sql", include_str!("../../queries/core/data_quality.sql")),
+    ("core/device_work.sql", include_str!("../../queries/core/device_work.sql")),
     ("core/kernels.sql", include_str!("../../queries/core/kernels.sql")),
     ("core/launch_gaps.sql", include_str!("../../queries/core/launch_gaps.sql")),
     ("core/launch_rate.sql", include_str!("../../queries/core/launch_rate.sql")),
