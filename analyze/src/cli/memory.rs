@@ -220,7 +220,8 @@ fn pinned_table(held: &Held, top: usize) -> String {
         output::columns(&["segment", "size", "pinned", "by block", "size", "age"], &rows, &[1, 2, 4, 5]);
     let largest = held.pinned.iter().take(top).filter_map(|segment| segment.pins.first());
     for pin in largest {
-        let frames = pin.frames.as_deref().map(|frames| frames::innermost(frames, FRAMES)).unwrap_or_default();
+        let frames =
+            pin.frames.as_deref().map(|frames| frames::innermost(frames, FRAMES)).unwrap_or_default();
         if !frames.is_empty() {
             text += &format!("{:#x} came from {}\n", pin.addr, output::harmless(&frames));
         }

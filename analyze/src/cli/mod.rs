@@ -5,9 +5,11 @@ mod import;
 mod info;
 mod memory;
 mod oom;
+mod queries;
 mod recover;
 mod releases;
 mod report;
+mod shell;
 mod sql;
 mod summary;
 
@@ -35,6 +37,7 @@ enum Verb {
     Releases(releases::Args),
     Oom(oom::Args),
     Sql(sql::Args),
+    Queries(queries::Args),
     Report(report::Args),
     Import(import::Args),
     Recover(recover::Args),
@@ -56,6 +59,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Releases(args) => args.run().await,
             Verb::Oom(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
+            Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),
