@@ -17,6 +17,7 @@ pub(crate) mod doubt;
 pub(crate) mod info;
 pub(crate) mod judge;
 pub(crate) mod launch_gaps;
+pub(crate) mod leaks;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod memory_state;

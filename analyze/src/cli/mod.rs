@@ -3,6 +3,7 @@
 mod chains;
 mod import;
 mod info;
+mod leaks;
 mod memory;
 mod recover;
 mod report;
@@ -30,6 +31,7 @@ enum Verb {
     Summary(summary::Args),
     Chains(chains::Args),
     Memory(memory::Args),
+    Leaks(leaks::Args),
     Sql(sql::Args),
     Report(report::Args),
     Import(import::Args),
@@ -49,6 +51,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Summary(args) => args.run().await,
             Verb::Chains(args) => args.run().await,
             Verb::Memory(args) => args.run().await,
+            Verb::Leaks(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
