@@ -41,8 +41,11 @@ const FILES: &[(&str, &str)] = &[
     ("core/slow_calls.sql", include_str!("../../queries/core/slow_calls.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
+    ("memory/leak_sites.sql", include_str!("../../queries/memory/leak_sites.sql")),
+    ("memory/leaks.sql", include_str!("../../queries/memory/leaks.sql")),
     ("memory/memory_blocks.sql", include_str!("../../queries/memory/memory_blocks.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
+    ("memory/memory_epochs.sql", include_str!("../../queries/memory/memory_epochs.sql")),
     ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
 ];
 

@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     error::AnalyzeError,
-    memory::input::{Key, Replay},
+    memory::{
+        input::{Key, Replay},
+        totals::Totals,
+    },
 };
 
 /// What may be asked.
@@ -48,6 +51,9 @@ pub(crate) struct Point {
     /// Free, in segments that are in use; in use outside of known segments counts against it.
     pub(crate) pinned_bytes: i64,
     pub(crate) unknown_bytes: i64,
+    /// Handed out since the bound before, and still so at the last one.
+    pub(crate) survived_count: u64,
+    pub(crate) survived_bytes: i64,
 }
 
 /// The account of growth.
@@ -253,7 +259,8 @@ fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Gr
 }
 
 fn points(heard: &Heard) -> Vec<Point> {
-    let of = |(ts_ns, totals): (&i64, &crate::memory::totals::Totals)| {
+    let of = |(slot, (ts_ns, totals)): (usize, (&i64, &Totals))| {
+        let survived: Amount = heard.sites.values().filter_map(|site| site.alive().get(slot)).collect();
         let releasable_bytes = totals.releasable_bytes + totals.private_releasable_bytes;
         Point {
             ts_ns: *ts_ns,
@@ -266,9 +273,11 @@ fn points(heard: &Heard) -> Vec<Point> {
                 - releasable_bytes
                 - totals.unknown_bytes,
             unknown_bytes: totals.unknown_bytes,
+            survived_count: survived.count,
+            survived_bytes: survived.bytes,
         }
     };
-    heard.epochs.bounds_ns.iter().zip(&heard.totals).map(of).collect()
+    heard.epochs.bounds_ns.iter().zip(&heard.totals).enumerate().map(of).collect()
 }
 
 /// The account, and the sites with old blocks.

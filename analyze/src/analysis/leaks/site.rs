@@ -177,6 +177,11 @@ impl Site {
         self.change_bytes.iter().map(sum).collect()
     }
 
+    /// Those that are alive at the end, by slot.
+    pub(crate) fn alive(&self) -> &[Amount] {
+        &self.alive
+    }
+
     /// Those from after the warm-up that are alive at the end, with their ages, from 1.
     pub(crate) fn recent_by_age(&self) -> impl Iterator<Item = (usize, Amount)> {
         let recent = self.alive.iter().skip(self.warm_up + 1);
