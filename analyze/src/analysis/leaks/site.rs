@@ -327,10 +327,12 @@ mod tests {
             (state >> 33) as usize % below
         };
         for _ in 0..200 {
-            let blocks: Vec<_> = (0..random(200))
-                .map(|_| random(EPOCHS + 1))
-                .map(|born| (born, born + 1 + random(2 * EPOCHS)))
-                .collect();
+            let count = random(200);
+            let mut block = |_| {
+                let born = random(EPOCHS + 1);
+                (born, born + 1 + random(2 * EPOCHS))
+            };
+            let blocks: Vec<_> = (0..count).map(&mut block).collect();
             let site = site(blocks);
             let judged = site.judge();
             let live = site.live_bytes();
