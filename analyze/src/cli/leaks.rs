@@ -20,9 +20,9 @@ use crate::{
 pub(crate) struct Args {
     /// The run
     run: PathBuf,
-    /// Marks that are the epochs, by the name of any of them ("epoch 1" stands for all "epoch N"); without, those that fit best,
-    /// or equal numbers of allocations
-    #[arg(long, value_name = "MARK")]
+    /// Marks that are the epochs, by the name of any of them ("epoch 1" stands for all "epoch N"), or `allocations`: equal numbers
+    /// of them. Without it, the marks that fit best, if any do
+    #[arg(long, value_name = "MARK|allocations")]
     epochs: Option<String>,
     /// Sites shown
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -130,8 +130,18 @@ fn sites(sites: &[Suspect], top: usize) -> String {
         }
     }
     let header = [
-        "site", "", "blocks", "kept", "an epoch", "share", "in epochs", "from-to", "horizon", "bytes each",
-        "thread", "stream",
+        "site",
+        "",
+        "blocks",
+        "kept",
+        "an epoch",
+        "share",
+        "in epochs",
+        "from-to",
+        "horizon",
+        "bytes each",
+        "thread",
+        "stream",
     ];
     output::columns(&header, &rows, &[2, 3, 4, 5, 6, 7, 8]) + &named.concat()
 }
@@ -142,7 +152,9 @@ fn histogram(what: &str, bins: &[Bin], name: impl Fn(u64) -> String) -> String {
     }
     let rows: Vec<Vec<String>> = bins
         .iter()
-        .map(|bin| vec![format!("from {}", name(bin.from)), bin.count.to_string(), Bytes(bin.bytes).to_string()])
+        .map(|bin| {
+            vec![format!("from {}", name(bin.from)), bin.count.to_string(), Bytes(bin.bytes).to_string()]
+        })
         .collect();
     format!("\nalive at the end, from after the warm-up, by {what}\n")
         + &output::columns(&["", "blocks", "bytes"], &rows, &[1, 2])

@@ -24,6 +24,8 @@ use crate::{
 
 /// More are joined, so that an answer's cost is bounded.
 const MAX_COUNT: usize = 128;
+/// What is asked for by this name, if there are no such marks: equal numbers of allocations.
+const ALLOCATIONS_NAME: &str = "allocations";
 /// Fewer allocations make no epoch.
 const MIN_ALLOCATIONS: usize = 20;
 /// One epoch in so many is warm-up.
@@ -178,9 +180,9 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// Whether it has marks of that name.
+    /// Whether there are epochs of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.marks.keys().any(|(_, of)| *of == family(name))
+        name == ALLOCATIONS_NAME || self.marks.keys().any(|(_, of)| *of == family(name))
     }
 
     /// Processes and devices that allocated.
@@ -188,10 +190,10 @@ impl Candidates {
         self.allocations.keys().map(|(pid, device, _)| (*pid, *device)).collect()
     }
 
-    /// The epochs of an allocator. `name`: of these marks.
+    /// The epochs of an allocator. `name`: of these marks, or `allocations`.
     pub(crate) fn epochs(&self, pid: u32, device: i32, name: Option<&str>) -> Option<Epochs> {
         let wanted = name.map(family);
-        let least = if wanted.is_some() { 1 } else { MIN_COUNT };
+        let least = if wanted.is_some() { 0 } else { MIN_COUNT };
         let mut found = Vec::new();
         for ((origin, family), by_process) in &self.marks {
             if wanted.as_ref().is_some_and(|wanted| wanted != family) {
@@ -204,9 +206,15 @@ impl Candidates {
                 all
             });
             // Moments are bounds, the first one of the first epoch.
-            let epochs = marks.ends.len() - usize::from(*origin == Origin::Moments);
+            let is_ranges = *origin == Origin::Ranges;
+            let epochs = marks.ends.len() - usize::from(!is_ranges);
+            let last = marks.ends.iter().max().copied();
+            let covered_ns = match (is_ranges, marks.start, last) {
+                (false, Some(first), Some(last)) => last.saturating_sub(first),
+                _ => marks.total_ns,
+            };
             if epochs >= least {
-                found.push((own.is_some(), *origin == Origin::Ranges, marks.total_ns, family, marks));
+                found.push((own.is_some(), is_ranges, covered_ns, family, marks));
             }
         }
         let best = found.into_iter().max_by(|a, b| (a.0, a.1, a.2, b.3).cmp(&(b.0, b.1, b.2, a.3)));
@@ -242,7 +250,9 @@ const ALLOCATIONS: &str = "SELECT run, pid, coalesce(device, 0) AS device, op, t
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn candidates(context: &SessionContext) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
+pub(crate) async fn candidates(
+    context: &SessionContext,
+) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
     let mut found: BTreeMap<String, Candidates> = BTreeMap::new();
     let mut batches = context.sql(ALLOCATIONS).await?.execute_stream().await?;
     while let Some(batch) = batches.next().await {

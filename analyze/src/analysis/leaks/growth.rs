@@ -295,9 +295,8 @@ fn judge(sites: &BTreeMap<Named, Site>, warm_up: usize, live_bytes: i64) -> (Acc
             leaks.push((named.clone(), judged));
         } else {
             let whole = coarse.entry(named.coarse());
-            let (_, parts) = whole
-                .and_modify(|(sum, _)| sum.merge(site))
-                .or_insert_with(|| (site.clone(), Vec::new()));
+            let (_, parts) =
+                whole.and_modify(|(sum, _)| sum.merge(site)).or_insert_with(|| (site.clone(), Vec::new()));
             parts.push((named, judged));
         }
     }

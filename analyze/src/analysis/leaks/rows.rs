@@ -166,7 +166,10 @@ pub(crate) async fn fill_sites(source: Arc<Source>, output: Output) -> Result<()
             float(|site| site.trend.map(|trend| trend.low_bytes_per_epoch)),
             float(|site| site.trend.map(|trend| trend.high_bytes_per_epoch)),
             Arc::new(
-                sites.iter().map(|site| site.examples.first().map(|block| block.addr)).collect::<UInt64Array>(),
+                sites
+                    .iter()
+                    .map(|site| site.examples.first().map(|block| block.addr))
+                    .collect::<UInt64Array>(),
             ),
             whole(|site| site.examples.first().map(|block| block.alloc_ts_ns)),
         ];

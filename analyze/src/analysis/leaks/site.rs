@@ -149,8 +149,7 @@ impl Site {
             return;
         }
         self.alive[born].add(Amount::one(block.size_bytes));
-        let example =
-            Example { alloc_ts_ns: block.alloc_ts, addr: block.addr, size_bytes: block.size_bytes };
+        let example = Example { alloc_ts_ns: block.alloc_ts, addr: block.addr, size_bytes: block.size_bytes };
         let first = self.examples[born].get_or_insert(example);
         *first = (*first).min(example);
     }
@@ -212,8 +211,7 @@ impl Site {
         let end = self.alive.len().saturating_sub(horizon).max(first);
         let old_by_epoch = &self.alive[first..end];
         let possible_count = old_by_epoch.len();
-        let generations: Vec<usize> =
-            (first..end).filter(|slot| self.alive[*slot].count > 0).collect();
+        let generations: Vec<usize> = (first..end).filter(|slot| self.alive[*slot].count > 0).collect();
         let in_third = |third| generations.iter().any(|slot| (slot - first) * 3 / possible_count == third);
         let is_steady = generations.len() >= MIN_GENERATIONS && (0..3).all(in_third);
         let live = self.live_bytes();
@@ -280,7 +278,10 @@ mod tests {
     #[test]
     fn what_is_used_again_does_not() {
         let cache = site((1..=EPOCHS).map(|epoch| (epoch, epoch + 12))).judge();
-        assert_eq!((cache.is_leak, cache.horizon_epochs, cache.old.count, cache.young.count), (false, 12, 0, 12));
+        assert_eq!(
+            (cache.is_leak, cache.horizon_epochs, cache.old.count, cache.young.count),
+            (false, 12, 0, 12)
+        );
         let sawtooth = site((1..=EPOCHS).map(|epoch| (epoch, epoch / 9 * 9 + 9))).judge();
         assert_eq!((sawtooth.is_leak, sawtooth.old.count), (false, 0));
     }
@@ -312,7 +313,10 @@ mod tests {
     #[test]
     fn nothing_is_nothing() {
         let nothing = site([]).judge();
-        assert_eq!((nothing.is_leak, nothing.old, nothing.young), (false, Amount::default(), Amount::default()));
+        assert_eq!(
+            (nothing.is_leak, nothing.old, nothing.young),
+            (false, Amount::default(), Amount::default())
+        );
         // Fewer epochs than the warm-up has.
         let judged = Site::new(1, 4).judge();
         assert!(!judged.is_leak && judged.possible_count == 0);

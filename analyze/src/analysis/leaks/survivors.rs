@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::{epochs::Epochs, site::{Place, Site}};
+use super::{
+    epochs::Epochs,
+    site::{Place, Site},
+};
 use crate::memory::{
     allocator::Allocator,
     event::Event,

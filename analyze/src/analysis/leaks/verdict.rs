@@ -126,7 +126,10 @@ pub(super) fn decide(growth: &Growth, heard: &Heard, run: &Run) -> (Verdict, Vec
     let is_live_up = growth.live_trend.is_some_and(|trend| trend.is_up()) && live > least;
     let once = growth.account.kept_once_bytes;
     if once >= least && growth.account.after_bytes - growth.account.before_bytes >= least {
-        return (Verdict::OneOffGrowth, vec![format!("{} were kept by sites that do not go on keeping", Bytes(once))]);
+        return (
+            Verdict::OneOffGrowth,
+            vec![format!("{} were kept by sites that do not go on keeping", Bytes(once))],
+        );
     }
     if is_live_up {
         return (
