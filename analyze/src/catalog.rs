@@ -47,6 +47,7 @@ const FILES: &[(&str, &str)] = &[
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
     ("memory/memory_epochs.sql", include_str!("../../queries/memory/memory_epochs.sql")),
     ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
+    ("memory/memory_use.sql", include_str!("../../queries/memory/memory_use.sql")),
 ];
 
 /// Tables that exist before any view.

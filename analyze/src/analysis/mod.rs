@@ -5,6 +5,7 @@
 //!                                      └─► call_rows, launch_gaps, critical_path          └─► slow_rows
 //! ```
 
+pub(crate) mod alerts;
 pub(crate) mod alibis;
 pub(crate) mod blocker;
 pub(crate) mod call_rows;

@@ -1,5 +1,6 @@
 //! Flags to library calls; a verb never computes. One file a verb.
 
+mod alerts;
 mod chains;
 mod import;
 mod info;
@@ -32,6 +33,7 @@ enum Verb {
     Chains(chains::Args),
     Memory(memory::Args),
     Leaks(leaks::Args),
+    Alerts(alerts::Args),
     Sql(sql::Args),
     Report(report::Args),
     Import(import::Args),
@@ -52,6 +54,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Chains(args) => args.run().await,
             Verb::Memory(args) => args.run().await,
             Verb::Leaks(args) => args.run().await,
+            Verb::Alerts(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
