@@ -45,9 +45,9 @@ def account_adds_up(growth):
     )
 
 
-def score(program, path):
+def score(program, path, options):
     state = json.loads(path.with_name(path.name.replace(".parquet", ".state.json")).read_text())
-    (growth,) = json.loads(analyze(program, "leaks", str(path), "--json"))["allocators"]
+    (growth,) = json.loads(analyze(program, "leaks", str(path), "--json", *options))["allocators"]
     # Addresses are used again, but not those of blocks that are alive.
     true = {address for address, _ in state["leak"]["blocks"]}
     leaks = [site for site in growth["sites"] if site["is_leak"]]
@@ -71,7 +71,7 @@ def score(program, path):
     }
 
 
-def table(scores, which):
+def table(scores, which, ends_at_marks):
     mine = [one for one in scores if one["run"].startswith(which)]
     verdicts = collections.Counter(one["verdict"] for one in mine)
     lines = [
@@ -95,10 +95,11 @@ def table(scores, which):
         ]
     lines += [
         f"| the account adds up to the byte | {sum(one['adds_up'] for one in mine)} |",
-        f"| live at its end is what PyTorch said | {sum(one['as_pytorch_said'] for one in mine)} |",
-        "",
     ]
-    return lines
+    # PyTorch was asked after each marked epoch.
+    if ends_at_marks:
+        lines.append(f"| live at its end is what PyTorch said | {sum(one['as_pytorch_said'] for one in mine)} |")
+    return [*lines, ""]
 
 
 def main():
@@ -107,11 +108,17 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
-    scores = [score(arguments.program, path) for path in sorted(arguments.folder.glob("*leak-*.parquet"))]
-    lines = ["# What score.py found", "", *table(scores, "leak"), *table(scores, "no_leak")]
-    wrong = [one for one in scores if (one["verdict"] == "leak") != one["run"].startswith("leak") or not one["adds_up"]]
-    wrong += [one for one in scores if one["run"].startswith("leak") and (not one["site_found"] or one["right"] < one["blocks"])]
-    lines += [f"- {one['run']}: {json.dumps(one)}" for one in wrong]
+    paths = sorted(arguments.folder.glob("*leak-*.parquet"))
+    lines = ["# What score.py found", ""]
+    for title, options in [("its marks", []), ("equal numbers of allocations, as if there were no marks", ["--epochs", "allocations"])]:
+        lines += [f"# Epochs: {title}", ""]
+        scores = [score(arguments.program, path, options) for path in paths]
+        lines += [*table(scores, "leak", not options), *table(scores, "no_leak", not options)]
+        for one in scores:
+            leaks = one["run"].startswith("leak")
+            if (one["verdict"] == "leak") != leaks or not one["adds_up"] or leaks and (not one["site_found"] or one["right"] < one["blocks"]):
+                lines.append(f"- {one['run']}: {one['verdict']}, {one['right']} of {one['blocks']} blocks right; {'; '.join(one['reasons'])}")
+        lines.append("")
     text = "\n".join(lines).rstrip() + "\n"
     print(text, end="")
     if arguments.out:
