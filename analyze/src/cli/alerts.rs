@@ -16,6 +16,11 @@ use crate::{
 };
 
 /// When GPU memory was over a threshold for longer than it may be: in use of a GPU, and reserved by PyTorch
+///
+/// A reading of a GPU holds until the next one; more than three usual intervals between two is a gap, in which nobody
+/// knows. A span over the threshold reaches from the first reading over it to the first that is not, or to a gap; if one is
+/// long enough only with the gaps around it, the answer is `inconclusive`. What PyTorch's allocators reserve is known at
+/// every instant. In SQL: the view memory_use.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run

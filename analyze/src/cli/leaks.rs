@@ -8,7 +8,10 @@ use super::{print, print_json};
 use crate::{
     analysis::{
         info,
-        leaks::growth::{self, Account, Bin, Growth, Params, Suspect},
+        leaks::{
+            account::{Account, Suspect},
+            growth::{self, Bin, Growth, Params},
+        },
     },
     error::AnalyzeError,
     output,
@@ -16,6 +19,17 @@ use crate::{
 };
 
 /// Whether the memory of PyTorch's allocator leaks, from where, or what else lets it grow
+///
+/// The run is divided into epochs; the first tenth is warm-up, and what follows the last is not judged. What is handed out
+/// at the end of the last epoch is accounted for block by block. A site (call stack, size class, thread, stream) has a
+/// horizon: the age in epochs after which it gives back at most a tenth of its blocks. Blocks that are older and still
+/// there were kept. A site leaks if it kept blocks of five epochs or more, in each third of the run, and what it holds
+/// increases; trends are Theil and Sen's slope with Sen's 95 % confidence interval. A cache that is still being filled when
+/// recording ends cannot be told from a leak.
+///
+/// Verdicts: leak; one-off growth (kept, by sites that do not go on); fragmentation (handed out flat, reserved grows, most of
+/// it pinned by blocks in use); caching (the same, most of it releasable, or half of what is reserved is free); none;
+/// inconclusive (events are missing, too few epochs, or growth in blocks that are replaced).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run

@@ -3,9 +3,10 @@
 //! ```text
 //! marks, allocations ─► epochs ─┐
 //! allocator's events ─► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
-//!                                      └─► site (old blocks, trend) ─► verdict ─► rows (views)
+//!                                      └─► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
 //! ```
 
+pub(crate) mod account;
 pub(crate) mod epochs;
 pub(crate) mod growth;
 pub(crate) mod rows;

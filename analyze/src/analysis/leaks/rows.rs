@@ -10,7 +10,10 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 
-use super::growth::{self, Growth, Params, Point, Suspect};
+use super::{
+    account::Suspect,
+    growth::{self, Growth, Params, Point},
+};
 use crate::{
     error::AnalyzeError,
     functions::{
