@@ -220,7 +220,7 @@ impl Replay {
     /// Replays some rows.
     ///
     /// # Errors
-    /// If a column is missing or cannot be read.
+    /// If a column is missing or cannot be read, or if there can be no such memory.
     pub(crate) fn batch(
         &mut self,
         batch: &RecordBatch,
@@ -243,6 +243,15 @@ impl Replay {
             self.pass(run, rows.ts.value(row), listener);
             let note = rows.note(row, run);
             if let Some((key, event)) = self.event(&note, &rows, row) {
+                if !event.is_possible() {
+                    return Err(AnalyzeError::Damaged(format!(
+                        "events of run {name}: {} at {} ns has {} bytes at {:#x}, which no device has",
+                        event.action.name(),
+                        event.ts,
+                        event.size_bytes,
+                        event.addr
+                    )));
+                }
                 self.apply(key, &event, listener);
             }
         }

@@ -175,7 +175,7 @@ fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Gr
         sizes: sizes(&sites),
         points,
     };
-    (growth.verdict, growth.reasons) = verdict::decide(&growth, heard, run);
+    (growth.verdict, growth.reasons) = verdict::decide(&growth, &heard.faults, run);
     growth
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct Heard {
     now: Totals,
     /// What did not fit, until the last bound.
     pub(crate) faults: Faults,
-    pub(crate) unknown_settings: Vec<String>,
 }
 
 impl Heard {
@@ -40,7 +39,6 @@ impl Heard {
             totals: Vec::new(),
             now: Totals::default(),
             faults: Faults::new(),
-            unknown_settings: Vec::new(),
         }
     }
 
@@ -100,9 +98,6 @@ impl Listener for Survivors {
         let is_judged = heard.totals.len() < heard.epochs.bounds_ns.len();
         if is_judged && !allocator.faults().is_empty() {
             heard.faults.clone_from(allocator.faults());
-        }
-        if heard.unknown_settings.is_empty() {
-            heard.unknown_settings.clone_from(&allocator.settings().unknown);
         }
     }
 }

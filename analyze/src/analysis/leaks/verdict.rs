@@ -20,9 +20,8 @@ use trace_schema::{Bytes, Run};
 use super::{
     epochs::MIN_COUNT,
     growth::{Growth, Point},
-    survivors::Heard,
 };
-use crate::memory::settings::SMALL_SEGMENT_BYTES;
+use crate::memory::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
 
 /// The verdict on one allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,7 +58,7 @@ impl Verdict {
 const ALLOCATOR_PROBES: [&str; 2] = ["CachingAllocator", "reportMemoryUsage"];
 
 /// What of the allocator's events is missing, in words.
-fn missing(growth: &Growth, heard: &Heard, run: &Run) -> Vec<String> {
+fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
     let mut reasons = Vec::new();
     let end = growth.epochs.bounds_ns.last().copied().unwrap_or_default();
     let of_allocator = |probe: &str| ALLOCATOR_PROBES.iter().any(|name| probe.contains(name));
@@ -70,7 +69,7 @@ fn missing(growth: &Growth, heard: &Heard, run: &Run) -> Vec<String> {
     } else if !run.lost_is_counted {
         reasons.push("the source does not count the events it loses: a free may be missing".to_owned());
     }
-    reasons.extend(heard.faults.iter().map(|(fault, count)| format!("{count} × {}", fault.name())));
+    reasons.extend(faults.iter().map(|(fault, count)| format!("{count} × {}", fault.name())));
     if growth.account.not_attributed_bytes != 0 {
         let bytes = Bytes(growth.account.not_attributed_bytes);
         reasons.push(format!("{bytes} of what is live are in no block on record"));
@@ -97,8 +96,8 @@ fn change(points: &[Point], get: fn(&Point) -> i64) -> i64 {
 }
 
 /// The verdict and its reasons.
-pub(super) fn decide(growth: &Growth, heard: &Heard, run: &Run) -> (Verdict, Vec<String>) {
-    let missing = missing(growth, heard, run);
+pub(super) fn decide(growth: &Growth, faults: &Faults, run: &Run) -> (Verdict, Vec<String>) {
+    let missing = missing(growth, faults, run);
     if !missing.is_empty() {
         return (Verdict::Inconclusive, missing);
     }
@@ -161,4 +160,123 @@ pub(super) fn decide(growth: &Growth, heard: &Heard, run: &Run) -> (Verdict, Vec
         return (Verdict::Caching, vec![reason]);
     }
     (Verdict::None, Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_schema::Lost;
+
+    use super::*;
+    use crate::{
+        analysis::leaks::{
+            account::Account,
+            epochs::{Epochs, Origin},
+            trend::trend,
+        },
+        memory::fault::Fault,
+    };
+
+    const MIB: i64 = 1 << 20;
+
+    /// Of forty epochs, the first four of them warm-up, with MiB that are live, releasable and pinned at the end of each.
+    fn growth(of: impl Fn(i64) -> (i64, i64, i64)) -> Growth {
+        let point = |epoch| {
+            let (live, releasable, pinned) = of(epoch);
+            Point {
+                ts_ns: epoch,
+                live_bytes: live * MIB,
+                pending_bytes: 0,
+                reserved_bytes: (live + releasable + pinned) * MIB,
+                releasable_bytes: releasable * MIB,
+                pinned_bytes: pinned * MIB,
+                unknown_bytes: 0,
+                survived_count: 0,
+                survived_bytes: 0,
+            }
+        };
+        let points: Vec<Point> = (0..=40).map(point).collect();
+        let trend_of = |get: fn(&Point) -> i64| trend(&points[4..].iter().map(get).collect::<Vec<_>>());
+        Growth {
+            run: "r".to_owned(),
+            pid: 1,
+            device: 0,
+            verdict: Verdict::None,
+            reasons: Vec::new(),
+            epochs: Epochs {
+                origin: Origin::Allocations,
+                name: None,
+                joined_count: 20,
+                bounds_ns: points.iter().map(|point| point.ts_ns).collect(),
+            },
+            epochs_count: 40,
+            warm_up_count: 4,
+            account: Account {
+                before_bytes: points[4].live_bytes,
+                after_bytes: points[40].live_bytes,
+                ..Account::default()
+            },
+            live_trend: trend_of(|point| point.live_bytes),
+            reserved_trend: trend_of(|point| point.reserved_bytes),
+            sites: Vec::new(),
+            ages: Vec::new(),
+            sizes: Vec::new(),
+            points,
+        }
+    }
+
+    fn counted() -> Run {
+        Run { lost_is_counted: true, ..Run::default() }
+    }
+
+    fn verdict(of: impl Fn(i64) -> (i64, i64, i64)) -> Verdict {
+        decide(&growth(of), &Faults::new(), &counted()).0
+    }
+
+    #[test]
+    fn what_grows_is_told_apart() {
+        assert_eq!(verdict(|_| (100, 10, 10)), Verdict::None);
+        assert_eq!(verdict(|epoch| (100, 10, epoch)), Verdict::Fragmentation);
+        assert_eq!(verdict(|epoch| (100, epoch, 10)), Verdict::Caching);
+        assert_eq!(verdict(|_| (100, 300, 10)), Verdict::Caching);
+        // Up and down, and back where it was.
+        assert_eq!(verdict(|epoch| (100 + epoch % 9, 10, 10)), Verdict::None);
+        // In blocks that are replaced by larger ones: none of them is old.
+        assert_eq!(verdict(|epoch| (100 + epoch, 10, 10)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn growth_that_was_kept_once_is_named_so() {
+        let mut once = growth(|epoch| if epoch < 10 { (100, 10, 10) } else { (160, 10, 10) });
+        once.account.kept_once_bytes = 60 * MIB;
+        assert_eq!(decide(&once, &Faults::new(), &counted()).0, Verdict::OneOffGrowth);
+        // As much was given back: nothing has grown.
+        let mut exchanged = growth(|_| (100, 10, 10));
+        exchanged.account.kept_once_bytes = 60 * MIB;
+        assert_eq!(decide(&exchanged, &Faults::new(), &counted()).0, Verdict::None);
+    }
+
+    #[test]
+    fn missing_events_allow_no_verdict() {
+        let flat = growth(|_| (100, 10, 10));
+        let reason = |growth: &Growth, faults: &Faults, run: &Run| match decide(growth, faults, run) {
+            (Verdict::Inconclusive, reasons) => reasons.join("; "),
+            (verdict, _) => verdict.name().to_owned(),
+        };
+        let lost = |probe: &str, from_ns| Run {
+            lost: vec![Lost { probe: probe.to_owned(), from_ns, to_ns: from_ns + 1, count: 3 }],
+            ..counted()
+        };
+        let none = Faults::new();
+        let allocator = "DeviceCachingAllocator12record_trace";
+        assert_eq!(reason(&flat, &none, &lost(allocator, 39)), "3 events of the allocator were lost");
+        // After the last epoch, or of something else.
+        assert_eq!(reason(&flat, &none, &lost(allocator, 40)), "none");
+        assert_eq!(reason(&flat, &none, &lost("off_cpu", 1)), "none");
+        assert!(reason(&flat, &none, &Run::default()).contains("does not count"));
+        assert!(reason(&flat, &Faults::from([(Fault::FreeMissed, 2)]), &counted()).starts_with("2 × "));
+        let joined = Run { joined_running: true, ..counted() };
+        assert!(reason(&flat, &none, &joined).contains("while the process ran"));
+        let few = Growth { epochs_count: MIN_COUNT - 1, ..growth(|_| (100, 10, 10)) };
+        assert!(reason(&few, &none, &counted()).contains("too few"));
+    }
 }
