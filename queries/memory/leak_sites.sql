@@ -19,7 +19,7 @@
 --   first_epoch            int64    -      Number of the first epoch that made one.
 --   last_epoch             int64    -      Number of the last epoch that made one.
 --   horizon_epochs_count   int64    count  Horizon: the smallest age in epochs after which at most a tenth of the blocks were given back.
---   freed_count            int64    count  Blocks from after the warm-up that outlived their epoch and were given back.
+--   freed_count            int64    count  Blocks that outlived their epoch and were given back.
 --   young_count            int64    count  Blocks from after the warm-up that are alive at the end of the last epoch, but not older than the horizon.
 --   young_bytes            int64    bytes  Their bytes.
 --   trend_bytes            float64  bytes  By how much what the site holds grows an epoch: Theil and Sen's slope, from the end of the warm-up; null: too few epochs.

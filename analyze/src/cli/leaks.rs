@@ -24,7 +24,7 @@ use crate::{
 /// at the end of the last epoch is accounted for block by block. A site (call stack, size class, thread, stream) has a
 /// horizon: the age in epochs after which it gives back at most a tenth of its blocks. Blocks that are older and still
 /// there were kept. A site leaks if it kept blocks of five epochs or more, in each third of the run, and what it holds
-/// increases; trends are Theil and Sen's slope with Sen's 95 % confidence interval. A cache that is still being filled when
+/// increases, by half of what it kept or more; trends are Theil and Sen's slope with Sen's 95 % confidence interval. A cache that is still being filled when
 /// recording ends cannot be told from a leak.
 ///
 /// Verdicts: leak; one-off growth (kept, by sites that do not go on); fragmentation (handed out flat, reserved grows, most of
