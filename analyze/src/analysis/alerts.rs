@@ -1,23 +1,16 @@
 //! Was memory over a threshold for longer than it may be?
 //!
-//! ```text
-//! readings    o   o   x   x   x           x   x   o        x: over the threshold
-//! spans               ├───────┤  not known├───────┤        half-open: from the first reading over it
-//!                             └── a gap               └── to the first that is not
-//! ```
-//! A reading of NVML holds until the next, unless that is more than three of the usual (median) intervals away: a gap, in
-//! which nobody knows. A span ends at the last reading before a gap, or at the last of all. If spans last long enough
-//! only with the gaps between them, the verdict is `inconclusive`. What PyTorch's allocators reserve is known at every
-//! instant, from the first event to the end of the process or of the recording: no gaps.
+//! Spans: [`super::threshold`]. A reading of NVML holds until the next, unless that is more than three of the usual
+//! (median) intervals away: a gap, in which nobody knows. A span ends at the last reading before a gap, or at the last of
+//! all. If one lasts long enough only with the gaps around it, the verdict is `inconclusive`. What PyTorch's allocators
+//! reserve is known at every instant, from the first event to the end of the process or of the recording: no gaps.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    str::FromStr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use trace_schema::{Bytes, Run};
+use trace_schema::Run;
 
+use super::threshold::{Span, Threshold, Tracker};
 use crate::{
     columns::{Cell, integers},
     error::AnalyzeError,
@@ -28,59 +21,6 @@ use crate::{
     },
     trace::Trace,
 };
-
-/// Longer than so many usual intervals between two readings is a gap.
-const GAP_INTERVALS: i64 = 3;
-
-/// What may not be exceeded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Threshold {
-    /// Of the GPU's memory.
-    Ratio(f64),
-    Bytes(i64),
-}
-
-impl FromStr for Threshold {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is neither a part such as 90% nor a size such as 70GiB");
-        match text.trim().strip_suffix('%') {
-            Some(percent) => {
-                let percent: f64 = percent.trim().parse().map_err(|_| bad())?;
-                (0.0..=100.0).contains(&percent).then_some(Self::Ratio(percent / 100.0)).ok_or_else(bad)
-            }
-            None => text.parse().map(|Bytes(bytes)| Self::Bytes(bytes)).map_err(|_| bad()),
-        }
-    }
-}
-
-/// How a span ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum End {
-    /// At the first reading that is not over the threshold.
-    Below,
-    /// At the last reading before a gap.
-    Gap,
-    /// At the last reading, or with the process or the recording.
-    Last,
-}
-
-/// Time over the threshold: `[ts, ts + dur)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Span {
-    pub(crate) ts_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) peak_bytes: i64,
-    pub(crate) readings_count: u64,
-    pub(crate) end: End,
-    /// With the gaps around it, and the spans that only gaps lie between.
-    #[serde(skip)]
-    possible_ts_ns: i64,
-    #[serde(skip)]
-    possible_end_ns: i64,
-}
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -113,7 +53,7 @@ pub(crate) struct Alert {
     pub(crate) threshold_bytes: Option<i64>,
     pub(crate) total_bytes: Option<i64>,
     pub(crate) peak_bytes: i64,
-    /// Readings, or changes of what is reserved.
+    /// Readings, or events of the allocator.
     pub(crate) readings_count: u64,
     /// Between readings, the median; `None`: every change is known.
     pub(crate) interval_ns: Option<i64>,
@@ -128,97 +68,34 @@ pub(crate) struct Alert {
     pub(crate) spans: Vec<Span>,
 }
 
-/// Finds spans in readings in order of time.
-#[derive(Clone, Debug, Default)]
-struct Tracker {
-    threshold_bytes: i64,
-    /// Longest time between readings that is no gap.
-    limit_ns: Option<i64>,
-    spans: Vec<Span>,
-    open: Option<Span>,
-    first_ns: Option<i64>,
-    last_ns: i64,
-    peak_bytes: i64,
-    readings_count: u64,
-    gaps_count: u64,
-    gaps_ns: i64,
-}
-
-impl Tracker {
-    fn new(threshold_bytes: i64, limit_ns: Option<i64>) -> Self {
-        Self { threshold_bytes, limit_ns, ..Self::default() }
-    }
-
-    fn close(&mut self, ts: i64, end: End, possible_end_ns: i64) {
-        if let Some(span) = self.open.take() {
-            let dur_ns = ts.saturating_sub(span.ts_ns);
-            self.spans.push(Span { dur_ns, end, possible_end_ns, ..span });
-        }
-    }
-
-    fn add(&mut self, ts: i64, bytes: i64) {
-        let passed = self.first_ns.map(|_| ts.saturating_sub(self.last_ns));
-        let is_gap = passed.zip(self.limit_ns).is_some_and(|(passed, limit)| passed > limit);
-        let mut possible_ts_ns = ts;
-        if is_gap {
-            self.gaps_count += 1;
-            self.gaps_ns = self.gaps_ns.saturating_add(passed.unwrap_or_default());
-            possible_ts_ns = self.open.map_or(self.last_ns, |span| span.possible_ts_ns);
-            self.close(self.last_ns, End::Gap, ts);
-        }
-        if bytes > self.threshold_bytes {
-            let new = Span {
-                ts_ns: ts,
-                dur_ns: 0,
-                peak_bytes: bytes,
-                readings_count: 0,
-                end: End::Last,
-                possible_ts_ns,
-                possible_end_ns: ts,
-            };
-            let span = self.open.get_or_insert(new);
-            span.peak_bytes = span.peak_bytes.max(bytes);
-            span.readings_count += 1;
-        } else {
-            self.close(ts, End::Below, ts);
-        }
-        self.first_ns.get_or_insert(ts);
-        self.last_ns = ts;
-        self.peak_bytes = self.peak_bytes.max(bytes);
-        self.readings_count += 1;
-    }
-
-    /// Nothing is known after `end`.
-    fn finish(mut self, end: i64, for_ns: i64, subject: Subject) -> Alert {
-        self.last_ns = self.last_ns.max(end);
-        self.close(self.last_ns, End::Last, self.last_ns);
-        let is_long = |span: &&Span| span.dur_ns >= for_ns;
-        let may_be_long = |span: &Span| span.possible_end_ns.saturating_sub(span.possible_ts_ns) >= for_ns;
-        let verdict = if self.spans.iter().any(|span| is_long(&span)) {
-            Verdict::Alert
-        } else if self.spans.iter().any(may_be_long) {
-            Verdict::Inconclusive
-        } else {
-            Verdict::None
-        };
-        let reason = (verdict == Verdict::Inconclusive)
-            .then(|| "the time over the threshold is long enough only with gaps between readings".to_owned());
-        Alert {
-            subject,
-            verdict,
-            reason,
-            threshold_bytes: Some(self.threshold_bytes),
-            total_bytes: None,
-            peak_bytes: self.peak_bytes,
-            readings_count: self.readings_count,
-            interval_ns: None,
-            gaps_count: self.gaps_count,
-            gaps_ns: self.gaps_ns,
-            first_ns: self.first_ns.unwrap_or(self.last_ns),
-            last_ns: self.last_ns,
-            over_ns: self.spans.iter().map(|span| span.dur_ns).sum(),
-            spans: self.spans.iter().filter(is_long).copied().collect(),
-        }
+/// The answer, once all readings are in. Nothing is known after `end`.
+fn alert(mut tracker: Tracker, end: i64, for_ns: i64, subject: Subject) -> Alert {
+    tracker.finish(end);
+    let is_long = |span: &&Span| span.dur_ns >= for_ns;
+    let verdict = if tracker.spans.iter().any(|span| is_long(&span)) {
+        Verdict::Alert
+    } else if tracker.spans.iter().any(|span| span.possible_ns() >= for_ns) {
+        Verdict::Inconclusive
+    } else {
+        Verdict::None
+    };
+    let reason = (verdict == Verdict::Inconclusive)
+        .then(|| "the time over the threshold is long enough only with gaps between readings".to_owned());
+    Alert {
+        subject,
+        verdict,
+        reason,
+        threshold_bytes: Some(tracker.threshold_bytes),
+        total_bytes: None,
+        peak_bytes: tracker.peak_bytes,
+        readings_count: tracker.readings_count,
+        interval_ns: None,
+        gaps_count: tracker.gaps_count,
+        gaps_ns: tracker.gaps_ns,
+        first_ns: tracker.first_ns.unwrap_or(tracker.last_ns),
+        last_ns: tracker.last_ns,
+        over_ns: tracker.spans.iter().map(|span| span.dur_ns).sum(),
+        spans: tracker.spans.iter().filter(is_long).copied().collect(),
     }
 }
 
@@ -230,14 +107,8 @@ impl Alert {
     }
 }
 
-impl Threshold {
-    fn bytes(self, total_bytes: Option<i64>) -> Option<i64> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Ratio(ratio) => total_bytes.map(|total| (total as f64 * ratio) as i64),
-        }
-    }
-}
+/// Longer than so many usual intervals between two readings is a gap.
+const GAP_INTERVALS: i64 = 3;
 
 /// Readings of one GPU.
 #[derive(Clone, Debug, Default)]
@@ -257,7 +128,7 @@ impl Readings {
         let limit_ns = interval_ns.map(|interval| interval.saturating_mul(GAP_INTERVALS));
         let mut tracker = Tracker::new(bytes.unwrap_or(i64::MAX), limit_ns);
         self.used.iter().for_each(|(ts, used)| tracker.add(*ts, *used));
-        let alert = tracker.finish(i64::MIN, for_ns, subject);
+        let alert = alert(tracker, i64::MIN, for_ns, subject);
         let alert = Alert { interval_ns, total_bytes: self.total_bytes, ..alert };
         match bytes {
             Some(_) => alert,
@@ -341,7 +212,7 @@ pub(crate) async fn run(
     for ((pid, device), tracker) in reserved.trackers {
         let subject = Subject::Allocator { pid, device };
         let end = ends.get(&pid).copied().unwrap_or(recording_end);
-        let mut alert = tracker.finish(end, for_ns, subject);
+        let mut alert = alert(tracker, end, for_ns, subject);
         alert.total_bytes = total_bytes;
         if threshold_bytes.is_none() {
             alert = alert.without_threshold("the size of its GPU's memory is not known");
@@ -361,6 +232,7 @@ pub(crate) async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::threshold::End;
 
     fn alert(readings: &[(i64, i64)], threshold: &str, for_ns: i64) -> Alert {
         let readings = Readings { total_bytes: Some(100), used: readings.to_vec() };
@@ -368,27 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn thresholds() {
-        assert_eq!("90%".parse(), Ok(Threshold::Ratio(0.9)));
-        assert_eq!("70GiB".parse(), Ok(Threshold::Bytes(70 << 30)));
-        for bad in ["", "90", "%", "-1%", "101%", "nan%", "1e400%"] {
-            assert!(bad.parse::<Threshold>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_span_reaches_to_the_first_reading_that_is_not_over() {
         let found = alert(&[(0, 90), (10, 91), (20, 95), (30, 90), (40, 99)], "90%", 20);
-        let span = Span {
-            ts_ns: 10,
-            dur_ns: 20,
-            peak_bytes: 95,
-            readings_count: 2,
-            end: End::Below,
-            possible_ts_ns: 10,
-            possible_end_ns: 30,
-        };
-        assert_eq!((found.verdict, found.spans, found.over_ns), (Verdict::Alert, vec![span], 20));
+        assert_eq!((found.verdict, found.spans.len(), found.over_ns), (Verdict::Alert, 1, 20));
+        let span = found.spans[0];
+        assert_eq!((span.ts_ns, span.dur_ns, span.peak_bytes), (10, 20, 95));
+        assert_eq!((span.readings_count, span.end), (2, End::Below));
         // What is over at the last reading has no length yet.
         assert_eq!(
             alert(&[(0, 90), (10, 91), (20, 95), (30, 90), (40, 99)], "90%", 21).verdict,

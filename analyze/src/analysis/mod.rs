@@ -30,6 +30,7 @@ pub(crate) mod slow_rows;
 pub(crate) mod strata;
 pub(crate) mod summary;
 pub(crate) mod sweep;
+pub(crate) mod threshold;
 pub(crate) mod time_split;
 pub(crate) mod timeline;
 pub(crate) mod walk;

@@ -7,8 +7,9 @@ use trace_schema::{Bytes, Nanos};
 use super::{print, print_json};
 use crate::{
     analysis::{
-        alerts::{self, Alert, End, Subject, Threshold, Verdict},
+        alerts::{self, Alert, Subject, Verdict},
         info,
+        threshold::{End, Threshold},
     },
     error::AnalyzeError,
     output,
