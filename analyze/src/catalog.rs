@@ -60,10 +60,13 @@ const FILES: &[(&str, &str)] = &[
     ("host/off_cpu_causes.sql", include_str!("../../queries/host/off_cpu_causes.sql")),
     ("host/run_queue_latency.sql", include_str!("../../queries/host/run_queue_latency.sql")),
     ("host/thread_activity.sql", include_str!("../../queries/host/thread_activity.sql")),
+    ("memory/leak_sites.sql", include_str!("../../queries/memory/leak_sites.sql")),
+    ("memory/leaks.sql", include_str!("../../queries/memory/leaks.sql")),
     ("memory/memory_blocks.sql", include_str!("../../queries/memory/memory_blocks.sql")),
     ("memory/memory_churn.sql", include_str!("../../queries/memory/memory_churn.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
     ("memory/memory_driver.sql", include_str!("../../queries/memory/memory_driver.sql")),
+    ("memory/memory_epochs.sql", include_str!("../../queries/memory/memory_epochs.sql")),
     ("memory/memory_fragmentation.sql", include_str!("../../queries/memory/memory_fragmentation.sql")),
     ("memory/memory_ledger.sql", include_str!("../../queries/memory/memory_ledger.sql")),
     ("memory/memory_ooms.sql", include_str!("../../queries/memory/memory_ooms.sql")),
@@ -71,6 +74,7 @@ const FILES: &[(&str, &str)] = &[
     ("memory/memory_releases.sql", include_str!("../../queries/memory/memory_releases.sql")),
     ("memory/memory_requests.sql", include_str!("../../queries/memory/memory_requests.sql")),
     ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
+    ("memory/memory_use.sql", include_str!("../../queries/memory/memory_use.sql")),
 ];
 
 /// Tables that exist before any view.

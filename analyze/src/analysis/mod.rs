@@ -5,6 +5,7 @@
 //!                                      └─► call_rows, launch_gaps, critical_path          └─► slow_rows
 //! ```
 
+pub(crate) mod alerts;
 pub(crate) mod alibis;
 pub(crate) mod blocker;
 pub(crate) mod call_rows;
@@ -17,6 +18,7 @@ pub(crate) mod doubt;
 pub(crate) mod info;
 pub(crate) mod judge;
 pub(crate) mod launch_gaps;
+pub(crate) mod leaks;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod memory_advice;
@@ -31,6 +33,7 @@ pub(crate) mod slow_rows;
 pub(crate) mod strata;
 pub(crate) mod summary;
 pub(crate) mod sweep;
+pub(crate) mod threshold;
 pub(crate) mod time_split;
 pub(crate) mod timeline;
 pub(crate) mod walk;

@@ -235,7 +235,7 @@ impl Replay {
     /// Replays some rows.
     ///
     /// # Errors
-    /// If a column is missing or cannot be read.
+    /// If a column is missing or cannot be read, or if there can be no such memory.
     pub(crate) fn batch(
         &mut self,
         batch: &RecordBatch,
@@ -262,6 +262,15 @@ impl Replay {
                 continue;
             }
             if let Some((key, event)) = self.event(&note, &rows, row) {
+                if !event.is_possible() {
+                    return Err(AnalyzeError::Damaged(format!(
+                        "events of run {name}: {} at {} ns has {} bytes at {:#x}, which no device has",
+                        event.action.name(),
+                        event.ts,
+                        event.size_bytes,
+                        event.addr
+                    )));
+                }
                 self.apply(key, &event, listener);
             }
         }
