@@ -11,7 +11,8 @@ use super::{
     blocker::{Blocker, syscall_name},
     causes::Cause,
     judge::{SlowCall, blamed, cause_of},
-    schedule::{Schedule, State, Task, ThreadKey},
+    piece::State,
+    schedule::{Schedule, Task, ThreadKey},
     walk::Link,
 };
 use crate::functions::derived::Derived;

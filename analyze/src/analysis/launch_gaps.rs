@@ -18,7 +18,8 @@ use trace_schema::Class;
 
 use super::{
     blocker::Blocker,
-    schedule::{Piece, Schedule, ThreadKey},
+    piece::Piece,
+    schedule::{Schedule, ThreadKey},
     sweep::{Call, Sink},
     time_split::{Parts, parts},
 };

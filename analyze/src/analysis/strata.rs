@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::{
     blocker::{self, Blocker},
     multiset::{Multiset, quantile},
-    schedule::BlockedNs,
+    piece::BlockedNs,
 };
 
 /// Fewer calls allow no statement.

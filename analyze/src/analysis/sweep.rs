@@ -23,7 +23,8 @@ use std::{
 use trace_schema::{Class, Layer};
 
 use super::{
-    schedule::{Fault, Faults, OffCpuRow, Schedule, Task, ThreadKey},
+    fault::{Fault, Faults},
+    schedule::{OffCpuRow, Schedule, Task, ThreadKey},
     time_split::{Parts, parts},
 };
 use crate::{

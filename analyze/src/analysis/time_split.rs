@@ -10,7 +10,7 @@
 
 use super::{
     blocker::Blocker,
-    schedule::{BlockedNs, Piece, State, cut},
+    piece::{BlockedNs, Piece, State, cut},
 };
 
 /// The split of one finished call, in nanoseconds.

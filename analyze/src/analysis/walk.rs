@@ -13,7 +13,8 @@
 
 use super::{
     blocker::Blocker,
-    schedule::{Piece, Schedule, State, Task, ThreadKey},
+    piece::{Piece, State},
+    schedule::{Schedule, Task, ThreadKey},
 };
 
 /// Threads that a chain follows.

@@ -15,9 +15,10 @@ use trace_schema::Run;
 use crate::{
     analysis::{
         culprits::Totals,
+        fault::Faults,
         judge::{self, Judgement, Params},
         measure::Measure,
-        schedule::{Faults, Schedule},
+        schedule::Schedule,
         strata::Kind,
         sweep::{Sink, Sweep},
     },
