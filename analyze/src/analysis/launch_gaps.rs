@@ -18,9 +18,9 @@ use trace_schema::Class;
 
 use super::{
     blocker::Blocker,
+    call::{Call, Sink},
     piece::Piece,
     schedule::{Schedule, ThreadKey},
-    sweep::{Call, Sink},
     time_split::{Parts, parts},
 };
 use crate::{

@@ -7,6 +7,7 @@
 
 pub(crate) mod alibis;
 pub(crate) mod blocker;
+pub(crate) mod call;
 pub(crate) mod call_rows;
 pub(crate) mod causes;
 pub(crate) mod chains;

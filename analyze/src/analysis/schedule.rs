@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use super::{
     blocker::Blocker,
     fault::{Fault, Faults},
-    piece::{NONE, Piece, State, cut, first_after},
+    piece::{NONE, Piece, State, first_after},
 };
 use crate::reading::Names;
 
@@ -61,6 +61,9 @@ struct Timeline {
     pieces: Vec<Piece>,
 }
 
+/// Places of [`Schedule::recent_tasks`].
+const RECENT: usize = 32;
+
 /// The schedule of every thread of some runs, built from rows in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
@@ -69,6 +72,8 @@ pub(crate) struct Schedule {
     slots: HashMap<ThreadKey, usize>,
     tasks: Vec<Task>,
     task_numbers: HashMap<Task, u32>,
+    /// The last task of each place, and its number: a hash costs more than a look.
+    recent_tasks: [Option<(Task, u32)>; RECENT],
     /// By run and CPU, sorted, not overlapping.
     stints: HashMap<(u32, u32), Vec<Stint>>,
 }
@@ -83,11 +88,16 @@ impl Schedule {
     }
 
     fn task_number(&mut self, task: Task) -> u32 {
+        let place = (task.tid ^ task.comm << 2) as usize % RECENT;
+        if let Some((_, number)) = self.recent_tasks[place].filter(|(of, _)| *of == task) {
+            return number;
+        }
         let next = self.tasks.len() as u32;
         let number = *self.task_numbers.entry(task).or_insert(next);
         if number == next {
             self.tasks.push(task);
         }
+        self.recent_tasks[place] = Some((task, number));
         number
     }
 
@@ -236,9 +246,9 @@ impl Schedule {
         self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
     }
 
-    /// Whether the schedule of this thread is known.
-    pub(crate) fn knows(&self, key: ThreadKey) -> bool {
-        self.slots.get(&key).is_some_and(|slot| self.timelines[*slot].is_known)
+    /// Whether the schedule of the thread of a number is known.
+    pub(crate) fn is_known(&self, slot: usize) -> bool {
+        self.timelines[slot].is_known
     }
 
     /// Every thread whose schedule is known.
@@ -252,17 +262,6 @@ impl Schedule {
         of_run
             .flat_map(|(_, stints)| stints)
             .filter_map(|stint| Some((self.task(stint.task)?, stint.end - stint.ts)))
-    }
-
-    /// Cuts `[from, to)` of a thread into segments, in order; together they are all of it.
-    pub(crate) fn segments(
-        &self,
-        key: ThreadKey,
-        from: i64,
-        to: i64,
-        segment: impl FnMut(i64, i64, State, Option<&Piece>),
-    ) {
-        cut(self.pieces(key), from, to, segment);
     }
 
     /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record.
