@@ -14,12 +14,14 @@ use trace_schema::Run;
 
 use crate::{
     analysis::{
+        call::Sink,
         culprits::Totals,
+        fault::Faults,
         judge::{self, Judgement, Params},
         measure::Measure,
-        schedule::{Faults, Schedule},
+        schedule::Schedule,
         strata::Kind,
-        sweep::{Sink, Sweep},
+        sweep::Sweep,
     },
     error::AnalyzeError,
     reading::{self, Names, Origin, TASK_COLUMNS},

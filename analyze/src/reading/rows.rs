@@ -19,6 +19,7 @@ use crate::error::AnalyzeError;
 pub(crate) struct Names {
     names: Vec<Arc<str>>,
     ops: Vec<Option<Op>>,
+    classes: Vec<Option<Class>>,
     numbers: HashMap<Arc<str>, u32>,
 }
 
@@ -31,7 +32,9 @@ impl Names {
         let number = self.names.len() as u32;
         let name: Arc<str> = name.into();
         self.names.push(Arc::clone(&name));
-        self.ops.push(Op::from_name(&name));
+        let op = Op::from_name(&name);
+        self.ops.push(op);
+        self.classes.push(op.map(Op::class));
         self.numbers.insert(name, number);
         number
     }
@@ -53,7 +56,7 @@ impl Names {
 
     /// What that function is for.
     pub(crate) fn class(&self, number: u32) -> Option<Class> {
-        self.op(number).map(Op::class)
+        self.classes.get(number as usize).copied().flatten()
     }
 }
 
