@@ -14,7 +14,7 @@ use crate::{
         },
     },
     error::AnalyzeError,
-    output,
+    frames, output,
     trace::Trace,
 };
 
@@ -140,7 +140,7 @@ fn sites(sites: &[Suspect], top: usize) -> String {
         let examples = site.examples.iter().map(|block| format!("{:#x}", block.addr));
         named.push(format!("#{}: {}\n", number + 1, examples.collect::<Vec<_>>().join(", ")));
         if let Some(frames) = &site.frames {
-            named.push(format!("    from {}\n", output::harmless(frames)));
+            named.push(format!("    from {}\n", output::harmless(&frames::innermost(frames, 4))));
         }
     }
     let header = [

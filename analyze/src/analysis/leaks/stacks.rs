@@ -1,7 +1,6 @@
 //! Call stacks as names of sites.
 //!
-//! Frames of the allocator itself are left out: which of its functions hands a block out depends on whether it has one
-//! left. So are addresses that lie in no library: what a function without frame pointer had in that register.
+//! See [`crate::frames`] for what is left out.
 
 use std::collections::{HashMap, HashSet};
 
