@@ -126,7 +126,7 @@ fn a_resume_that_forgets_two_pieces_is_told() {
     let pauses = history["pauses"].as_array().unwrap();
     let actions: Vec<&str> = pauses.iter().map(|pause| pause["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["pause", "resume", "pause", "resume", "pause", "resume"]);
-    let all: i64 = (1..=12).map(|i| i * 4 << 20).sum();
+    let all: i64 = (1..=12).map(|i| i * (4 << 20)).sum();
     let bytes = |place: usize, name: &str| pauses[place][name].as_i64().unwrap();
     assert_eq!((bytes(0, "before_bytes"), bytes(0, "size_bytes"), bytes(0, "after_bytes")), (all, all, 0));
     assert_eq!((bytes(1, "before_bytes"), bytes(1, "after_bytes"), bytes(1, "missing_count")), (0, all, 0));

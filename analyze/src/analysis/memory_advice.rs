@@ -247,7 +247,7 @@ fn by_design(runs: &[&Run]) -> Vec<Advice> {
                     let rest = word.strip_prefix(name);
                     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
                 };
-                if names.iter().any(|word| is_it(word)) && !advice.iter().any(|known| known.text == *text) {
+                if names.iter().any(is_it) && !advice.iter().any(|known| known.text == *text) {
                     let text = (*text).to_owned();
                     advice.push(Advice { rule: "by_design", pid: Some(process.pid), size_bytes: 0, text });
                 }
