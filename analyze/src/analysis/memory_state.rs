@@ -16,8 +16,9 @@ use crate::{
     error::AnalyzeError,
     memory::{
         allocator::Allocator,
-        input::{Key, Listener, Replay},
-        span::{Block, NO_SEGMENT, Segment, State},
+        check::Difference,
+        input::{Input, Key, Listener, Replay},
+        span::{BEFORE, Block, NO_SEGMENT, Segment, State},
         totals::releasable_bytes,
     },
     trace::Trace,
@@ -47,7 +48,8 @@ pub(crate) struct Pin {
     /// `None`: the source does not tell.
     pub(crate) requested_bytes: Option<u64>,
     pub(crate) state: &'static str,
-    pub(crate) age_ns: i64,
+    /// `None`: it is from before the recorded span.
+    pub(crate) age_ns: Option<i64>,
     pub(crate) tid: u32,
     /// Functions, outermost first, separated by semicolons; `None`: no stack was taken.
     pub(crate) frames: Option<String>,
@@ -94,6 +96,10 @@ pub(crate) struct Held {
     pub(crate) pinned: Vec<Pinned>,
     /// What did not fit until then, with how often.
     pub(crate) faults: Vec<(&'static str, u64)>,
+    /// Events that were lost until then.
+    pub(crate) lost_count: u64,
+    /// Where a snapshot's state is not as its events make it; at the end only.
+    pub(crate) differences: Vec<Difference>,
     /// Settings that were not understood.
     pub(crate) unknown_settings: Vec<String>,
 }
@@ -123,7 +129,8 @@ impl Listener for Watch {
 
 fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
     let totals = allocator.totals();
-    let is_inferred = !replay.is_probed(key.run, key.pid);
+    let told = replay.told(key.run, key.pid);
+    let is_inferred = !told.events && !told.state;
     let outside = allocator.blocks().filter(|block| block.segment == NO_SEGMENT && block.is_active());
     let outside_bytes: u64 = outside.map(|block| block.size_bytes).sum();
     let mut pinned: Vec<Pinned> =
@@ -147,6 +154,8 @@ fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
         largest_free_bytes: free.map(|block| block.size_bytes).max().unwrap_or_default(),
         pinned,
         faults: allocator.faults().iter().map(|(fault, count)| (fault.name(), *count)).collect(),
+        lost_count: allocator.knowledge().lost_count,
+        differences: replay.differences(key).to_vec(),
         unknown_settings: allocator.settings().unknown.clone(),
     }
 }
@@ -172,7 +181,7 @@ fn pinned_in(allocator: &Allocator, segment: &Segment, ts: i64) -> Option<Pinned
                 size_bytes: block.size_bytes,
                 requested_bytes: block.requested_bytes,
                 state: block.state.name(),
-                age_ns: ts.saturating_sub(block.alloc_ts),
+                age_ns: (block.alloc_ts != BEFORE).then(|| ts.saturating_sub(block.alloc_ts)),
                 tid: block.tid,
                 frames: None,
                 stack: block.stack,
@@ -221,12 +230,12 @@ async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String),
 /// # Errors
 /// If there is no such mark, or the run's data cannot be read.
 pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let clock = runs.first().map(|(_, run)| run.clock.clone()).unwrap_or_default();
+    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
     let (ts, label) = instant(trace, at, clock.start_ns).await?;
     let shown_ts = ts.min(clock.end_ns.max(clock.start_ns));
-    let mut watch = Watch { ts: shown_ts, found: Vec::new() };
-    Replay::new(&runs, vec![vec![ts]]).run(trace.context(), &mut watch).await?;
+    let watch = Watch { ts: shown_ts, found: Vec::new() };
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (_, watch) = input.replay(vec![vec![ts]], watch).await?;
     let mut allocators = watch.found;
     name_stacks(trace, &mut allocators).await?;
     Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators })

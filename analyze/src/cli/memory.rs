@@ -11,6 +11,7 @@ use crate::{
         memory_state::{self, At, Held, Moment},
     },
     error::AnalyzeError,
+    memory::check::Difference,
     output,
     trace::Trace,
 };
@@ -104,8 +105,18 @@ fn shown_held(held: &Held, top: usize) -> String {
     if held.is_inferred {
         text += "inferred from usage reports and driver calls: pending frees count as free here\n";
     }
+    if held.lost_count > 0 {
+        text += &format!(
+            "note: {} of its events were lost before: segments may have come or gone meanwhile\n",
+            held.lost_count
+        );
+    }
     for (fault, count) in &held.faults {
         text += &format!("note: {count} × {fault}\n");
+    }
+    for difference in held.differences.iter().take(top) {
+        let Difference { addr, said, replayed, .. } = difference;
+        text += &format!("note: at {addr:#x} the snapshot has {said}; its events make {replayed}\n");
     }
     for setting in &held.unknown_settings {
         text += &format!("note: setting not understood: {}\n", output::harmless(setting));
@@ -129,7 +140,7 @@ fn pinned_table(held: &Held, top: usize) -> String {
             let mut row = std::mem::replace(&mut start, vec![String::new(); 3]);
             row.push(format!("{:#x}", pin.addr));
             row.push(Bytes(pin.size_bytes as i64).to_string());
-            row.push(Nanos(pin.age_ns).to_string());
+            row.push(pin.age_ns.map_or_else(|| "not known".to_owned(), |age| Nanos(age).to_string()));
             rows.push(row);
         }
         let more = segment.in_use_count.saturating_sub(segment.pins.len());

@@ -1,11 +1,13 @@
 //! Tables that the replay of PyTorch's allocator derives from `events`, streamed as it goes:
 //!
 //! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
-//! - `_memory_curve`: sums after every event.
+//! - `_memory_curve`: sums after every event;
+//! - `_memory_faults`: what does not fit in a replay.
 //!
 //! Rows come in the order in which they end; what is there at the end of the run comes last.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Weak},
 };
@@ -25,17 +27,16 @@ use datafusion::{
     physical_plan::{stream::RecordBatchReceiverStream, streaming::PartitionStream},
     prelude::SessionContext,
 };
-use futures::StreamExt;
 use parking_lot::RwLock;
-use trace_schema::Run;
+use tokio::sync::mpsc::Sender;
 
 use crate::{
     error::AnalyzeError,
     memory::{
         allocator::Allocator,
         event::{Action, Event},
-        input::{Key, Listener, Replay},
-        span::{Block, Segment, State},
+        input::{Input, Key, Listener, Replay},
+        span::{BEFORE, Block, Segment, State},
     },
     trace::RunFile,
 };
@@ -44,7 +45,7 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 3] = ["_memory_blocks", "_memory_segments", "_memory_curve"];
+pub(crate) const NAMES: [&str; 4] = ["_memory_blocks", "_memory_segments", "_memory_curve", "_memory_faults"];
 
 fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -87,6 +88,7 @@ table!(Blocks {
     alloc_ts: Int64Builder, DataType::Int64;
     tid: UInt32Builder, DataType::UInt32;
     stack: UInt32Builder, DataType::UInt32;
+    is_left_censored: BooleanBuilder, DataType::Boolean;
 });
 
 table!(Segments {
@@ -105,6 +107,7 @@ table!(Segments {
     alloc_ts: Int64Builder, DataType::Int64;
     tid: UInt32Builder, DataType::UInt32;
     stack: UInt32Builder, DataType::UInt32;
+    is_left_censored: BooleanBuilder, DataType::Boolean;
 });
 
 table!(Curve {
@@ -124,59 +127,107 @@ table!(Curve {
     segments_count: Int64Builder, DataType::Int64;
 });
 
-/// Fills one of the tables.
-trait Filler: Listener + Default + Send + 'static {
+table!(Faults {
+    run: Text, text();
+    pid: UInt32Builder, DataType::UInt32;
+    device: Int32Builder, DataType::Int32;
+    problem: Text, text();
+    events_count: Int64Builder, DataType::Int64;
+});
+
+/// Columns of one of the tables.
+trait Columns: Default + Send + 'static {
     fn schema() -> SchemaRef;
-    /// The rows so far, if they are enough for a batch or `all` are wanted.
-    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError>;
+    fn run(&mut self, name: &str);
+    fn take(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 
-/// Rows with the numbers of their runs, which the replay has names for.
-#[derive(Default)]
-struct Filled<B> {
-    columns: B,
-    runs: Vec<u32>,
-}
-
-macro_rules! filler {
-    ($($columns:ident),*) => {$(
-        impl Filler for Filled<$columns> {
+macro_rules! columns {
+    ($($name:ident),*) => {$(
+        impl Columns for $name {
             fn schema() -> SchemaRef {
-                $columns::schema()
+                $name::schema()
             }
 
-            fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
-                if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
-                    return Ok(None);
-                }
-                for run in self.runs.drain(..) {
-                    self.columns.run.append_value(names.name(run));
-                }
-                self.columns.batch().map(Some)
+            fn run(&mut self, name: &str) {
+                self.run.append_value(name);
+            }
+
+            fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+                self.batch()
             }
         }
     )*};
 }
 
-filler!(Blocks, Segments, Curve);
+columns!(Blocks, Segments, Curve, Faults);
+
+/// Fills a table as a replay goes.
+struct Filler<C> {
+    columns: C,
+    /// The run of each row, which the replay has a name for.
+    runs: Vec<u32>,
+    /// When allocators began that were at work before.
+    began: HashMap<Key, i64>,
+    sender: Sender<Result<RecordBatch, DataFusionError>>,
+}
+
+impl<C: Columns> Filler<C> {
+    fn send(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
+            return Ok(());
+        }
+        for run in self.runs.drain(..) {
+            self.columns.run(replay.name(run));
+        }
+        let batch = self.columns.take().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+        // Nobody may want the rest.
+        let gone = |_| AnalyzeError::Internal("a table is not read any more".to_owned());
+        self.sender.blocking_send(Ok(batch)).map_err(gone)
+    }
+
+    /// Since when, within what was recorded.
+    fn since(&self, key: Key, ts: i64) -> i64 {
+        match ts {
+            BEFORE => self.began.get(&key).copied().unwrap_or_default(),
+            ts => ts,
+        }
+    }
+}
 
 /// 0 stands for the default stream and pool, null in a table.
 fn non_zero(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-impl Listener for Filled<Blocks> {
+/// What tables of spans do alike.
+macro_rules! spans {
+    () => {
+        fn began(&mut self, key: Key, _: &Allocator, ts: i64) {
+            self.began.insert(key, ts);
+        }
+
+        fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+            self.send(replay, all)
+        }
+    };
+}
+
+impl Listener for Filler<Blocks> {
+    spans!();
+
     fn block(&mut self, key: Key, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
         // What ends as it begins was no state to be in.
         if end == Some(block.ts) {
             return;
         }
+        let since = self.since(key, block.ts);
         self.runs.push(key.run);
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(block.ts);
-        columns.dur.append_option(end.map(|end| end.saturating_sub(block.ts)));
+        columns.ts.append_value(since);
+        columns.dur.append_option(end.map(|end| end.saturating_sub(since)));
         columns.state.append_value(block.state.name());
         columns.addr.append_value(block.addr);
         columns.size_bytes.append_value(block.size_bytes as i64);
@@ -188,23 +239,28 @@ impl Listener for Filled<Blocks> {
         let (owner, id) = segment.map(|segment| segment.pool).unwrap_or_default();
         columns.pool_owner.append_option(non_zero(owner));
         columns.pool_id.append_option(non_zero(id));
-        columns.alloc_ts.append_option(is_told.then_some(block.alloc_ts));
-        columns.tid.append_option(is_told.then_some(block.tid));
+        let is_dated = is_told && block.alloc_ts != BEFORE;
+        columns.alloc_ts.append_option(is_dated.then_some(block.alloc_ts));
+        columns.tid.append_option(is_dated.then_some(block.tid));
         columns.stack.append_option(block.stack.filter(|_| is_told));
+        columns.is_left_censored.append_value(block.ts == BEFORE);
     }
 }
 
-impl Listener for Filled<Segments> {
+impl Listener for Filler<Segments> {
+    spans!();
+
     fn segment(&mut self, key: Key, segment: &Segment, end: Option<i64>) {
         if end == Some(segment.ts) {
             return;
         }
+        let since = self.since(key, segment.ts);
         self.runs.push(key.run);
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(segment.ts);
-        columns.dur.append_option(end.map(|end| end.saturating_sub(segment.ts)));
+        columns.ts.append_value(since);
+        columns.dur.append_option(end.map(|end| end.saturating_sub(since)));
         columns.addr.append_value(segment.addr);
         columns.size_bytes.append_value(segment.size_bytes as i64);
         columns.is_expandable.append_value(segment.is_expandable);
@@ -212,22 +268,23 @@ impl Listener for Filled<Segments> {
         columns.stream.append_option(non_zero(segment.stream));
         columns.pool_owner.append_option(non_zero(segment.pool.0));
         columns.pool_id.append_option(non_zero(segment.pool.1));
-        columns.alloc_ts.append_value(segment.alloc_ts);
-        columns.tid.append_value(segment.tid);
+        let is_dated = segment.alloc_ts != BEFORE;
+        columns.alloc_ts.append_option(is_dated.then_some(segment.alloc_ts));
+        columns.tid.append_option(is_dated.then_some(segment.tid));
         columns.stack.append_option(segment.stack);
+        columns.is_left_censored.append_value(segment.ts == BEFORE);
     }
 }
 
-impl Listener for Filled<Curve> {
-    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let is_usage = matches!(event.action, Action::UsageAlloc | Action::UsageFree);
+impl Filler<Curve> {
+    fn row(&mut self, key: Key, allocator: &Allocator, ts: i64, action: &str, is_usage: bool) {
         self.runs.push(key.run);
         let totals = allocator.totals();
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(event.ts);
-        columns.action.append_value(event.action.name());
+        columns.ts.append_value(ts);
+        columns.action.append_value(action);
         columns.requested_bytes.append_option((!is_usage).then_some(totals.requested_bytes));
         columns.reserved_bytes.append_value(totals.reserved_bytes);
         columns.allocated_bytes.append_value(totals.allocated_bytes);
@@ -240,69 +297,90 @@ impl Listener for Filled<Curve> {
     }
 }
 
+impl Listener for Filler<Curve> {
+    fn began(&mut self, key: Key, allocator: &Allocator, ts: i64) {
+        self.row(key, allocator, ts, "state", false);
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        let is_usage = matches!(event.action, Action::UsageAlloc | Action::UsageFree);
+        self.row(key, allocator, event.ts, event.action.name(), is_usage);
+    }
+
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        self.send(replay, all)
+    }
+}
+
+impl Listener for Filler<Faults> {
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        if !all {
+            return Ok(());
+        }
+        for (key, allocator) in replay.allocators() {
+            for (fault, count) in allocator.faults() {
+                self.runs.push(key.run);
+                self.columns.pid.append_value(key.pid);
+                self.columns.device.append_value(key.device);
+                self.columns.problem.append_value(fault.name());
+                self.columns.events_count.append_value(*count as i64);
+            }
+        }
+        self.send(replay, true)
+    }
+}
+
 /// Where the tables come from.
 #[derive(Clone)]
 struct Source {
     // Weak: the session owns the tables.
     state: Weak<RwLock<SessionState>>,
-    runs: Arc<Vec<(String, Run)>>,
+    files: Arc<Vec<RunFile>>,
 }
 
 /// One table.
-struct Table<F> {
+struct Table<C> {
     source: Source,
     schema: SchemaRef,
-    filler: std::marker::PhantomData<fn() -> F>,
+    columns: std::marker::PhantomData<fn() -> C>,
 }
 
-impl<F> fmt::Debug for Table<F> {
+impl<C> fmt::Debug for Table<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
-impl<F: Filler> PartitionStream for Table<F> {
+impl<C: Columns> PartitionStream for Table<C>
+where
+    Filler<C>: Listener,
+{
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), 2);
-        let sender = builder.tx();
+        let filler =
+            Filler { columns: C::default(), runs: Vec::new(), began: HashMap::new(), sender: builder.tx() };
         let source = self.source.clone();
         builder.spawn(async move {
             let gone = || DataFusionError::Internal("the session of the memory tables is gone".to_owned());
             let state = source.state.upgrade().ok_or_else(gone)?.read().clone();
-            let context = SessionContext::new_with_state(state);
-            let mut replay = Replay::new(&source.runs, Vec::new());
-            let mut filler = F::default();
-            let mut input = replay.start(&context).await.map_err(external)?;
-            while let Some(batch) = input.next().await {
-                replay.batch(&batch?, &mut filler).map_err(external)?;
-                if let Some(rows) = filler.take(&replay, false)? {
-                    // Nobody may want the rest.
-                    if sender.send(Ok(rows)).await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-            replay.finish(&mut filler);
-            if let Some(rows) = filler.take(&replay, true)? {
-                let _ = sender.send(Ok(rows)).await;
-            }
-            Ok(())
+            let input = Input::new(SessionContext::new_with_state(state), &source.files);
+            let external = |error| DataFusionError::External(Box::new(error));
+            input.replay(Vec::new(), filler).await.map(drop).map_err(external)
         });
         builder.build()
     }
 }
 
-fn external(error: AnalyzeError) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
-fn table<F: Filler>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError> {
-    let table = Table::<F> { source: source.clone(), schema: F::schema(), filler: std::marker::PhantomData };
-    Ok(Arc::new(StreamingTable::try_new(F::schema(), vec![Arc::new(table)])?))
+fn table<C: Columns>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError>
+where
+    Filler<C>: Listener,
+{
+    let table = Table::<C> { source: source.clone(), schema: C::schema(), columns: std::marker::PhantomData };
+    Ok(Arc::new(StreamingTable::try_new(C::schema(), vec![Arc::new(table)])?))
 }
 
 /// Registers the tables.
@@ -310,12 +388,12 @@ fn table<F: Filler>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError
 /// # Errors
 /// If a name is taken: a defect of this program.
 pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
-    let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let source = Source { state: context.state_weak_ref(), runs: Arc::new(runs) };
+    let source = Source { state: context.state_weak_ref(), files: Arc::new(files.to_vec()) };
     let tables = [
-        table::<Filled<Blocks>>(&source)?,
-        table::<Filled<Segments>>(&source)?,
-        table::<Filled<Curve>>(&source)?,
+        table::<Blocks>(&source)?,
+        table::<Segments>(&source)?,
+        table::<Curve>(&source)?,
+        table::<Faults>(&source)?,
     ];
     for (name, table) in NAMES.into_iter().zip(tables) {
         context.register_table(name, table)?;

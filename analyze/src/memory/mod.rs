@@ -9,13 +9,19 @@
 //! or a wrong setting: it is counted ([`fault`]), and the replay goes on from what the events say.
 
 pub(crate) mod allocator;
+pub(crate) mod beginning;
+pub(crate) mod check;
+pub(crate) mod decode;
 pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod input;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
+mod oracle_late;
+#[cfg(test)]
 mod recorded;
+mod segments;
 pub(crate) mod settings;
 pub(crate) mod span;
 pub(crate) mod totals;

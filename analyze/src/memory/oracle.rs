@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use super::{
-    allocator::Allocator,
+    allocator::{Allocator, Knowledge},
     event::{Action, Event},
     settings::Settings,
     span::State,
@@ -69,50 +69,83 @@ fn replayed(allocator: &Allocator) -> Snapshot {
     Snapshot { segments, totals }
 }
 
-/// Compares one result; how many events it has, and the bytes reserved at each snapshot.
-fn compare(text: &str) -> (usize, Vec<i64>) {
-    let mut settings = Settings::default();
-    let mut snapshots: Vec<Snapshot> = Vec::new();
-    let mut current = Snapshot::default();
-    let mut events = Vec::new();
-    for line in text.lines() {
-        match line.split_once(' ') {
-            Some(("C", line)) => {
-                let (version, conf) = line.split_once(' ').expect("a version and settings");
-                settings = Settings::parse(conf, version);
+/// One result.
+pub(super) struct Workload {
+    pub(super) settings: Settings,
+    pub(super) events: Vec<Event>,
+    /// What the allocator said, and after how many events.
+    snapshots: Vec<(usize, Snapshot)>,
+}
+
+impl Workload {
+    fn read(text: &str) -> Self {
+        let mut settings = Settings::default();
+        let mut said: Vec<Snapshot> = Vec::new();
+        let mut current = Snapshot::default();
+        let mut events = Vec::new();
+        let mut places = Vec::new();
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("C", line)) => {
+                    let (version, conf) = line.split_once(' ').expect("a version and settings");
+                    settings = Settings::parse(conf, version);
+                }
+                Some(("S", segment)) => {
+                    let addr = segment.split(' ').next().expect("an address");
+                    let addr = u64::from_str_radix(addr, 16).expect("an address");
+                    current.segments.insert(addr, segment.to_owned());
+                }
+                Some(("T", totals)) => {
+                    current.totals = totals.split(" retr=").next().unwrap_or(totals).to_owned();
+                    said.push(std::mem::take(&mut current));
+                }
+                Some(("E", line)) => {
+                    let words: Vec<&str> = line.split(' ').collect();
+                    if words[0] == "snapshot" {
+                        places.push(events.len());
+                    }
+                    events.extend(event(events.len() as i64, &words));
+                }
+                _ => (),
             }
-            Some(("S", segment)) => {
-                let addr = segment.split(' ').next().expect("an address");
-                let addr = u64::from_str_radix(addr, 16).expect("an address");
-                current.segments.insert(addr, segment.to_owned());
-            }
-            Some(("T", totals)) => {
-                current.totals = totals.split(" retr=").next().unwrap_or(totals).to_owned();
-                snapshots.push(std::mem::take(&mut current));
-            }
-            Some(("E", event)) => events.push(event.split(' ').collect::<Vec<_>>()),
-            _ => (),
         }
+        assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
+        // There may be one more, the oracle's own for the events.
+        assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
+        Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
     }
-    assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
-    let mut allocator = Allocator::new(settings, false);
-    let mut said = snapshots.iter();
+}
+
+/// All results.
+pub(super) fn workloads() -> Vec<(PathBuf, Workload)> {
+    let paths =
+        fs::read_dir(folder()).expect("the folder of results").map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "txt")).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no results");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a result");
+        (path, Workload::read(&text))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Compares one result; the bytes reserved at each snapshot.
+fn compare(workload: &Workload) -> Vec<i64> {
+    let mut allocator = Allocator::new(workload.settings.clone(), Knowledge::default());
     let mut reserved = Vec::new();
-    for (number, words) in events.iter().enumerate() {
-        if words[0] == "snapshot" {
-            // The last one is the oracle's own, for the events.
-            let Some(said) = said.next() else { break };
-            let found = replayed(&allocator);
-            assert_eq!(found.segments, said.segments, "at event {number}");
-            assert_eq!(found.totals, said.totals, "at event {number}");
-            reserved.push(allocator.totals().reserved_bytes);
-        } else if let Some(event) = event(number as i64, words) {
-            allocator.apply(&event, &mut ());
-        }
+    let mut at = 0;
+    for (place, said) in &workload.snapshots {
+        workload.events[at..*place].iter().for_each(|event| allocator.apply(event, &mut ()));
+        at = *place;
+        let found = replayed(&allocator);
+        assert_eq!(found.segments, said.segments, "at event {at}");
+        assert_eq!(found.totals, said.totals, "at event {at}");
+        reserved.push(allocator.totals().reserved_bytes);
     }
-    assert_eq!(reserved.len(), snapshots.len());
     assert!(allocator.faults().is_empty(), "{:?}", allocator.faults());
-    (events.len(), reserved)
+    reserved
 }
 
 fn folder() -> PathBuf {
@@ -124,23 +157,15 @@ fn folder() -> PathBuf {
 fn the_replay_equals_the_real_allocator() {
     let (mut files, mut events, mut snapshots) = (0, 0, 0);
     let mut different = Vec::new();
-    for entry in fs::read_dir(folder()).expect("the folder of results") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_none_or(|extension| extension != "txt") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).expect("a result");
-        match std::panic::catch_unwind(|| compare(&text)) {
-            Ok((of_events, of_snapshots)) => {
-                events += of_events;
-                snapshots += of_snapshots.len();
-            }
+    for (path, workload) in workloads() {
+        match std::panic::catch_unwind(|| compare(&workload)) {
+            Ok(of_snapshots) => snapshots += of_snapshots.len(),
             Err(_) => different.push(path),
         }
+        events += workload.events.len();
         files += 1;
     }
     println!("{files} workloads, {events} events, {snapshots} snapshots; {} differ", different.len());
-    assert!(files > 0, "no results");
     assert!(different.is_empty(), "{different:?}");
 }
 
@@ -162,7 +187,8 @@ fn worked_examples_reserve_what_their_author_says() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
     for (name, expected) in EXAMPLES {
         let text = fs::read_to_string(folder.join(name).with_extension("txt")).expect("an example");
-        let mebibytes: Vec<i64> = compare(&text).1.into_iter().map(|bytes| bytes >> 20).collect();
+        let mebibytes: Vec<i64> =
+            compare(&Workload::read(&text)).into_iter().map(|bytes| bytes >> 20).collect();
         assert_eq!(mebibytes, expected, "{name}");
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     allocator::Allocator,
-    input::{Key, Listener, Replay},
+    input::{Input, Key, Listener, Replay},
     span::State,
 };
 use crate::trace::Trace;
@@ -76,18 +76,18 @@ fn replayed(allocator: &Allocator, reports_only: bool) -> Held {
     held
 }
 
-struct Comparison<'a> {
+struct Comparison {
     pid: u32,
-    marks: Vec<&'a Value>,
+    marks: Vec<Value>,
     compared: usize,
     blocks_count: usize,
     different: Vec<String>,
 }
 
-impl Listener for Comparison<'_> {
+impl Listener for Comparison {
     fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
-        let mark = self.marks[instant];
-        let reports_only = !replay.is_probed(run, self.pid);
+        let mark = &self.marks[instant];
+        let reports_only = !replay.told(run, self.pid).events;
         let key = Key { run, pid: self.pid, device: 0 };
         let nothing = Allocator::default();
         let found = replay.allocators().find(|(of, _)| *of == key);
@@ -127,17 +127,17 @@ impl Listener for Comparison<'_> {
 async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
     let text = fs::read_to_string(state).expect("a state");
     let json: Value = serde_json::from_str(&text).expect("JSON");
-    let marks: Vec<&Value> = json["marks"].as_array().expect("marks").iter().collect();
-    let marks: Vec<&Value> = marks.into_iter().filter(|mark| mark.get("segments").is_some()).collect();
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
     let pid = number(&json["pid"]) as u32;
     let run =
         state.to_string_lossy().replace(".child.state.json", ".parquet").replace(".state.json", ".parquet");
     let trace = Trace::open(&[PathBuf::from(run)]).await.expect("a run");
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
     let instants = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
-    let mut comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
-    let mut replay = Replay::new(&runs, vec![instants]);
-    replay.run(trace.context(), &mut comparison).await.expect("a replay");
+    let comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (replay, comparison) = input.replay(vec![instants], comparison).await.expect("a replay");
+    let mut comparison = comparison;
     for (key, allocator) in replay.allocators() {
         if !allocator.faults().is_empty() {
             comparison.different.push(format!("{key:?}: {:?}", allocator.faults()));
