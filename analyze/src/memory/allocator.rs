@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{
     beginning::Seed,
-    event::{Action, Event},
+    event::{Action, Event, PoolId},
     fault::{Fault, Faults},
+    pools::Rest,
     settings::{SMALL_BYTES, Settings},
     span::{BEFORE, Block, NO_SEGMENT, Observer, Segment, State},
     totals::Totals,
@@ -42,6 +43,8 @@ pub(crate) struct Knowledge {
     pub(crate) is_partial: bool,
     /// Blocks are told of, and not segments alone.
     pub(crate) has_blocks: bool,
+    /// What the pools that a program made do with rests; the others split them off.
+    pub(crate) rests: BTreeMap<PoolId, Rest>,
     /// Events are being lost until then.
     pub(crate) lost_until_ts: i64,
     /// Events that were lost so far.
@@ -50,7 +53,13 @@ pub(crate) struct Knowledge {
 
 impl Default for Knowledge {
     fn default() -> Self {
-        Self { is_partial: false, has_blocks: true, lost_until_ts: BEFORE, lost_count: 0 }
+        Self {
+            is_partial: false,
+            has_blocks: true,
+            rests: BTreeMap::new(),
+            lost_until_ts: BEFORE,
+            lost_count: 0,
+        }
     }
 }
 
@@ -61,8 +70,8 @@ impl Allocator {
     }
 
     /// With what was there when recording began.
-    pub(crate) fn seeded(settings: Settings, seed: &Seed) -> Self {
-        let mut allocator = Self::new(settings, Knowledge::default());
+    pub(crate) fn seeded(settings: Settings, knowledge: Knowledge, seed: &Seed) -> Self {
+        let mut allocator = Self::new(settings, knowledge);
         for segment in &seed.segments {
             let place = allocator.add_segment(*segment);
             let mut at = segment.addr;
@@ -142,6 +151,12 @@ impl Allocator {
     /// Segments by address.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.places.values().map(|place| &self.segments[*place as usize])
+    }
+
+    /// The segment that an address lies in.
+    pub(crate) fn segment_at(&self, addr: u64) -> Option<&Segment> {
+        let (_, place) = self.places.range(..=addr).next_back()?;
+        self.segment(*place).filter(|segment| segment.end() > addr)
     }
 
     /// Segments by address, from that of `addr` on.
@@ -254,9 +269,9 @@ impl Allocator {
             return;
         };
         let Some(space) = self.end(space, event.ts, observer) else { return };
-        let (is_small, is_expandable) = match self.segment(space.segment) {
-            Some(segment) => (segment.is_small, segment.is_expandable),
-            None => (wanted <= SMALL_BYTES, false),
+        let (is_small, is_expandable, pool) = match self.segment(space.segment) {
+            Some(segment) => (segment.is_small, segment.is_expandable, segment.pool),
+            None => (wanted <= SMALL_BYTES, false, event.pool),
         };
         let head = event.addr - space.addr;
         let mut room = space.size_bytes - head;
@@ -280,7 +295,13 @@ impl Allocator {
         }
         let mut size = wanted.min(room);
         let is_exact = event.action == Action::UsageAlloc;
-        if !is_exact && !self.settings.splits(wanted, room - size, is_small, is_expandable) {
+        let would_split = self.settings.splits(wanted, room - size, is_small, is_expandable);
+        let rest = self.knowledge.rests.get(&pool).copied().unwrap_or_default();
+        if !is_exact && would_split && rest == Rest::NotKnown {
+            // Free, or part of the block: free in any case when the block is.
+            rest_of.state = State::Unknown;
+            self.tails.insert(event.addr + size);
+        } else if !is_exact && (!would_split || rest == Rest::Kept) {
             match is_partial || self.is_open(event.addr + room, space.segment) {
                 // Whether the rest came with it depends on how much more is free.
                 true => rest_of.state = State::Unknown,

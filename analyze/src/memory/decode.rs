@@ -44,6 +44,8 @@ pub(crate) struct Told {
     pub(crate) usage: bool,
     /// The state at the end.
     pub(crate) state: bool,
+    /// Pools that the program made itself.
+    pub(crate) users_pools: bool,
 }
 
 /// Asks what the rows of each process have, by run and process; those that have nothing are left out.
@@ -52,15 +54,17 @@ pub(crate) struct Told {
 /// If they cannot be read.
 pub(super) async fn told(context: &SessionContext) -> Result<HashMap<(String, u32), Told>, AnalyzeError> {
     let query = format!(
-        "SELECT DISTINCT run, pid, op FROM events WHERE (kind = 'alloc' \
+        "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
          AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment')) \
-         OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}'))"
+         OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
     );
     let mut found: HashMap<(String, u32), Told> = HashMap::new();
     for batch in context.sql(&query).await?.collect().await? {
-        let (runs, pids, ops) = (strings(&batch, "run")?, integers(&batch, "pid")?, strings(&batch, "op")?);
+        let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
+        let (ops, pooled) = (strings(&batch, "op")?, integers(&batch, "pooled")?);
         for row in 0..batch.num_rows() {
             let told = found.entry((runs.value(row).to_owned(), pids.value(row) as u32)).or_default();
+            told.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
             match ops.value(row) {
                 "usage" => told.usage = true,
                 "state_segment" => told.state = true,

@@ -20,8 +20,9 @@ use super::{
     beginning::{Beginning, Held, Seed},
     check::{self, Difference},
     decode::{COLUMNS, Decoder, Item, Told, told},
-    event::Event,
+    event::{Event, PoolId},
     fault::Fault,
+    pools::{Rest, Study},
     settings::Settings,
     span::{Block, Observer, Segment},
 };
@@ -107,6 +108,7 @@ pub(crate) struct Replay {
     told: HashMap<(u32, u32), Told>,
     allocators: BTreeMap<Key, Allocator>,
     seeds: BTreeMap<Key, Seed>,
+    rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
     held: BTreeMap<Key, Held>,
     differences: BTreeMap<Key, Vec<Difference>>,
     /// Instants by run, in order of time, and how many have passed.
@@ -150,14 +152,17 @@ impl Input {
         }
         // A table without files says nothing about itself.
         let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
-        if begins_late && replay.told.values().any(|told| told.state) {
+        let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
+        if replay.told.values().any(wants) {
+            let decoder = Decoder::new(replay.told.clone());
             let first =
-                First { decoder: Decoder::new(replay.told.clone()), replay, beginnings: BTreeMap::new() };
-            let First { replay: read, beginnings, .. } = self.read(first).await?;
+                First { decoder, replay, begins_late, beginnings: BTreeMap::new(), studies: BTreeMap::new() };
+            let First { replay: read, beginnings, studies, .. } = self.read(first).await?;
             replay = read;
             for (key, (beginning, held)) in beginnings {
                 replay.seeds.insert(key, beginning.finish(&held));
             }
+            replay.rests = studies.into_iter().map(|(key, study)| (key, study.finish())).collect();
         }
         if replay.told.is_empty() {
             return Ok((replay, listener));
@@ -241,12 +246,14 @@ impl Replay {
         let settings = self.settings(key);
         let about = self.about.get(key.run as usize);
         let told = self.told(key.run, key.pid);
+        let rests = self.rests.get(&key).cloned().unwrap_or_default();
         let allocator = match self.seeds.get(&key) {
-            Some(seed) => Allocator::seeded(settings, seed),
+            Some(seed) => Allocator::seeded(settings, Knowledge { rests, ..Knowledge::default() }, seed),
             None => {
                 let mut knowledge = Knowledge {
                     is_partial: about.is_some_and(|about| about.joined_running),
                     has_blocks: told.events || told.usage,
+                    rests,
                     ..Knowledge::default()
                 };
                 let lost = about.map_or(&[][..], |about| &about.lost[usize::from(!told.events)]);
@@ -291,11 +298,13 @@ impl Replay {
     }
 }
 
-/// The first reading: what was there when events began.
+/// The first reading: what was there when events began, and what pools do.
 struct First {
     decoder: Decoder,
     replay: Replay,
+    begins_late: bool,
     beginnings: BTreeMap<Key, (Beginning, Held)>,
+    studies: BTreeMap<Key, Study>,
 }
 
 impl Consumer for First {
@@ -311,10 +320,16 @@ impl Consumer for First {
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
         for row in range {
             let Some((key, item)) = self.decoder.item(rows, row, self.replay.current) else { continue };
-            if !self.decoder.told(key.run, key.pid).state {
+            let told = self.decoder.told(key.run, key.pid);
+            let settings = || self.replay.settings(key);
+            if let Item::Event(event) = &item
+                && told.users_pools
+            {
+                self.studies.entry(key).or_insert_with(|| Study::new(settings())).event(event);
+            }
+            if !self.begins_late || !told.state {
                 continue;
             }
-            let settings = || self.replay.settings(key);
             let (beginning, held) =
                 self.beginnings.entry(key).or_insert_with(|| (Beginning::new(settings()), Held::default()));
             match item {

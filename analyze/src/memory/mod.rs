@@ -19,6 +19,7 @@ pub(crate) mod input;
 mod oracle;
 #[cfg(test)]
 mod oracle_late;
+pub(crate) mod pools;
 #[cfg(test)]
 mod recorded;
 mod segments;

@@ -1,11 +1,16 @@
 //! The replay against PyTorch's real allocator: `testdata/oracle` holds what it said and did in random workloads
 //! and in worked examples. `INQUEST_ORACLE=DIR` compares a folder of one's own (`testdata/oracle/run.py`).
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::{
     allocator::{Allocator, Knowledge},
     event::{Action, Event},
+    pools::{Rest, Study},
     settings::Settings,
     span::State,
     totals::DEFAULT_POOL,
@@ -84,11 +89,16 @@ impl Workload {
         let mut current = Snapshot::default();
         let mut events = Vec::new();
         let mut places = Vec::new();
+        let mut pool = DEFAULT_POOL;
         for line in text.lines() {
             match line.split_once(' ') {
                 Some(("C", line)) => {
                     let (version, conf) = line.split_once(' ').expect("a version and settings");
                     settings = Settings::parse(conf, version);
+                }
+                Some(("P", line)) => {
+                    let (owner, id) = line.split_once(' ').expect("a pool");
+                    pool = (owner.parse().expect("a number"), id.parse().expect("a number"));
                 }
                 Some(("S", segment)) => {
                     let addr = segment.split(' ').next().expect("an address");
@@ -112,14 +122,15 @@ impl Workload {
         assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
         // There may be one more, the oracle's own for the events.
         assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
+        events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
         Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
     }
 }
 
-/// All results.
-pub(super) fn workloads() -> Vec<(PathBuf, Workload)> {
+/// All results of a folder.
+pub(super) fn workloads(folder: &Path) -> Vec<(PathBuf, Workload)> {
     let paths =
-        fs::read_dir(folder()).expect("the folder of results").map(|entry| entry.expect("an entry").path());
+        fs::read_dir(folder).expect("the folder of results").map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "txt")).collect();
     paths.sort();
@@ -132,8 +143,8 @@ pub(super) fn workloads() -> Vec<(PathBuf, Workload)> {
 }
 
 /// Compares one result; the bytes reserved at each snapshot.
-fn compare(workload: &Workload) -> Vec<i64> {
-    let mut allocator = Allocator::new(workload.settings.clone(), Knowledge::default());
+fn compare(workload: &Workload, knowledge: Knowledge) -> Vec<i64> {
+    let mut allocator = Allocator::new(workload.settings.clone(), knowledge);
     let mut reserved = Vec::new();
     let mut at = 0;
     for (place, said) in &workload.snapshots {
@@ -148,7 +159,7 @@ fn compare(workload: &Workload) -> Vec<i64> {
     reserved
 }
 
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
     std::env::var_os("INQUEST_ORACLE").map_or(ours, PathBuf::from)
 }
@@ -157,8 +168,8 @@ fn folder() -> PathBuf {
 fn the_replay_equals_the_real_allocator() {
     let (mut files, mut events, mut snapshots) = (0, 0, 0);
     let mut different = Vec::new();
-    for (path, workload) in workloads() {
-        match std::panic::catch_unwind(|| compare(&workload)) {
+    for (path, workload) in workloads(&folder()) {
+        match std::panic::catch_unwind(|| compare(&workload, Knowledge::default())) {
             Ok(of_snapshots) => snapshots += of_snapshots.len(),
             Err(_) => different.push(path),
         }
@@ -187,8 +198,68 @@ fn worked_examples_reserve_what_their_author_says() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
     for (name, expected) in EXAMPLES {
         let text = fs::read_to_string(folder.join(name).with_extension("txt")).expect("an example");
-        let mebibytes: Vec<i64> =
-            compare(&Workload::read(&text)).into_iter().map(|bytes| bytes >> 20).collect();
+        let mebibytes: Vec<i64> = compare(&Workload::read(&text), Knowledge::default())
+            .into_iter()
+            .map(|bytes| bytes >> 20)
+            .collect();
         assert_eq!(mebibytes, expected, "{name}");
     }
+}
+
+/// `testdata/oracle/pools`: all of it in a pool that the program made, `whole`: with `no_split`.
+#[test]
+fn pools_that_do_not_split_are_recognised() {
+    let folder = folder().join("pools");
+    let (mut snapshots, mut known) = (0, 0);
+    let mut different = Vec::new();
+    for (path, workload) in workloads(&folder) {
+        let mut study = Study::new(workload.settings.clone());
+        workload.events.iter().for_each(|event| study.event(event));
+        let rests = study.finish();
+        let is_whole = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("whole"));
+        let expected = if is_whole { Rest::Kept } else { Rest::Split };
+        match rests.get(&(0, 5)) {
+            Some(Rest::NotKnown) => continue,
+            found => assert_eq!(found, Some(&expected), "{}", path.display()),
+        }
+        known += 1;
+        match std::panic::catch_unwind(|| compare(&workload, Knowledge { rests, ..Knowledge::default() })) {
+            Ok(of_snapshots) => snapshots += of_snapshots.len(),
+            Err(_) => different.push(path),
+        }
+    }
+    println!("{known} known, {snapshots} snapshots; {} differ", different.len());
+    assert!(different.is_empty(), "{different:?}");
+    assert!(known >= 6, "{known}");
+}
+
+#[test]
+fn a_pool_that_shows_nothing_is_not_known() {
+    let event = |action, size_bytes| Event {
+        ts: 1,
+        action,
+        addr: 0x4000_0000,
+        size_bytes,
+        stream: 0,
+        pool: (0, 5),
+        tid: 0,
+        stack: None,
+    };
+    let events = [
+        event(Action::SegmentAlloc, 20 << 20),
+        event(Action::Alloc, 3 << 20),
+        event(Action::FreeRequested, 3 << 20),
+    ];
+    let mut study = Study::new(Settings::default());
+    events.iter().for_each(|event| study.event(event));
+    let rests = study.finish();
+    assert_eq!(rests.get(&(0, 5)), Some(&Rest::NotKnown));
+    let mut allocator = Allocator::new(Settings::default(), Knowledge { rests, ..Knowledge::default() });
+    events.iter().for_each(|event| allocator.apply(event, &mut ()));
+    assert_eq!((allocator.totals().active_bytes, allocator.totals().unknown_bytes), (3 << 20, 17 << 20));
+    allocator.apply(&event(Action::FreeCompleted, 3 << 20), &mut ());
+    assert_eq!(
+        (allocator.totals().unknown_bytes, allocator.totals().private_releasable_bytes),
+        (0, 20 << 20)
+    );
 }

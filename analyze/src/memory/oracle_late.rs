@@ -5,7 +5,7 @@ use super::{
     allocator::{Allocator, Knowledge},
     beginning::{Beginning, Held},
     event::{Action, Event},
-    oracle::{Workload, workloads},
+    oracle::{Workload, folder, workloads},
     settings::Settings,
     span::{BEFORE, State},
 };
@@ -92,7 +92,7 @@ fn cut(workload: &Workload, random: &mut Random, count: &mut Count) -> Result<()
     if seed.contradictions_count > 0 {
         return Err(format!("{} contradictions", seed.contradictions_count));
     }
-    let mut found = Allocator::seeded(workload.settings.clone(), &seed);
+    let mut found = Allocator::seeded(workload.settings.clone(), Knowledge::default(), &seed);
     compare(&found, &truth, count)?;
     for (number, event) in events[start..end].iter().enumerate() {
         truth.apply(event, &mut ());
@@ -113,7 +113,7 @@ fn what_was_there_before_a_history_is_computed_from_its_end() {
     let mut random = Random(0x1234_5678_9abc_def1);
     let mut different = Vec::new();
     let rounds = if std::env::var_os("INQUEST_ORACLE").is_some() { 4 } else { 12 };
-    for (path, workload) in workloads() {
+    for (path, workload) in workloads(&folder()) {
         for _ in 0..rounds {
             if let Err(what) = cut(&workload, &mut random, &mut count) {
                 different.push(format!("{}: {what}", path.display()));
@@ -151,7 +151,7 @@ fn what_is_known_in_spite_of_lost_events_is_true() {
     let mut count = Count::default();
     let mut random = Random(0xfeed_0000_1234_5679);
     let mut different = Vec::new();
-    for (path, workload) in workloads() {
+    for (path, workload) in workloads(&folder()) {
         let (left, lost) = thin(&workload.events, &mut random);
         let mut told = lost.iter().peekable();
         let mut left = left.iter().peekable();
@@ -197,7 +197,7 @@ fn check_tiling(allocator: &Allocator) {
 fn losses_that_nobody_told_and_other_settings_never_break_the_replay() {
     let mut random = Random(0x0bad_cafe_1234_5679);
     let (mut replays, mut noticed) = (0, 0);
-    for (_, workload) in workloads() {
+    for (_, workload) in workloads(&folder()) {
         let (mut left, _) = thin(&workload.events, &mut random);
         let other = ["", "roundup_power2_divisions:8", "max_split_size_mb:21", "expandable_segments:True"];
         let settings = Settings::parse(other[random.below(other.len())], "");
@@ -218,7 +218,7 @@ fn losses_that_nobody_told_and_other_settings_never_break_the_replay() {
         check_tiling(&allocator);
         noticed += u64::from(!allocator.faults().is_empty());
         let seed = beginning.finish(&held(&allocator));
-        let mut seeded = Allocator::seeded(settings, &seed);
+        let mut seeded = Allocator::seeded(settings, Knowledge::default(), &seed);
         check_tiling(&seeded);
         left.iter().for_each(|event| seeded.apply(event, &mut ()));
         check_tiling(&seeded);
