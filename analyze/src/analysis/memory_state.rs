@@ -11,6 +11,7 @@
 use serde::Serialize;
 use trace_schema::Nanos;
 
+use super::driver_memory::{self, Driver};
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
@@ -113,6 +114,8 @@ pub(crate) struct Moment {
     /// Since recording began.
     pub(crate) since_start_ns: i64,
     pub(crate) allocators: Vec<Held>,
+    /// Processes of which only calls of the driver are on record.
+    pub(crate) drivers: Vec<Driver>,
 }
 
 struct Watch {
@@ -200,15 +203,20 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
     Ok(None)
 }
 
+/// What the last instant is called.
+const END: &str = "at the end of the run";
+
 /// The instant on the trace's clock: everything before it has happened. With what to call it.
 async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
-        At::End => Ok((i64::MAX - 1, "at the end of the run".to_owned())),
+        At::End => Ok((i64::MAX - 1, END.to_owned())),
         At::Peak => {
             let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
-            let ts = time(trace, query).await?.unwrap_or(i64::MAX - 2);
-            Ok((ts + 1, "when most was reserved".to_owned()))
+            Ok(match time(trace, query).await? {
+                Some(ts) => (ts + 1, "when most was reserved".to_owned()),
+                None => (i64::MAX - 1, END.to_owned()),
+            })
         }
         At::Mark(name) => {
             let quoted = name.replace('\'', "''");
@@ -238,7 +246,9 @@ pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> 
     let (_, watch) = input.replay(vec![vec![ts]], watch).await?;
     let mut allocators = watch.found;
     name_stacks(trace, &mut allocators).await?;
-    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators })
+    let mut drivers = driver_memory::run(trace, ts).await?;
+    drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
+    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators, drivers })
 }
 
 /// Spells out the call stacks of pinning blocks.

@@ -7,6 +7,7 @@ use trace_schema::{Bytes, Nanos};
 use super::{print, print_json};
 use crate::{
     analysis::{
+        driver_memory::Driver,
         info,
         memory_state::{self, At, Held, Moment},
     },
@@ -62,14 +63,38 @@ fn shown(moment: &Moment, top: usize) -> String {
         output::harmless(&moment.label),
         Nanos(moment.since_start_ns)
     );
-    if moment.allocators.is_empty() {
+    if moment.allocators.is_empty() && moment.drivers.is_empty() {
         text +=
             "\nno allocator of PyTorch had been at work by then, or none was probed: see `analyze info`\n";
     }
     for held in &moment.allocators {
         text += &shown_held(held, top);
     }
+    moment.drivers.iter().for_each(|driver| text += &shown_driver(driver));
     text
+}
+
+fn shown_driver(driver: &Driver) -> String {
+    let of = |(bytes, count): (&i64, &u64)| format!("{count} × {}", Bytes(*bytes));
+    let sizes: Vec<String> = driver.sizes.iter().map(of).collect();
+    let mut text = format!(
+        "\nprocess {}: {} cudaMalloc gave {}: {}\n",
+        driver.pid,
+        driver.allocs_count,
+        Bytes(driver.alloc_bytes),
+        sizes.join(", ")
+    );
+    text += &match driver.held_bytes {
+        Some(held) => format!("after {} cudaFree, {} of it are left\n", driver.frees_count, Bytes(held)),
+        None => format!(
+            "{} cudaFree gave some of it back; how much is not known: the source does not tell whose addresses those are\n",
+            driver.frees_count
+        ),
+    };
+    if driver.is_like_torch {
+        text += "inferred: PyTorch's allocator asked for it, as every size is one of its segments'\n";
+    }
+    text + "not known: which blocks are in it, which of them are in use, and what is pinned\n"
 }
 
 fn shown_held(held: &Held, top: usize) -> String {

@@ -138,7 +138,7 @@ table!(Faults {
 /// Columns of one of the tables.
 trait Columns: Default + Send + 'static {
     fn schema() -> SchemaRef;
-    fn run(&mut self, name: &str);
+    fn run(&mut self, name: &str, count: usize);
     fn take(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 
@@ -149,8 +149,8 @@ macro_rules! columns {
                 $name::schema()
             }
 
-            fn run(&mut self, name: &str) {
-                self.run.append_value(name);
+            fn run(&mut self, name: &str, count: usize) {
+                self.run.append_values(name, count);
             }
 
             fn take(&mut self) -> Result<RecordBatch, ArrowError> {
@@ -177,9 +177,10 @@ impl<C: Columns> Filler<C> {
         if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
             return Ok(());
         }
-        for run in self.runs.drain(..) {
-            self.columns.run(replay.name(run));
+        for rows in self.runs.chunk_by(|a, b| a == b) {
+            self.columns.run(replay.name(rows[0]), rows.len());
         }
+        self.runs.clear();
         let batch = self.columns.take().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
         // Nobody may want the rest.
         let gone = |_| AnalyzeError::Internal("a table is not read any more".to_owned());
