@@ -217,7 +217,11 @@ impl Replay {
     fn pass(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
         let place = run as usize;
         self.passed.resize(self.passed.len().max(place + 1), 0);
-        while self.instants.get(place).and_then(|of| of.get(self.passed[place])).is_some_and(|at| *at < ts) {
+        while let Some(at) = self.instants.get(place).and_then(|of| of.get(self.passed[place])).copied() {
+            if at >= ts {
+                break;
+            }
+            self.lose(run, at, listener);
             listener.instant(run, self.passed[place], self);
             self.passed[place] += 1;
         }
@@ -292,6 +296,7 @@ impl Replay {
             self.differences.insert(key, found);
         }
         self.pass(self.current, i64::MAX, listener);
+        self.lose(self.current, i64::MAX, listener);
         for (key, allocator) in &self.allocators {
             allocator.finish(&mut Of { key: *key, listener });
         }
@@ -362,6 +367,7 @@ impl<L: Listener> Consumer for Feed<L> {
         let run = self.replay.number(name);
         if run != self.replay.current {
             self.replay.pass(self.replay.current, i64::MAX, &mut self.listener);
+            self.replay.lose(self.replay.current, i64::MAX, &mut self.listener);
         }
         self.replay.current = run;
         self.replay.lost_told = [0; 2];

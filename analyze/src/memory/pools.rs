@@ -47,10 +47,10 @@ impl Study {
     /// Takes the next event.
     pub(crate) fn event(&mut self, event: &Event) {
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => {
-                if is_users(event.pool) && self.grown.is_none_or(|(pool, _)| pool != event.pool) {
-                    self.grown = Some((event.pool, self.room(event)));
-                }
+            Action::SegmentAlloc | Action::SegmentMap
+                if is_users(event.pool) && self.grown.is_none_or(|(pool, _)| pool != event.pool) =>
+            {
+                self.grown = Some((event.pool, self.room(event)));
             }
             Action::Alloc => self.alloc(event),
             _ => (),

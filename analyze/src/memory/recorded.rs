@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
+use trace_schema::Lost;
 
 use super::{
     allocator::Allocator,
@@ -168,4 +169,63 @@ async fn every_mark_is_as_pytorch_said() {
     println!("{runs} runs, {marks} marks, {blocks} blocks; {} differences", different.len());
     assert!(runs >= 18, "{runs} runs");
     assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// After a loss, at every mark: how much is known, and that PyTorch said the same of it.
+struct AfterLoss {
+    marks: Vec<Value>,
+    pid: u32,
+    lost_until_ts: i64,
+    known_count: usize,
+    compared: usize,
+}
+
+impl Listener for AfterLoss {
+    fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
+        let mark = &self.marks[instant];
+        let key = Key { run, pid: self.pid, device: 0 };
+        let Some((_, allocator)) = replay.allocators().find(|(of, _)| *of == key) else { return };
+        let is_after = mark["ts_ns"].as_i64().expect("a time") > self.lost_until_ts;
+        assert_eq!(allocator.knowledge().lost_count, if is_after { 7 } else { 0 }, "{}", mark["name"]);
+        if !is_after {
+            return;
+        }
+        let said = said(mark, false).into_values().collect::<Vec<_>>().join("\n");
+        for block in allocator.blocks().filter(|block| block.is_active()) {
+            let requested = block.requested_bytes.unwrap_or_default();
+            let start = format!("({}, ", block.addr);
+            let end = format!(", {requested}, {:?})", block.state.name());
+            let there = said.split(&start).nth(1).and_then(|rest| rest.split_inclusive(')').next());
+            assert!(there.is_some_and(|text| text.ends_with(&end)), "{block:?}: {there:?}");
+            self.known_count += 1;
+        }
+        self.compared += 1;
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_after_a_loss_is_as_pytorch_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/memory");
+    let text = fs::read_to_string(folder.join("plain.state.json")).expect("a state");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
+    let times: Vec<i64> = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
+    let trace = Trace::open(&[folder.join("plain.parquet")]).await.expect("a run");
+    let mut files = trace.files().to_vec();
+    // The events are in the file; whoever lost them would not have them.
+    let (from_ns, to_ns) = (times[2], times[3]);
+    let lost = |probe: &str| Lost { probe: probe.to_owned(), from_ns, to_ns, count: 7 };
+    files[0].run.lost = vec![lost("_ZN3c104cuda12record_traceEv"), lost("cudaFree"), lost("run")];
+    let pid = number(&json["pid"]) as u32;
+    let listener = AfterLoss { marks, pid, lost_until_ts: from_ns, known_count: 0, compared: 0 };
+    let input = Input::new(trace.context().clone(), &files);
+    let (replay, listener) = input.replay(vec![times], listener).await.expect("a replay");
+    assert!(
+        listener.compared > 5 && listener.known_count > 50,
+        "{} {}",
+        listener.compared,
+        listener.known_count
+    );
+    assert!(replay.allocators().all(|(_, allocator)| allocator.faults().is_empty()));
 }
