@@ -40,7 +40,7 @@ def workload(events):
     return lines + ["s"]
 
 
-def emit(path, events, segments, state):
+def emit(path, events, segments):
     with open(path, "wb") as file:
         emitter = snapshot_bench.Emitter(file)
         frames = snapshot_bench.Frames(emitter)
@@ -80,11 +80,8 @@ def emit(path, events, segments, state):
 def state(lines):
     """The segments that the allocator had in the end."""
     segments = []
-    starts = {}
     for line in lines:
         words = line.split()
-        if words[0] == "a" and len(words) == 3:
-            starts[int(words[2], 16)] = None
         if words[0] != "S":
             continue
         address, at, blocks = int(words[1], 16), int(words[1], 16), []
@@ -99,24 +96,27 @@ def state(lines):
     return segments
 
 
-def make(folder, oracle, count):
-    """Pickles and runs, whole and late, and how many events there are."""
+def make(folder, oracle, count, parts, reuse):
+    """Pickles and runs, whole and late, and how many events they have."""
+    folder.mkdir(parents=True, exist_ok=True)
     ops, out = folder / "ops", folder / "out"
-    ops.write_text("\n".join(workload(count)) + "\n")
-    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False", "FAKE_LOG": os.devnull}
-    subprocess.run([oracle, ops, out], env=environment, check=True)
-    said = [line for line in open(out) if line.startswith("S ")]
+    if not (reuse and out.exists()):
+        ops.write_text("\n".join(workload(count)) + "\n")
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False", "FAKE_LOG": os.devnull}
+        subprocess.run([oracle, ops, out], env=environment, check=True)
+    segments = state([line for line in open(out) if line.startswith("S ")])
     events = [line[2:] for line in open(out) if line.startswith("E ")]
-    segments = state(said)
     made = {}
-    for name, part in {"whole": events, "late": events[len(events) // 2:]}.items():
-        path = folder / f"{name}.pickle"
-        emit(path, part, segments, None)
-        run = folder / f"{name}.parquet"
+    for name in parts:
+        part = events if name == "whole" else events[len(events) // 2:]
+        path, run = folder / f"{name}.pickle", folder / f"{name}.parquet"
+        made[name] = (path, run, len(part))
+        if reuse and run.exists():
+            continue
+        emit(path, part, segments)
         subprocess.run([ANALYZE, "import", "torch-snapshot", path, "--out", run, "--force"], check=True, stdout=subprocess.DEVNULL)
         problems = subprocess.run([ANALYZE, "sql", run, "SELECT * FROM data_quality"], check=True, stdout=subprocess.PIPE)
         assert problems.stdout.decode() == "run,problem,rows_count\n", problems.stdout.decode()
-        made[name] = (path, run, len(part))
     return made
 
 
@@ -127,6 +127,8 @@ def main():
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("/tmp/memory-bench"))
     parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--peer-events", type=int, default=10_000_000, help="the most that Python is asked to read")
+    parser.add_argument("--late-events", type=int, default=10_000_000, help="the longest history that is also cut")
+    parser.add_argument("--reuse", action="store_true", help="what has been made before")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
@@ -139,16 +141,18 @@ def main():
           f"{os.cpu_count()} CPUs ({model}), Python {sys.version.split()[0]} with its garbage collector off. "
           f"Medians of {arguments.rounds} rounds, in turn.\n")
     for count in arguments.events:
-        made = make(arguments.dir, arguments.oracle.resolve(), count)
+        parts = ["whole", "late"] if count <= arguments.late_events else ["whole"]
+        made = make(arguments.dir / str(count), arguments.oracle.resolve(), count, parts, arguments.reuse)
         pickle_path, run, events = made["whole"]
-        late = made["late"]
         count_query = "SELECT count(*) FROM memory_blocks"
         commands = {
             "analyze memory RUN --at peak": [ANALYZE, "memory", run, "--at", "peak"],
             "analyze memory RUN --at end": [ANALYZE, "memory", run, "--at", "end"],
             f'analyze sql RUN "{count_query}"': [ANALYZE, "sql", run, count_query],
-            f"the same, of the later half of it ({late[2]:,} events)": [ANALYZE, "sql", late[1], count_query],
         }
+        late = made.get("late")
+        if late:
+            commands[f"the same, of the later half of it ({late[2]:,} events)"] = [ANALYZE, "sql", late[1], count_query]
         if events <= arguments.peer_events * 1.1:
             commands["Python: pickle.load"] = [sys.executable, "-c", f"{load}; os._exit(0)", pickle_path]
             commands["Python: pickle.load, _memory_viz.trace"] = [
