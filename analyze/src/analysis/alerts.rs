@@ -17,7 +17,7 @@ use crate::{
     memory::{
         allocator::Allocator,
         event::Event,
-        input::{Key, Listener, Replay},
+        input::{Input, Key, Listener},
     },
     trace::Trace,
 };
@@ -199,10 +199,10 @@ pub(crate) async fn run(
     let threshold_bytes = threshold.bytes(total_bytes);
     let runs: Vec<(String, Run)> =
         trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let mut reserved =
+    let reserved =
         Reserved { threshold_bytes: threshold_bytes.unwrap_or(i64::MAX), trackers: BTreeMap::new() };
-    let mut replay = Replay::new(&runs, Vec::new());
-    replay.run(trace.context(), &mut reserved).await?;
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (replay, reserved) = input.replay(Vec::new(), reserved).await?;
     let with_faults = |(key, allocator): (Key, &Allocator)| {
         (!allocator.faults().is_empty()).then_some((key.pid, key.device))
     };

@@ -16,6 +16,7 @@ pub(crate) mod copy_cost;
 pub(crate) mod critical_path;
 pub(crate) mod culprits;
 pub(crate) mod doubt;
+pub(crate) mod driver_memory;
 pub(crate) mod fault;
 pub(crate) mod info;
 pub(crate) mod judge;

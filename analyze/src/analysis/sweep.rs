@@ -254,7 +254,7 @@ impl<S: Sink> Sweep<S> {
                 let name = self.schedule.names.number(rows.detail.text(row).unwrap_or_default());
                 Event::Marked(Marked { slot: 0, thread, ts, dur, name })
             }
-            Kind::Other => return None,
+            Kind::Alloc | Kind::Other => return None,
         })
     }
 
@@ -440,7 +440,7 @@ impl<S: Sink> Consumer for Sweep<S> {
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
         for row in range.clone() {
             let kind = rows.kind(row);
-            if kind == Kind::Other {
+            if matches!(kind, Kind::Alloc | Kind::Other) {
                 continue;
             }
             let ts = rows.ts.value(row);

@@ -49,8 +49,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let files: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-        let growth = growth::run(trace.context(), &files, &Params { epochs: self.epochs }).await?;
+        let growth = growth::run(trace.context(), trace.files(), &Params { epochs: self.epochs }).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
             return print_json(&serde_json::json!({ "allocators": growth, "warnings": warnings }));

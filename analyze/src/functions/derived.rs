@@ -98,8 +98,13 @@ impl Source {
         Ok(SessionContext::new_with_state(state))
     }
 
+    /// The files of the runs.
+    pub(crate) fn files(&self) -> &[RunFile] {
+        &self.files
+    }
+
     /// What the files say about themselves, by name.
-    pub(crate) fn runs(&self) -> Vec<(String, Run)> {
+    fn runs(&self) -> Vec<(String, Run)> {
         self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect()
     }
 

@@ -67,6 +67,8 @@ pub(crate) enum Kind {
     OffCpu,
     Stint,
     Mark,
+    /// An event of PyTorch's allocator, or its state.
+    Alloc,
     Other,
 }
 
@@ -78,6 +80,7 @@ impl Kind {
             () if is(EventKind::OffCpu) => Self::OffCpu,
             () if is(EventKind::Run) => Self::Stint,
             () if is(EventKind::Mark) => Self::Mark,
+            () if is(EventKind::Alloc) => Self::Alloc,
             () => Self::Other,
         }
     }
@@ -150,6 +153,11 @@ pub(crate) struct Rows {
     pub(crate) waker_tid: Number<UInt32Type>,
     pub(crate) waker_comm: Text,
     pub(crate) next_tid: Number<UInt32Type>,
+    pub(crate) device: Number<Int32Type>,
+    pub(crate) value: Number<Int64Type>,
+    pub(crate) pool_owner: Number<UInt64Type>,
+    pub(crate) pool_id: Number<UInt64Type>,
+    pub(crate) stack: Number<UInt32Type>,
     /// Has no numbers: few rows have it that matter.
     pub(crate) detail: Text,
 }
@@ -235,6 +243,11 @@ impl Rows {
             waker_tid: number(batch, "waker_tid")?,
             waker_comm,
             next_tid: number(batch, "next_tid")?,
+            device: number(batch, "device")?,
+            value: number(batch, "value")?,
+            pool_owner: number(batch, "pool_owner")?,
+            pool_id: number(batch, "pool_id")?,
+            stack: number(batch, "stack")?,
             detail: text(batch, "detail")?,
         })
     }

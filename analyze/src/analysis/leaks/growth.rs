@@ -19,9 +19,10 @@ use super::{
 use crate::{
     error::AnalyzeError,
     memory::{
-        input::{Key, Replay},
+        input::{Input, Key},
         totals::Totals,
     },
+    trace::RunFile,
 };
 
 /// What may be asked.
@@ -93,7 +94,7 @@ pub(crate) struct Growth {
 /// If there is no such mark, or the data cannot be read.
 pub(crate) async fn run(
     context: &SessionContext,
-    files: &[(String, Run)],
+    files: &[RunFile],
     params: &Params,
 ) -> Result<Vec<Growth>, AnalyzeError> {
     let candidates = epochs::candidates(context).await?;
@@ -104,8 +105,9 @@ pub(crate) async fn run(
         let query = "`analyze sql RUN 'SELECT DISTINCT name FROM marks'` lists them";
         return Err(AnalyzeError::Query(format!("the run has no marks {name:?}; {query}")));
     }
-    let mut runs = files.to_vec();
-    for name in candidates.keys().filter(|name| !files.iter().any(|(of, _)| of == *name)) {
+    let mut runs: Vec<(String, Run)> =
+        files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+    for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
         // Rows without a file: nothing was lost of them.
         runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
     }
@@ -118,9 +120,8 @@ pub(crate) async fn run(
             }
         }
     }
-    let mut survivors = Survivors::new(plans);
-    let mut replay = Replay::new(&runs, Vec::new());
-    replay.run(context, &mut survivors).await?;
+    let input = Input::new(context.clone(), files).with_runs(&runs);
+    let (replay, mut survivors) = input.replay(Vec::new(), Survivors::new(plans)).await?;
     survivors.finish();
     let heard: BTreeMap<Key, Heard> = survivors.heard.into_iter().collect();
     let mut wanted = HashSet::new();

@@ -47,7 +47,7 @@ fn batch(
 }
 
 async fn answers(source: &Source) -> Result<Vec<Growth>, AnalyzeError> {
-    growth::run(&source.context()?, &source.runs(), &Params::default()).await
+    growth::run(&source.context()?, source.files(), &Params::default()).await
 }
 
 /// Schema of `_leaks`.
