@@ -11,27 +11,8 @@ use datafusion::{
 };
 use trace_schema::{COLUMNS, ColumnType, arrow_schema};
 
-/// As `analyze::reading` has them.
-const READ: [&str; 18] = [
-    "ts",
-    "dur",
-    "kind",
-    "op",
-    "pid",
-    "tid",
-    "size_bytes",
-    "direction",
-    "func",
-    "runnable_ns",
-    "syscall",
-    "detail",
-    "comm",
-    "cpu",
-    "waker_pid",
-    "waker_tid",
-    "waker_comm",
-    "next_tid",
-];
+#[path = "../src/reading/columns.rs"]
+mod columns;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -43,7 +24,8 @@ async fn main() -> Result<()> {
     let schema = arrow_schema();
     let options = ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
     context.register_parquet("events", run, options).await?;
-    let columns = COLUMNS.iter().filter(|column| READ.contains(&column.name));
+    let is_read = |name| columns::KEY_COLUMNS.contains(&name) || columns::TASK_COLUMNS.contains(&name);
+    let columns = COLUMNS.iter().filter(|column| is_read(column.name));
     let of_column = |column: &trace_schema::Column| match column.ty {
         ColumnType::Text => format!("count({})", column.name),
         // A sum of handles or times means nothing, and may not overflow either.

@@ -10,9 +10,19 @@
 //! --   name  type  unit-or-dash  meaning
 //! SELECT ...
 //! ```
-//! Names that begin with `_` are internal.
+//! A file that takes parameters has before its columns
+//!
+//! ```sql
+//! -- params:
+//! --   name  type  default  meaning
+//! ```
+//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. Names that begin with `_` are internal. Files of
+//! a user's own directory are read the same way; one of a name that is known replaces it.
+
+use std::path::{Path, PathBuf};
 
 use datafusion::prelude::SessionContext;
+use serde::Serialize;
 
 use crate::{
     error::AnalyzeError,
@@ -38,13 +48,26 @@ const FILES: &[(&str, &str)] = &[
     ("core/phases.sql", include_str!("../../queries/core/phases.sql")),
     ("core/process_events.sql", include_str!("../../queries/core/process_events.sql")),
     ("core/processes.sql", include_str!("../../queries/core/processes.sql")),
+    ("core/run_metrics.sql", include_str!("../../queries/core/run_metrics.sql")),
     ("core/samples.sql", include_str!("../../queries/core/samples.sql")),
     ("core/slow_calls.sql", include_str!("../../queries/core/slow_calls.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
+    ("gpu/copies.sql", include_str!("../../queries/gpu/copies.sql")),
+    ("gpu/graphs.sql", include_str!("../../queries/gpu/graphs.sql")),
+    ("gpu/nccl_volume.sql", include_str!("../../queries/gpu/nccl_volume.sql")),
+    ("gpu/op_latency.sql", include_str!("../../queries/gpu/op_latency.sql")),
+    ("gpu/sync_waits.sql", include_str!("../../queries/gpu/sync_waits.sql")),
+    ("host/off_cpu_causes.sql", include_str!("../../queries/host/off_cpu_causes.sql")),
+    ("host/run_queue_latency.sql", include_str!("../../queries/host/run_queue_latency.sql")),
+    ("host/thread_activity.sql", include_str!("../../queries/host/thread_activity.sql")),
+    ("memory/leak_sites.sql", include_str!("../../queries/memory/leak_sites.sql")),
+    ("memory/leaks.sql", include_str!("../../queries/memory/leaks.sql")),
     ("memory/memory_blocks.sql", include_str!("../../queries/memory/memory_blocks.sql")),
+    ("memory/memory_churn.sql", include_str!("../../queries/memory/memory_churn.sql")),
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
     ("memory/memory_driver.sql", include_str!("../../queries/memory/memory_driver.sql")),
+    ("memory/memory_epochs.sql", include_str!("../../queries/memory/memory_epochs.sql")),
     ("memory/memory_fragmentation.sql", include_str!("../../queries/memory/memory_fragmentation.sql")),
     ("memory/memory_ledger.sql", include_str!("../../queries/memory/memory_ledger.sql")),
     ("memory/memory_ooms.sql", include_str!("../../queries/memory/memory_ooms.sql")),
@@ -52,72 +75,147 @@ const FILES: &[(&str, &str)] = &[
     ("memory/memory_releases.sql", include_str!("../../queries/memory/memory_releases.sql")),
     ("memory/memory_requests.sql", include_str!("../../queries/memory/memory_requests.sql")),
     ("memory/memory_segments.sql", include_str!("../../queries/memory/memory_segments.sql")),
+    ("memory/memory_use.sql", include_str!("../../queries/memory/memory_use.sql")),
 ];
 
 /// Tables that exist before any view.
 const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_threads"];
 
 /// One column as its header documents it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) ty: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) doc: &'static str,
+    pub(crate) name: String,
+    pub(crate) ty: String,
+    pub(crate) unit: String,
+    pub(crate) doc: String,
+}
+
+/// One parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Param {
+    pub(crate) name: String,
+    pub(crate) ty: String,
+    /// What it is unless given.
+    pub(crate) default: String,
+    pub(crate) doc: String,
 }
 
 /// One query file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Query {
-    pub(crate) path: &'static str,
-    pub(crate) name: &'static str,
-    pub(crate) purpose: &'static str,
-    pub(crate) needs: Vec<&'static str>,
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) purpose: String,
+    pub(crate) needs: Vec<String>,
+    pub(crate) params: Vec<Param>,
     pub(crate) columns: Vec<Column>,
-    pub(crate) sql: &'static str,
+    pub(crate) sql: String,
+}
+
+impl Query {
+    /// The folder it lies in.
+    pub(crate) fn package(&self) -> &str {
+        Path::new(&self.path).parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("")
+    }
+
+    /// Its SELECT, without the header.
+    pub(crate) fn select(&self) -> &str {
+        let header: usize =
+            self.sql.split_inclusive('\n').take_while(|line| line.starts_with("--")).map(str::len).sum();
+        self.sql[header..].trim_end()
+    }
 }
 
 /// Splits "a   b  c d" into its first three words and the rest.
-fn column(line: &'static str) -> Option<Column> {
+fn words(line: &str) -> Option<[String; 4]> {
     let mut rest = line.trim_start();
     let mut word = || {
         let end = rest.find(char::is_whitespace)?;
         let (first, tail) = rest.split_at(end);
         rest = tail.trim_start();
-        Some(first)
+        Some(first.to_owned())
     };
-    let (name, ty, unit) = (word()?, word()?, word()?);
-    Some(Column { name, ty, unit, doc: rest.trim_end() })
+    let (first, second, third) = (word()?, word()?, word()?);
+    Some([first, second, third, rest.trim_end().to_owned()])
 }
 
-fn parse(path: &'static str, text: &'static str) -> Result<Query, AnalyzeError> {
-    let bad = |what: &str| AnalyzeError::Internal(format!("queries/{path}: {what}"));
-    let mut query = Query { path, name: "", purpose: "", needs: Vec::new(), columns: Vec::new(), sql: text };
-    let mut in_columns = false;
+/// Reads a file's header. What is wrong with it, if anything.
+fn parse(path: &str, text: &str) -> Result<Query, String> {
+    let mut query = Query {
+        path: path.to_owned(),
+        name: String::new(),
+        purpose: String::new(),
+        needs: Vec::new(),
+        params: Vec::new(),
+        columns: Vec::new(),
+        sql: text.to_owned(),
+    };
+    let mut part = "";
     for line in text.lines().map_while(|line| line.strip_prefix("--")) {
+        let incomplete =
+            || format!("{path}: of {} a line is incomplete: --{line}", part.trim_end_matches(':'));
         if let Some(needs) = line.strip_prefix(" needs:") {
-            query.needs = needs.split(',').map(str::trim).collect();
-        } else if line.trim() == "columns:" {
-            in_columns = true;
-        } else if in_columns {
-            query.columns.push(column(line).ok_or_else(|| bad("a column line is incomplete"))?);
+            query.needs = needs.split(',').map(|need| need.trim().to_owned()).collect();
+        } else if matches!(line.trim(), "columns:" | "params:") {
+            part = line.trim();
+        } else if part == "columns:" {
+            let [name, ty, unit, doc] = words(line).ok_or_else(incomplete)?;
+            query.columns.push(Column { name, ty, unit, doc });
+        } else if part == "params:" {
+            let [name, ty, default, doc] = words(line).ok_or_else(incomplete)?;
+            query.params.push(Param { name, ty, default, doc });
         } else if query.name.is_empty() {
-            let (name, purpose) = line.trim().split_once(": ").ok_or_else(|| bad("no purpose"))?;
-            (query.name, query.purpose) = (name, purpose);
+            let (name, purpose) =
+                line.trim().split_once(": ").ok_or_else(|| format!("{path}: no purpose"))?;
+            (query.name, query.purpose) = (name.to_owned(), purpose.to_owned());
         }
     }
     if query.name.is_empty() || query.needs.is_empty() || query.columns.is_empty() {
-        return Err(bad("the header lacks its name, its needs or its columns"));
+        return Err(format!("{path}: the header lacks its name, its needs or its columns"));
     }
     Ok(query)
 }
 
-/// Every query, each after what it needs.
+/// Files of a directory, and of the directories in it.
+fn files_of(directory: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
+    let list = |directory: &Path| -> Result<Vec<PathBuf>, AnalyzeError> {
+        let io = |source| AnalyzeError::Io { path: directory.to_owned(), source };
+        let entries = std::fs::read_dir(directory).map_err(io)?;
+        let mut paths = entries
+            .map(|entry| entry.map(|entry| entry.path()).map_err(io))
+            .collect::<Result<Vec<_>, _>>()?;
+        paths.sort();
+        Ok(paths)
+    };
+    let mut files = Vec::new();
+    for path in list(directory)? {
+        if path.is_dir() {
+            files.extend(list(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "sql"));
+    Ok(files)
+}
+
+/// Every query, each after what it needs. `directory`: the user's own.
 ///
 /// # Errors
-/// If a header is malformed or needs something that does not exist: a defect of this program.
-pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
-    let mut waiting = FILES.iter().map(|(path, text)| parse(path, text)).collect::<Result<Vec<_>, _>>()?;
+/// If a file cannot be read, or its header is malformed or needs something that does not exist. Of one that is embedded
+/// that is a defect of this program.
+pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
+    let mut waiting = Vec::new();
+    for (path, text) in FILES {
+        waiting.push(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
+    }
+    for path in directory.map_or_else(|| Ok(Vec::new()), files_of)? {
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+        let query = parse(&path.display().to_string(), &text).map_err(AnalyzeError::Query)?;
+        waiting.retain(|known| known.name != query.name);
+        waiting.push(query);
+    }
     let mut ordered: Vec<Query> = Vec::new();
     while !waiting.is_empty() {
         let known = |name: &str| {
@@ -129,8 +227,18 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
         let (ready, rest): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|query| query.needs.iter().all(|need| known(need)));
         if ready.is_empty() {
-            let names: Vec<_> = rest.iter().map(|query| query.path).collect();
-            return Err(AnalyzeError::Internal(format!("queries with unmet needs: {names:?}")));
+            let needs = |query: &Query| {
+                let missing: Vec<&str> =
+                    query.needs.iter().map(String::as_str).filter(|need| !known(need)).collect();
+                format!("{} needs {}", query.path, missing.join(", "))
+            };
+            let needs: Vec<String> = rest.iter().map(needs).collect();
+            let text = format!("queries that need what there is not: {}", needs.join("; "));
+            return Err(if directory.is_some() {
+                AnalyzeError::Query(text)
+            } else {
+                AnalyzeError::Internal(text)
+            });
         }
         ordered.extend(ready);
         waiting = rest;
@@ -138,28 +246,62 @@ pub(crate) fn queries() -> Result<Vec<Query>, AnalyzeError> {
     Ok(ordered)
 }
 
-/// Registers every query as a view.
+/// Registers every query as a view, but for those that take parameters.
 ///
 /// # Errors
-/// If a query does not plan: a defect of this program.
-pub(crate) async fn register(context: &SessionContext) -> Result<(), AnalyzeError> {
-    for query in queries()? {
-        let view = context
-            .sql(query.sql)
-            .await
-            .map_err(|error| {
-                AnalyzeError::Internal(format!("queries/{}: {}", query.path, error.strip_backtrace()))
-            })?
-            .into_view();
-        context.register_table(query.name, view)?;
+/// If a query does not plan: a defect of this program, or of the user's directory.
+pub(crate) async fn register(context: &SessionContext, directory: Option<&Path>) -> Result<(), AnalyzeError> {
+    for query in queries(directory)?.iter().filter(|query| query.params.is_empty()) {
+        let view = context.sql(&query.sql).await.map_err(|error| {
+            let text = format!("{}: {}", query.path, error.strip_backtrace());
+            if directory.is_some() { AnalyzeError::Query(text) } else { AnalyzeError::Internal(text) }
+        })?;
+        context.register_table(query.name.as_str(), view.into_view())?;
     }
     Ok(())
 }
 
+/// The library as a document.
+pub(crate) fn reference() -> Result<String, AnalyzeError> {
+    let mut queries = queries(None)?;
+    queries.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut text = "# The query library: reference\n\nGenerated from the headers of the files; `BLESS=1 cargo nextest run reference` writes it.\n".to_owned();
+    for query in &queries {
+        text += &format!(
+            "\n## {}\n\n`{}`: {}\n\nNeeds {}.\n",
+            query.name,
+            query.path,
+            query.purpose,
+            query.needs.join(", ")
+        );
+        if !query.params.is_empty() {
+            text += "\n| parameter | type | default | meaning |\n|---|---|---|---|\n";
+            for param in &query.params {
+                text += &format!(
+                    "| {} | {} | {} | {} |\n",
+                    param.name,
+                    param.ty,
+                    param.default,
+                    param.doc.replace('|', "\\|")
+                );
+            }
+        }
+        text += "\n| column | type | unit | meaning |\n|---|---|---|---|\n";
+        for column in &query.columns {
+            text += &format!(
+                "| {} | {} | {} | {} |\n",
+                column.name,
+                column.ty,
+                column.unit,
+                column.doc.replace('|', "\\|")
+            );
+        }
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::trace::Trace;
 
@@ -188,8 +330,8 @@ mod tests {
     #[tokio::test]
     async fn headers_match_what_is_planned() {
         let trace = Trace::literal().await.expect("trace");
-        for query in queries().expect("queries") {
-            let frame = trace.sql(&format!("SELECT * FROM {}", query.name)).await.expect("plan");
+        for query in queries(None).expect("queries") {
+            let frame = trace.query(&query, &[]).await.expect("plan");
             let planned: Vec<String> = frame
                 .schema()
                 .fields()
@@ -198,18 +340,59 @@ mod tests {
                 .collect();
             let documented: Vec<String> =
                 query.columns.iter().map(|column| format!("{} {}", column.name, column.ty)).collect();
-            assert_eq!(planned, documented, "queries/{}", query.path);
+            assert_eq!(planned, documented, "{}", query.path);
             for column in &query.columns {
                 assert!(column.doc.ends_with('.'), "{}.{}", query.name, column.name);
-                match column.unit {
+                match column.unit.as_str() {
                     "-" => {}
-                    "ns" if matches!(column.name, "ts" | "dur" | "call_ts" | "range_ts" | "alloc_ts") => {}
+                    "ns" if matches!(
+                        column.name.as_str(),
+                        "ts" | "dur" | "call_ts" | "range_ts" | "alloc_ts"
+                    ) => {}
                     unit => {
                         assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn reference_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../queries/REFERENCE.md");
+        let text = reference().expect("a reference");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &text).expect("written");
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == text, "queries/REFERENCE.md is not current: BLESS=1 writes it");
+    }
+
+    #[test]
+    fn a_user_s_directory_adds_and_replaces() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let write =
+            |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("written");
+        let header = "-- needs: ops\n-- columns:\n--   op  string  -  Function.\nSELECT op FROM ops";
+        write("mine.sql", &format!("-- mine: one row per call.\n{header}"));
+        write(
+            "ops.sql",
+            "-- samples: one row per call.\n-- needs: events\n-- columns:\n--   op  string  -  Function.\nSELECT op FROM events",
+        );
+        let found = queries(Some(directory.path())).expect("queries");
+        assert_eq!(found.len(), FILES.len() + 1);
+        assert!(
+            found.iter().find(|query| query.name == "samples").is_some_and(|query| query.columns.len() == 1)
+        );
+        write(
+            "bad.sql",
+            "-- bad: one row.\n-- needs: nothing_like_it\n-- columns:\n--   op  string  -  Function.\nSELECT 1",
+        );
+        let error = queries(Some(directory.path())).expect_err("a need that is not met").to_string();
+        assert!(error.contains("bad.sql needs nothing_like_it"), "{error}");
+        write("bad.sql", "SELECT 1");
+        let error = queries(Some(directory.path())).expect_err("no header").to_string();
+        assert!(error.contains("bad.sql: the header lacks"), "{error}");
     }
 
     fn type_name(ty: &arrow::datatypes::DataType) -> String {

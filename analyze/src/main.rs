@@ -10,6 +10,9 @@ mod functions;
 mod import;
 mod memory;
 mod output;
+#[cfg(test)]
+mod random;
+mod ranges;
 mod reading;
 mod report;
 #[cfg(test)]

@@ -3,7 +3,9 @@
 
 use std::{fs::File, io::Write, path::Path};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef, util::pretty::pretty_format_batches};
+use arrow::{
+    array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
+};
 use parquet::arrow::ArrowWriter;
 
 use crate::error::AnalyzeError;
@@ -39,36 +41,85 @@ pub(crate) fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// Writes batches in a text format.
-///
-/// # Errors
-/// If the output cannot be written.
-pub(crate) fn write_text(
-    format: Format,
-    batches: &[RecordBatch],
-    mut out: impl Write,
-) -> Result<(), AnalyzeError> {
-    match format {
-        Format::Table => {
-            let table = pretty_format_batches(batches).map_err(internal)?;
-            writeln!(out, "{}", harmless(&table.to_string())).map_err(internal)
+/// Writes a result as it comes. A table needs all of it first: its columns are as wide as their widest cell.
+pub(crate) enum Sink<W: Write + Send> {
+    Table(Vec<RecordBatch>, W),
+    Csv(Box<arrow::csv::Writer<W>>),
+    Json(arrow::json::ArrayWriter<W>),
+    Ndjson(arrow::json::LineDelimitedWriter<W>),
+    Parquet(Box<ArrowWriter<W>>),
+}
+
+/// What a writer says, as an error of `path`.
+fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
+    match error {
+        ArrowError::IoError(_, source) => AnalyzeError::Io { path: path.to_owned(), source },
+        other => internal(other),
+    }
+}
+
+impl<W: Write + Send> Sink<W> {
+    /// A sink for rows of a schema.
+    ///
+    /// # Errors
+    /// If the schema cannot be written in that format.
+    pub(crate) fn new(format: Format, schema: SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+        Ok(match format {
+            // The header is there even if no row is.
+            Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
+            Format::Csv => {
+                let mut writer = arrow::csv::Writer::new(out);
+                writer.write(&RecordBatch::new_empty(schema)).map_err(internal)?;
+                Self::Csv(Box::new(writer))
+            }
+            Format::Json => Self::Json(arrow::json::ArrayWriter::new(out)),
+            Format::Ndjson => Self::Ndjson(arrow::json::LineDelimitedWriter::new(out)),
+            Format::Parquet => {
+                Self::Parquet(Box::new(ArrowWriter::try_new(out, schema, None).map_err(internal)?))
+            }
+        })
+    }
+
+    /// Some rows. `path`: where they go, for errors.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(crate) fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<(), AnalyzeError> {
+        match self {
+            Self::Table(batches, _) => {
+                batches.push(batch.clone());
+                Ok(())
+            }
+            Self::Csv(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Json(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Parquet(writer) => writer.write(batch).map_err(|error| failed(path, error.into())),
         }
-        Format::Csv => {
-            let mut writer = arrow::csv::Writer::new(out);
-            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)
+    }
+
+    /// That was all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn finish(self, path: &Path) -> Result<(), AnalyzeError> {
+        let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+        match self {
+            Self::Table(batches, mut out) => {
+                let table = pretty_format_batches(&batches).map_err(internal)?;
+                writeln!(out, "{}", harmless(&table.to_string())).map_err(io)
+            }
+            Self::Csv(writer) => writer.into_inner().flush().map_err(io),
+            Self::Json(mut writer) => {
+                writer.finish().map_err(|error| failed(path, error))?;
+                let mut out = writer.into_inner();
+                writeln!(out).and_then(|()| out.flush()).map_err(io)
+            }
+            Self::Ndjson(mut writer) => {
+                writer.finish().map_err(|error| failed(path, error))?;
+                writer.into_inner().flush().map_err(io)
+            }
+            Self::Parquet(writer) => writer.close().map(drop).map_err(|error| failed(path, error.into())),
         }
-        Format::Json => {
-            let mut writer = arrow::json::ArrayWriter::new(&mut out);
-            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
-            writer.finish().map_err(internal)?;
-            writeln!(out).map_err(internal)
-        }
-        Format::Ndjson => {
-            let mut writer = arrow::json::LineDelimitedWriter::new(out);
-            batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
-            writer.finish().map_err(internal)
-        }
-        Format::Parquet => Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned())),
     }
 }
 
@@ -81,20 +132,6 @@ pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
         return Err(AnalyzeError::Exists(path.to_owned()));
     }
     File::create(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
-}
-
-/// Writes batches as a Parquet file.
-///
-/// # Errors
-/// If the file cannot be written.
-pub(crate) fn write_parquet(
-    schema: SchemaRef,
-    batches: &[RecordBatch],
-    file: File,
-) -> Result<(), AnalyzeError> {
-    let mut writer = ArrowWriter::try_new(file, schema, None).map_err(internal)?;
-    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(internal)?;
-    writer.close().map(drop).map_err(internal)
 }
 
 /// Rows of text in aligned columns; columns named in `right` are right-aligned.

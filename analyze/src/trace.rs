@@ -12,15 +12,16 @@ use std::{
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use datafusion::{
-    execution::{context::SQLOptions, session_state::SessionStateBuilder},
+    execution::{context::SQLOptions, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
     prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
+    scalar::ScalarValue,
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use trace_schema::{COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Op, Run, arrow_schema};
+use trace_schema::{Bytes, COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Nanos, Op, Run, arrow_schema};
 
 use crate::{
     analysis::judge::Params,
-    catalog,
+    catalog::{self, Query},
     error::AnalyzeError,
     functions::{
         self,
@@ -176,21 +177,69 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// How runs are opened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// The user's own query files.
+    pub(crate) queries: Option<PathBuf>,
+    /// Queries that need more spill to disk, or fail.
+    pub(crate) memory_limit_bytes: Option<usize>,
+}
+
+/// Whether a word is a pattern rather than a path.
+fn is_pattern(path: &Path) -> bool {
+    !path.exists() && path.to_string_lossy().contains(['*', '?', '['])
+}
+
+/// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself.
+fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
+    let mut found: Vec<PathBuf> = if path.is_dir() {
+        let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+        let entries = std::fs::read_dir(path).map_err(io)?;
+        let paths = entries
+            .map(|entry| entry.map(|entry| entry.path()).map_err(io))
+            .collect::<Result<Vec<_>, _>>()?;
+        paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
+    } else if is_pattern(path) {
+        let pattern = path.to_string_lossy();
+        let paths =
+            glob::glob(&pattern).map_err(|error| AnalyzeError::Query(format!("{pattern}: {error}")))?;
+        paths.flatten().collect()
+    } else {
+        return Ok(vec![path.to_owned()]);
+    };
+    if found.is_empty() {
+        let reason = "it holds no run (*.parquet)".to_owned();
+        return Err(AnalyzeError::NotParquet { path: path.to_owned(), reason });
+    }
+    found.sort();
+    Ok(found)
+}
+
 impl Trace {
-    /// Opens runs, or other tools' traces in their place. Two files of one name are told apart by a number.
+    /// Opens runs, or other tools' traces in their place. A directory stands for the runs in it, a pattern for those it
+    /// fits. Two files of one name are told apart by a number.
     ///
     /// # Errors
     /// If a file is missing, no run, or of a newer format.
     pub(crate) async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
+        Self::open_with(paths, &Options::default()).await
+    }
+
+    /// The same, in a way of one's own.
+    ///
+    /// # Errors
+    /// As [`Self::open`], or if a file of the user's queries is wrong.
+    pub(crate) async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
         let mut imported = Vec::new();
         let mut files = Vec::new();
-        for path in paths {
-            files.push(match import_foreign(path)? {
+        for path in paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat() {
+            files.push(match import_foreign(&path)? {
                 Some((directory, file)) => {
                     imported.push(directory);
                     file
                 }
-                None => open_run(path)?,
+                None => open_run(&path)?,
             });
         }
         let mut names = HashSet::new();
@@ -202,7 +251,7 @@ impl Trace {
                 file.name = format!("{base}-{number}");
             }
         }
-        let context = session();
+        let context = session(options.memory_limit_bytes)?;
         let schema = arrow_schema();
         let mut parts = Vec::new();
         for file in &files {
@@ -216,32 +265,34 @@ impl Trace {
         }
         let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
         context.register_table("events", events)?;
-        Self::finish(context, files, true, imported).await
+        let mut trace = Self::finish(context, files, true, options.queries.as_deref()).await?;
+        trace._imported = imported;
+        Ok(trace)
     }
 
     async fn finish(
         context: SessionContext,
         files: Vec<RunFile>,
         immutable: bool,
-        imported: Vec<tempfile::TempDir>,
+        queries: Option<&Path>,
     ) -> Result<Self, AnalyzeError> {
         register_facts(&context, &files)?;
         let derived = functions::register(&context, &files, immutable)?;
-        catalog::register(&context).await?;
-        Ok(Self { context, files, derived, _imported: imported })
+        catalog::register(&context, queries).await?;
+        Ok(Self { context, files, derived, _imported: Vec::new() })
     }
 
     /// An empty `events` table that rows can be inserted into: for tests of the queries.
     #[cfg(test)]
     pub(crate) async fn literal() -> Result<Self, AnalyzeError> {
-        let context = session();
+        let context = session(None)?;
         use arrow::datatypes::{DataType, Field, Schema};
         let mut fields = vec![Arc::new(Field::new("run", DataType::Utf8, true))];
         fields.extend(arrow_schema().fields().iter().cloned());
         let schema = Arc::new(Schema::new(fields));
         let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![]])?;
         context.register_table("events", Arc::new(table))?;
-        Self::finish(context, Vec::new(), false, Vec::new()).await
+        Self::finish(context, Vec::new(), false, None).await
     }
 
     /// The calls, judged.
@@ -267,6 +318,29 @@ impl Trace {
         Ok(self.context.sql_with_options(query, options).await?)
     }
 
+    /// Plans a query of the library, with some of its parameters; the others are what its header says.
+    ///
+    /// # Errors
+    /// If a parameter is unknown or of another type.
+    pub(crate) async fn query(
+        &self,
+        query: &Query,
+        params: &[(String, String)],
+    ) -> Result<DataFrame, AnalyzeError> {
+        let mut values = Vec::new();
+        if let Some((name, _)) =
+            params.iter().find(|(name, _)| !query.params.iter().any(|param| param.name == *name))
+        {
+            return Err(AnalyzeError::Query(format!("{} has no parameter {name}", query.name)));
+        }
+        for param in &query.params {
+            let given = params.iter().find(|(name, _)| *name == param.name);
+            let text = given.map_or(param.default.as_str(), |(_, value)| value);
+            values.push((param.name.clone(), typed(&param.name, text, &param.ty)?));
+        }
+        Ok(self.sql(query.select()).await?.with_param_values(values)?)
+    }
+
     /// Runs a query to its end.
     ///
     /// # Errors
@@ -281,7 +355,34 @@ impl Trace {
     }
 }
 
-fn session() -> SessionContext {
+/// A parameter's value, as the type its header names.
+fn typed(name: &str, text: &str, ty: &str) -> Result<ScalarValue, AnalyzeError> {
+    let wrong = |what: &str| AnalyzeError::Query(format!("parameter {name}: {text:?} is {what}"));
+    Ok(match ty {
+        "int64" => ScalarValue::Int64(Some(text.parse().map_err(|_| wrong("no whole number"))?)),
+        "float64" => ScalarValue::Float64(Some(text.parse().map_err(|_| wrong("no number"))?)),
+        "ns" => {
+            ScalarValue::Int64(Some(text.parse::<Nanos>().map_err(|_| wrong("no time, such as 10ms"))?.0))
+        }
+        "bytes" => {
+            ScalarValue::Int64(Some(text.parse::<Bytes>().map_err(|_| wrong("no size, such as 2MiB"))?.0))
+        }
+        _ => ScalarValue::Utf8(Some(text.to_owned())),
+    })
+}
+
+/// A parameter that nobody has named a type for: a number if it reads as one.
+pub(crate) fn guessed(text: &str) -> ScalarValue {
+    let whole = text.parse().ok().map(|value| ScalarValue::Int64(Some(value)));
+    let number = || text.parse().ok().map(|value| ScalarValue::Float64(Some(value)));
+    whole.or_else(number).unwrap_or_else(|| ScalarValue::Utf8(Some(text.to_owned())))
+}
+
+fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeError> {
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(bytes) = memory_limit_bytes {
+        runtime = runtime.with_memory_limit(bytes, 1.0);
+    }
     let mut config = SessionConfig::new().with_information_schema(true);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
@@ -289,8 +390,9 @@ fn session() -> SessionContext {
     options.sql_parser.map_string_types_to_utf8view = false;
     let state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
+        .with_runtime_env(runtime.build_arc()?)
         .with_physical_optimizer_rules(functions::interval_join::rules());
-    SessionContext::new_with_state(state.build())
+    Ok(SessionContext::new_with_state(state.build()))
 }
 
 /// What the files' metadata and the schema crate know, as tables.

@@ -225,10 +225,13 @@ fn bad_input_is_named() {
         (at + key.len()..at + key.len() + 8).find(|i| newer[*i] == b'1' && newer[*i - 1] == 1).unwrap();
     newer[digit] = b'9';
     let foreign = directory.path().join("foreign.parquet");
+    let empty = tempfile::tempdir().unwrap();
     stdout(&["sql", &run("mixed-7gb"), "SELECT 1 AS one", "--out", foreign.to_str().unwrap()]);
     let cases = [
         ("/no/such/file.parquet".to_owned(), 2, "/no/such/file.parquet"),
-        (directory.path().to_str().unwrap().to_owned(), 2, "directory"),
+        // A directory stands for the runs in it.
+        (empty.path().to_str().unwrap().to_owned(), 2, "holds no run"),
+        (format!("{}/*.nothing", directory.path().display()), 2, "holds no run"),
         (file("empty.parquet", b""), 2, "not a Parquet file"),
         (file("text.parquet", b"hello, I am no Parquet file at all"), 2, "not a Parquet file"),
         (file("cut.parquet", &whole[..whole.len() / 2]), 2, "cut off"),

@@ -126,7 +126,7 @@ fn a_resume_that_forgets_two_pieces_is_told() {
     let pauses = history["pauses"].as_array().unwrap();
     let actions: Vec<&str> = pauses.iter().map(|pause| pause["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["pause", "resume", "pause", "resume", "pause", "resume"]);
-    let all: i64 = (1..=12).map(|i| i * 4 << 20).sum();
+    let all: i64 = (1..=12).map(|i| i * (4 << 20)).sum();
     let bytes = |place: usize, name: &str| pauses[place][name].as_i64().unwrap();
     assert_eq!((bytes(0, "before_bytes"), bytes(0, "size_bytes"), bytes(0, "after_bytes")), (all, all, 0));
     assert_eq!((bytes(1, "before_bytes"), bytes(1, "after_bytes"), bytes(1, "missing_count")), (0, all, 0));
@@ -188,4 +188,45 @@ fn the_page_shows_where_memory_was() {
         assert!(page.contains(word), "{word}");
     }
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+}
+
+/// A run of one process, written as rows of a trace of calls only.
+#[test]
+fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("calls.db");
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE events (id, timestamp, pid, tid, source, op, duration, gpu_id, arg0, arg1, ret_code);
+             CREATE TABLE sessions (started_at, stopped_at);
+             INSERT INTO sessions VALUES (1000, 9000);
+             CREATE TABLE ops (source_id, op_id, name);
+             INSERT INTO ops VALUES (1, 1, 'cudaMalloc'), (1, 2, 'cudaFree');
+             INSERT INTO events VALUES
+                 (1, 1000, 7, 7, 1, 1, 10, 0, 2097152, 0, 0), (2, 2000, 7, 7, 1, 1, 10, 0, 20971520, 0, 0),
+                 (3, 3000, 7, 7, 1, 1, 10, 0, 20971520, 0, 2), (4, 4000, 7, 7, 1, 2, 10, 0, 140000000, 0, 0);",
+        )
+        .unwrap();
+    drop(connection);
+    let out = directory.path().join("run.parquet");
+    let (database, out) = (database.to_str().unwrap(), out.to_str().unwrap());
+    let (code, _, err) = analyze(&["import", "ingero", database, "--out", out]);
+    assert_eq!(code, 0, "{err}");
+    let driver = |at: &str| {
+        let (code, text, err) = analyze(&["memory", out, "--at", at, "--json"]);
+        assert_eq!(code, 0, "{err}");
+        let moment: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(moment["moment"]["allocators"], serde_json::json!([]));
+        moment["moment"]["drivers"][0].clone()
+    };
+    let before = driver("2500ns");
+    assert_eq!((&before["held_bytes"], &before["is_like_torch"]), (&23_068_672.into(), &true.into()));
+    let after = driver("peak");
+    assert_eq!((&after["held_bytes"], &after["alloc_bytes"]), (&Value::Null, &23_068_672.into()));
+    let (_, text, _) = analyze(&["memory", out]);
+    assert!(
+        text.contains("inferred: PyTorch's allocator") && text.contains("not known: which blocks"),
+        "{text}"
+    );
 }

@@ -123,6 +123,100 @@ fn a_real_snapshot_keeps_every_event_in_order() {
     }
 }
 
+/// Blocks and segments at an instant, without the times that a history may not reach back to.
+fn held(run: &str, at: i64) -> (String, String) {
+    let alive = format!("ts <= {at} AND (dur IS NULL OR ts + dur > {at})");
+    let blocks = format!(
+        "SELECT state, addr, size_bytes, requested_bytes FROM memory_blocks WHERE {alive} ORDER BY addr"
+    );
+    let segments = format!(
+        "SELECT addr, size_bytes, is_small, is_expandable, stream FROM memory_segments WHERE {alive} ORDER BY addr"
+    );
+    (stdout(&["sql", run, &blocks]), stdout(&["sql", run, &segments]))
+}
+
+#[test]
+fn a_ring_that_was_full_tells_the_same_states() {
+    let (_kept, whole) = import(&snapshot("mixed-7gb.pickle.gz"));
+    let (_kept_too, tail) = import(&snapshot("tail.pickle.gz"));
+    let first = stdout(&["sql", &tail, "SELECT min(ts) AS ts FROM events WHERE kind = 'alloc'"]);
+    let first: i64 = first.lines().nth(1).unwrap().parse().unwrap();
+    let last = stdout(&["sql", &tail, "SELECT max(ts) AS ts FROM events WHERE kind = 'alloc'"]);
+    let last: i64 = last.lines().nth(1).unwrap().parse().unwrap();
+    let (mut rows, mut unknown_count) = (0, 0);
+    for part in 0..=8 {
+        let at = first + (last - first) * part / 8;
+        let (expected, (blocks, segments)) = (held(&whole, at), held(&tail, at));
+        // Up to here a block may have reached, and there is free memory behind it.
+        let unknown = "unknown,140637360132096,749056,\ninactive,140637360881152,1049088,";
+        unknown_count += blocks.matches(unknown).count();
+        let blocks = blocks.replace(unknown, "inactive,140637360132096,1798144,");
+        assert_eq!((&blocks, &segments), (&expected.0, &expected.1), "at {at}");
+        rows += blocks.lines().count();
+    }
+    assert!(rows > 500 && unknown_count <= 9, "{rows} rows, {unknown_count} times not known");
+    // What was there already has no time; and it is as the snapshot's state says.
+    let censored = "SELECT bool_or(is_left_censored) AS some, \
+        bool_or(is_left_censored AND alloc_ts IS NOT NULL) AS dated FROM memory_blocks";
+    assert_eq!(stdout(&["sql", &tail, censored]), "some,dated\ntrue,false\n");
+    assert_eq!(stdout(&["sql", &whole, censored]), "some,dated\nfalse,false\n");
+    for run in [&whole, &tail] {
+        assert_eq!(stdout(&["sql", run, "SELECT * FROM data_quality"]), "run,problem,rows_count\n");
+    }
+}
+
+/// A snapshot as Python would write it (protocol 0), with one segment and no history.
+fn state_only(blocks: &[(u64, u64, &str)]) -> Vec<u8> {
+    let block = |(size, requested, state): &(u64, u64, &str)| {
+        format!("(dVsize\nI{size}\nsVrequested_size\nI{requested}\nsVstate\nV{state}\nsa")
+    };
+    let blocks: String = blocks.iter().map(block).collect();
+    let segment = format!(
+        "(dVdevice\nI0\nsVaddress\nI2097152\nsVtotal_size\nI2097152\nsVstream\nI0\nsVsegment_type\nVsmall\nsVblocks\n(l{blocks}sa"
+    );
+    format!("(dVsegments\n(l{segment}s.").into_bytes()
+}
+
+#[test]
+fn a_state_without_a_history_is_shown_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("state.pickle");
+    let blocks = [
+        (1024, 1000, "active_allocated"),
+        (512, 7, "inactive"),
+        (2_095_616, 2_095_616, "active_awaiting_free"),
+    ];
+    fs::write(&file, state_only(&blocks)).unwrap();
+    let (_kept, run) = import(&file);
+    for at in ["peak", "end"] {
+        let moment: Value = serde_json::from_str(&stdout(&["memory", &run, "--at", at, "--json"])).unwrap();
+        let held = &moment["moment"]["allocators"][0];
+        let bytes = ["reserved", "allocated", "pending", "pinned", "unknown"]
+            .map(|name| held[format!("{name}_bytes")].as_i64());
+        assert_eq!(bytes, [2_097_152, 1024, 2_095_616, 512, 0].map(Some), "{at}");
+        assert_eq!(held["pinned"][0]["pins"][0]["age_ns"], Value::Null);
+        assert_eq!(held["faults"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn a_state_that_its_events_do_not_make_is_told() {
+    let (_kept, run) = import(&snapshot("small.p4.pickle"));
+    assert_eq!(stdout(&["sql", &run, "SELECT * FROM data_quality"]), "run,problem,rows_count\n");
+    // Its first event, or first block, is of another size.
+    let mut bytes = fs::read(snapshot("small.p0.pickle")).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"I513\n").unwrap();
+    bytes[at + 1] = b'7';
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("wrong.pickle");
+    fs::write(&file, bytes).unwrap();
+    let (_kept_too, run) = import(&file);
+    let problems = stdout(&["sql", &run, "SELECT problem FROM data_quality ORDER BY problem"]);
+    assert!(problems.contains("a block of the snapshot's state is not as its events make it"), "{problems}");
+    let shown = stdout(&["memory", &run, "--at", "end"]);
+    assert!(shown.contains("the snapshot has") && shown.contains("its events make"), "{shown}");
+}
+
 #[test]
 fn early_versions_are_read() {
     let (_kept, run) = import(&snapshot("old.pickle"));

@@ -1,11 +1,11 @@
--- memory_curve: one row per event of PyTorch's caching allocator that moves memory, with the sums after it: replayed from the allocator's events.
+-- memory_curve: one row per event of PyTorch's caching allocator that moves memory, with the sums after it, and one for what a snapshot's history began with: replayed from the allocator's events.
 -- needs: _memory_curve
 -- columns:
 --   run                       string  -      Run the row comes from.
 --   pid                       uint32  -      Process.
 --   device                    int32   -      CUDA device.
 --   ts                        int64   ns     When, CLOCK_MONOTONIC.
---   action                    string  -      alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, or usage.
+--   action                    string  -      alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, usage, or state (before the first event).
 --   requested_bytes           int64   bytes  What active blocks were asked for with; null: the source reports usage only.
 --   reserved_bytes            int64   bytes  Had from the driver.
 --   allocated_bytes           int64   bytes  In blocks that are handed out.

@@ -14,7 +14,8 @@ use super::{
     culprits::Blame,
     judge::SlowCall,
     measure::is_sized,
-    schedule::{State, ThreadKey},
+    piece::State,
+    schedule::ThreadKey,
 };
 use crate::functions::derived::Derived;
 

@@ -12,8 +12,8 @@ use arrow::{
 
 use super::{
     blocker::Blocker,
+    call::{Call, Extra, Sink},
     schedule::Schedule,
-    sweep::{Call, Extra, Sink},
     time_split::Parts,
 };
 use crate::{

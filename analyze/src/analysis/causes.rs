@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     blocker::{self, Blocker},
-    schedule::BlockedNs,
+    piece::BlockedNs,
 };
 
 /// One reason.

@@ -9,9 +9,10 @@ use trace_schema::Class;
 
 use super::{
     blocker::{Blocker, syscall_name},
-    causes::Cause,
+    causes::{self, Cause},
     judge::{SlowCall, blamed, cause_of},
-    schedule::{Schedule, State, Task, ThreadKey},
+    piece::{State, cut},
+    schedule::{Schedule, Task, ThreadKey},
     walk::Link,
 };
 use crate::functions::derived::Derived;
@@ -55,7 +56,7 @@ pub(crate) struct Blame {
     /// Waiting for a CPU inside slow calls, in all threads of their chains.
     pub(crate) waiting_in_slow_ns: i64,
     /// Time of other threads in the chains of slow calls, by cause.
-    behind: HashMap<Cause, i64>,
+    behind: [i64; causes::COUNT],
     /// Processes that had a CPU while a slow call waited for it.
     pub(crate) holders: HashSet<u32>,
     /// Threads in the chains of slow calls.
@@ -65,7 +66,7 @@ pub(crate) struct Blame {
 impl Blame {
     /// Time of other threads in the chains of slow calls that had this cause.
     pub(crate) fn behind_ns(&self, cause: Cause) -> i64 {
-        self.behind.get(&cause).copied().unwrap_or_default()
+        self.behind[cause.index()]
     }
 }
 
@@ -80,9 +81,9 @@ fn add(total: &mut i64, ns: i64) {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     tasks: HashMap<Key, i64>,
-    causes: HashMap<Cause, i64>,
+    causes: [i64; causes::COUNT],
     /// Of that, time of other threads than the call's.
-    behind: HashMap<Cause, i64>,
+    behind: [i64; causes::COUNT],
     syscalls: HashMap<(Blocker, i64), i64>,
 }
 
@@ -99,14 +100,14 @@ impl Totals {
         thread_names: &HashMap<(u32, u32), u32>,
         is_sync: bool,
         links: &[Link],
-        (thread, ts, end): (ThreadKey, i64, i64),
+        (slot, ts, end): (usize, i64, i64),
     ) {
         links.iter().filter(|link| counts(is_sync, link)).for_each(|link| self.add(thread_names, link));
         if is_sync {
             return;
         }
         // What the call itself slept in.
-        schedule.segments(thread, ts, end, |from, to, state, piece| {
+        cut(schedule.pieces_of(slot), ts, end, |from, to, state, piece| {
             if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
                 add(self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(), to - from);
             }
@@ -116,9 +117,9 @@ impl Totals {
     fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, link: &Link) {
         let ns = link.end - link.ts;
         let Some(cause) = cause_of(link) else { return };
-        add(self.causes.entry(cause).or_default(), ns);
+        add(&mut self.causes[cause.index()], ns);
         if link.depth > 0 && link.state != State::OnCpu {
-            add(self.behind.entry(cause).or_default(), ns);
+            add(&mut self.behind[cause.index()], ns);
         }
         let Some(task) = blamed(link) else { return };
         let (tid, comm) = match cause {
@@ -150,7 +151,7 @@ pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     for call in slow {
         let links = call.chain(schedule);
         let class = schedule.names.class(derived.judgement.kind(call).op);
-        let place = (call.call.thread(schedule), call.call.ts, call.call.end());
+        let place = (call.call.slot(), call.call.ts, call.call.end());
         in_slow.add_call(schedule, &derived.thread_names, class == Some(Class::Sync), &links, place);
         for link in &links {
             involved.insert(link.thread);
@@ -175,7 +176,7 @@ pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
             let run_ns = in_all.tasks.get(&key).copied().unwrap_or(held_ns);
             let (cause, pid, tid, comm) = key;
             let comm = schedule.names.name(comm).to_owned();
-            let of_cause = in_slow.causes.get(&cause).copied().unwrap_or_default();
+            let of_cause = in_slow.causes[cause.index()];
             let share_ratio = held_ns as f64 / (of_cause as f64).max(1.0);
             Culprit { cause, pid, tid, comm, cgroup: cgroup(pid), held_ns, run_ns, share_ratio }
         })
@@ -199,7 +200,7 @@ pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
         holders,
         involved,
         syscalls,
-        waiting_in_slow_ns: in_slow.causes.get(&Cause::Scheduler).copied().unwrap_or_default(),
+        waiting_in_slow_ns: in_slow.causes[Cause::Scheduler.index()],
     }
 }
 

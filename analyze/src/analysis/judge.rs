@@ -18,9 +18,10 @@ use super::{
     copy_cost::{self, Line},
     doubt::Doubt,
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
-    multiset::{Counted, counted, quantiles},
-    schedule::{Schedule, State, Task},
-    strata::{Baseline, Kind, MIN_CALLS},
+    multiset::{Counted, counted, counted_of, quantiles},
+    piece::State,
+    schedule::{Schedule, Task},
+    strata::{Baseline, Kind, MIN_CALLS, Strata},
     time_split::{Parts, parts},
     walk::{Link, walk},
 };
@@ -80,7 +81,7 @@ impl SlowCall {
     /// Its time from end to end, if any of it was off CPU.
     pub(crate) fn chain(&self, schedule: &Schedule) -> Vec<Link> {
         match self.has_chain {
-            true => walk(schedule, self.call.thread(schedule), self.call.ts, self.call.end()),
+            true => walk(schedule, self.call.slot(), self.call.ts, self.call.end()),
             false => Vec::new(),
         }
     }
@@ -249,12 +250,14 @@ impl Judgement {
         &self,
         schedule: &Schedule,
         (run, op): (u32, u32),
-        of: &Measured,
+        (of, strata): (&Measured, &Strata),
         slow: Range<usize>,
     ) -> Function {
-        let durations = of.durations.counted();
+        let durations = of.durations(strata);
+        let calls_count = durations.iter().map(|set| set.count()).sum::<u64>();
+        let durations = counted_of(&durations);
         let none = Counted::new();
-        let disturbed = (of.disturbed.counted(), of.undisturbed.counted());
+        let disturbed = (counted_of(&[&of.disturbed]), counted_of(&[&of.undisturbed]));
         let mut without = vec![(Cause::Scheduler, Percentiles::of(&durations, &disturbed.0, &disturbed.1))];
         let calls = &self.slow[slow.clone()];
         let mut by_cause = vec![(Vec::new(), Vec::new()); causes::COUNT];
@@ -276,7 +279,7 @@ impl Judgement {
             run,
             op,
             class: schedule.names.class(op),
-            calls_count: of.durations.count() as usize,
+            calls_count: calls_count as usize,
             censored_count: of.censored_count,
             slow,
             percentiles: Percentiles::of(&durations, &none, &none),
@@ -328,7 +331,8 @@ pub(crate) fn judge(
         });
         let range = at..at + of_function.count();
         at = range.end;
-        let function = judgement.function(schedule, *key, &measure.of_functions[*index], range);
+        let of = (&measure.of_functions[*index], &measure.strata);
+        let function = judgement.function(schedule, *key, of, range);
         judgement.functions.push(function);
     }
     Ok((judgement, measure))

@@ -18,8 +18,9 @@ use trace_schema::Class;
 
 use super::{
     blocker::Blocker,
-    schedule::{Piece, Schedule, ThreadKey},
-    sweep::{Call, Sink},
+    call::{Call, Sink},
+    piece::Piece,
+    schedule::{Schedule, ThreadKey},
     time_split::{Parts, parts},
 };
 use crate::{

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use trace_schema::Class;
 
 use super::{
+    call::{Call, Sink},
     culprits::Totals,
     judge::Params,
     multiset::Multiset,
     schedule::{Schedule, ThreadKey},
     strata::{Kind, Sample, Strata},
-    sweep::{Call, Sink},
     time_split::Parts,
     walk::walk,
 };
@@ -70,11 +70,21 @@ impl Candidate {
 /// The calls of one function of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Function {
-    pub(crate) durations: Multiset,
-    /// Those of calls from which the scheduler took something, and what they would have been.
+    /// Numbers of its kinds.
+    kinds: Vec<u32>,
+    /// Durations of calls from which something was taken; those of the others are with their kinds.
+    rest: Multiset,
+    /// Durations of calls from which the scheduler took something, and what they would have been.
     pub(crate) disturbed: Multiset,
     pub(crate) undisturbed: Multiset,
     pub(crate) censored_count: usize,
+}
+
+impl Function {
+    /// Durations of all its calls that returned.
+    pub(crate) fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
+        self.kinds.iter().map(|kind| strata.whole(*kind)).chain([&self.rest]).collect()
+    }
 }
 
 /// What a kind of call has to do with.
@@ -190,6 +200,7 @@ impl Measure {
         let number = self.strata.number(kind);
         if number as usize == self.kinds.len() {
             let function = self.function(kind.run, kind.op);
+            self.of_functions[function].kinds.push(number);
             let points = is_sized.then(|| {
                 let next = self.points.len();
                 let index = *self.lines.entry((kind.run, kind.op, kind.direction)).or_insert(next);
@@ -264,7 +275,8 @@ impl Measure {
             _ => 0,
         };
         let taken = taken(class, parts);
-        let sample = Sample { own: dur - taken, nested: nested_ns, blocked: parts.blocked };
+        let sample =
+            Sample { own: dur - taken, is_whole: taken == 0, nested: nested_ns, blocked: parts.blocked };
         let count = self.strata.add(number, &sample);
         if count == self.kinds[number as usize].next_count {
             self.tighten(number);
@@ -272,7 +284,9 @@ impl Measure {
         }
         let of = &mut self.kinds[number as usize];
         let function = &mut self.of_functions[of.function];
-        function.durations.add(dur);
+        if taken != 0 {
+            function.rest.add(dur);
+        }
         let undisturbed = dur - (taken - parts.throttled - parts.stopped);
         if undisturbed != dur {
             function.disturbed.add(dur);
@@ -318,15 +332,10 @@ impl Sink for Measure {
         self.finished(call, dur, parts, &schedule.names);
         if call.depth == 0 && parts.on_cpu < dur {
             let is_sync = schedule.names.class(call.op) == Some(Class::Sync);
-            let links = walk(schedule, call.thread, call.ts, call.end());
+            let links = walk(schedule, call.slot, call.ts, call.end());
             let totals = self.totals.entry(run).or_default();
-            totals.add_call(
-                schedule,
-                &self.thread_names,
-                is_sync,
-                &links,
-                (call.thread, call.ts, call.end()),
-            );
+            let place = (call.slot, call.ts, call.end());
+            totals.add_call(schedule, &self.thread_names, is_sync, &links, place);
         }
         Ok(())
     }

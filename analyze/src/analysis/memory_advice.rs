@@ -53,8 +53,10 @@ pub(crate) struct Review {
 /// # Errors
 /// If its data cannot be read.
 pub(crate) async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
-    let peak = memory_state::run(trace, &At::Peak).await?;
-    let end = memory_state::run(trace, &At::End).await?;
+    let mut moments = memory_state::run_all(trace, &[At::Peak, At::End]).await?.into_iter();
+    let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
+        return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
+    };
     let history = memory_history::run(trace).await?;
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
     let mut advice = of_state(&peak, &end, &history);
@@ -80,7 +82,7 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
         if let Some((segment, pin)) = held.pinned.first().and_then(|first| Some((first, first.pins.first()?)))
         {
             let text = format!(
-                "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} segments; most ({}) by {:#x} ({}, {} old): \
+                "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} segments; most ({}) by {:#x} ({}, {}): \
                  allocate what stays for long before what does not, or from a pool of its own (torch.cuda.MemPool)",
                 Bytes(held.pinned_bytes),
                 Bytes(held.reserved_bytes),
@@ -88,7 +90,8 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
                 Bytes(segment.pinned_bytes as i64),
                 pin.addr,
                 Bytes(pin.size_bytes as i64),
-                Nanos(pin.age_ns)
+                pin.age_ns
+                    .map_or_else(|| "from before recording".to_owned(), |age| format!("{} old", Nanos(age)))
             );
             add("pinned", held, held.pinned_bytes, text);
         }
@@ -247,7 +250,7 @@ fn by_design(runs: &[&Run]) -> Vec<Advice> {
                     let rest = word.strip_prefix(name);
                     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
                 };
-                if names.iter().any(|word| is_it(word)) && !advice.iter().any(|known| known.text == *text) {
+                if names.iter().any(is_it) && !advice.iter().any(|known| known.text == *text) {
                     let text = (*text).to_owned();
                     advice.push(Advice { rule: "by_design", pid: Some(process.pid), size_bytes: 0, text });
                 }

@@ -13,7 +13,7 @@ use crate::{
     memory::{
         allocator::Allocator,
         event::{Action, Event},
-        input::{Key, Listener, Replay},
+        input::{Input, Key, Listener, Replay},
         story::{Cause, Oom, Release, Story},
     },
     trace::Trace,
@@ -424,8 +424,7 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 /// # Errors
 /// If its data cannot be read.
 pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let start_ns = runs.first().map_or(0, |(_, run)| run.clock.start_ns);
+    let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
     let phases = phases(trace).await?;
     let mut instants: Vec<(i64, usize)> = phases
         .iter()
@@ -433,9 +432,9 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
         .flat_map(|(place, phase)| [(phase.from, 2 * place), (phase.to, 2 * place + 1)])
         .collect();
     instants.sort_unstable();
-    let mut watch = Watch::default();
     let times = instants.iter().map(|(ts, _)| *ts).collect();
-    Replay::new(&runs, vec![times]).run(trace.context(), &mut watch).await?;
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (_, watch) = input.replay(vec![times], Watch::default()).await?;
     let places: HashMap<usize, usize> =
         instants.iter().enumerate().map(|(number, (_, place))| (*place, number)).collect();
     let sums = |place: usize| places.get(&place).and_then(|number| watch.sums.get(number));
@@ -463,9 +462,10 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
         story.releases.iter().map(|release| released(release, &frees, start_ns)).collect();
     add_others(trace, &story, &mut releases).await?;
     let mut ooms: Vec<OomReport> = story.ooms.iter().map(|oom| failed(oom, start_ns)).collect();
-    for oom in ooms.iter_mut().take(MOMENTS) {
-        let at = At::Time(Nanos(oom.since_start_ns));
-        oom.moment = Some(memory_state::run(trace, &at).await?);
+    let ats: Vec<At> = ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect();
+    let moments = if ats.is_empty() { Vec::new() } else { memory_state::run_all(trace, &ats).await? };
+    for (oom, moment) in ooms.iter_mut().zip(moments) {
+        oom.moment = Some(moment);
     }
     Ok(History {
         causes: causes(&story),

@@ -13,17 +13,19 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trace_schema::Nanos;
 
+use super::driver_memory::{self, Driver};
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
     memory::{
         allocator::Allocator,
+        check::Difference,
         device::{
             self,
             ledger::{Line, Part},
         },
-        input::{Key, Listener, Replay},
-        span::{Block, NO_SEGMENT, Segment, State},
+        input::{Input, Key, Listener, Replay},
+        span::{BEFORE, Block, NO_SEGMENT, Segment, State},
         totals::releasable_bytes,
     },
     trace::Trace,
@@ -53,7 +55,8 @@ pub(crate) struct Pin {
     /// `None`: the source does not tell.
     pub(crate) requested_bytes: Option<u64>,
     pub(crate) state: &'static str,
-    pub(crate) age_ns: i64,
+    /// `None`: it is from before the recorded span.
+    pub(crate) age_ns: Option<i64>,
     pub(crate) tid: u32,
     /// Functions, outermost first, separated by semicolons; `None`: no stack was taken.
     pub(crate) frames: Option<String>,
@@ -100,6 +103,10 @@ pub(crate) struct Held {
     pub(crate) pinned: Vec<Pinned>,
     /// What did not fit until then, with how often.
     pub(crate) faults: Vec<(&'static str, u64)>,
+    /// Events that were lost until then.
+    pub(crate) lost_count: u64,
+    /// Where a snapshot's state is not as its events make it; at the end only.
+    pub(crate) differences: Vec<Difference>,
     /// Settings that were not understood.
     pub(crate) unknown_settings: Vec<String>,
 }
@@ -113,6 +120,8 @@ pub(crate) struct Moment {
     /// Since recording began.
     pub(crate) since_start_ns: i64,
     pub(crate) allocators: Vec<Held>,
+    /// Processes of which only calls of the driver are on record.
+    pub(crate) drivers: Vec<Driver>,
     /// The whole GPUs, as far as their counters were read.
     pub(crate) devices: Vec<Device>,
 }
@@ -141,20 +150,23 @@ pub(crate) struct Device {
 }
 
 struct Watch {
-    ts: i64,
-    found: Vec<Held>,
+    /// As users are shown them, in order.
+    times: Vec<i64>,
+    found: Vec<Vec<Held>>,
 }
 
 impl Listener for Watch {
-    fn instant(&mut self, run: u32, _instant: usize, replay: &Replay) {
+    fn instant(&mut self, run: u32, number: usize, replay: &Replay) {
+        let ts = self.times.get(number).copied().unwrap_or_default();
         let of_run = replay.allocators().filter(|(key, _)| key.run == run);
-        self.found = of_run.map(|(key, allocator)| held(key, allocator, replay, self.ts)).collect();
+        self.found.push(of_run.map(|(key, allocator)| held(key, allocator, replay, ts)).collect());
     }
 }
 
 fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
     let totals = allocator.totals();
-    let is_inferred = !replay.is_probed(key.run, key.pid);
+    let told = replay.told(key.run, key.pid);
+    let is_inferred = !told.events && !told.state;
     let outside = allocator.blocks().filter(|block| block.segment == NO_SEGMENT && block.is_active());
     let outside_bytes: u64 = outside.map(|block| block.size_bytes).sum();
     let mut pinned: Vec<Pinned> =
@@ -178,6 +190,8 @@ fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
         largest_free_bytes: free.map(|block| block.size_bytes).max().unwrap_or_default(),
         pinned,
         faults: allocator.faults().iter().map(|(fault, count)| (fault.name(), *count)).collect(),
+        lost_count: allocator.knowledge().lost_count,
+        differences: replay.differences(key).to_vec(),
         unknown_settings: allocator.settings().unknown.clone(),
     }
 }
@@ -203,7 +217,7 @@ fn pinned_in(allocator: &Allocator, segment: &Segment, ts: i64) -> Option<Pinned
                 size_bytes: block.size_bytes,
                 requested_bytes: block.requested_bytes,
                 state: block.state.name(),
-                age_ns: ts.saturating_sub(block.alloc_ts),
+                age_ns: (block.alloc_ts != BEFORE).then(|| ts.saturating_sub(block.alloc_ts)),
                 tid: block.tid,
                 frames: None,
                 stack: block.stack,
@@ -222,15 +236,20 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
     Ok(None)
 }
 
+/// What the last instant is called.
+const END: &str = "at the end of the run";
+
 /// The instant on the trace's clock: everything before it has happened. With what to call it.
 async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
-        At::End => Ok((i64::MAX - 1, "at the end of the run".to_owned())),
+        At::End => Ok((i64::MAX - 1, END.to_owned())),
         At::Peak => {
             let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
-            let ts = time(trace, query).await?.unwrap_or(i64::MAX - 2);
-            Ok((ts + 1, "when most was reserved".to_owned()))
+            Ok(match time(trace, query).await? {
+                Some(ts) => (ts + 1, "when most was reserved".to_owned()),
+                None => (i64::MAX - 1, END.to_owned()),
+            })
         }
         At::Mark(name) => {
             let quoted = name.replace('\'', "''");
@@ -252,16 +271,43 @@ async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String),
 /// # Errors
 /// If there is no such mark, or the run's data cannot be read.
 pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let clock = runs.first().map(|(_, run)| run.clock.clone()).unwrap_or_default();
-    let (ts, label) = instant(trace, at, clock.start_ns).await?;
-    let shown_ts = ts.min(clock.end_ns.max(clock.start_ns));
-    let mut watch = Watch { ts: shown_ts, found: Vec::new() };
-    Replay::new(&runs, vec![vec![ts]]).run(trace.context(), &mut watch).await?;
-    let mut allocators = watch.found;
-    name_stacks(trace, &mut allocators).await?;
-    let devices = devices(trace, &[ts], &[shown_ts]).await?.pop().unwrap_or_default();
-    Ok(Moment { label, ts_ns: shown_ts, since_start_ns: shown_ts - clock.start_ns, allocators, devices })
+    let mut moments = run_all(trace, std::slice::from_ref(at)).await?;
+    moments.pop().ok_or_else(|| AnalyzeError::Internal("an instant has no moment".to_owned()))
+}
+
+/// The same for several instants, in one replay.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
+    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
+    let mut wanted = Vec::new();
+    for (place, at) in ats.iter().enumerate() {
+        let (ts, label) = instant(trace, at, clock.start_ns).await?;
+        wanted.push((ts, place, label));
+    }
+    wanted.sort();
+    let times: Vec<i64> = wanted.iter().map(|(ts, ..)| *ts).collect();
+    let shown: Vec<i64> = times.iter().map(|ts| (*ts).min(clock.end_ns.max(clock.start_ns))).collect();
+    let watch = Watch { times: shown.clone(), found: Vec::new() };
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (_, watch) = input.replay(vec![times.clone()], watch).await?;
+    let mut found = watch.found;
+    // A run without events of an allocator passes no instant.
+    found.resize_with(times.len(), Vec::new);
+    let devices = devices(trace, &times, &shown).await?;
+    let mut moments = Vec::new();
+    for (((ts, place, label), mut allocators), (devices, ts_ns)) in
+        wanted.into_iter().zip(found).zip(devices.into_iter().zip(shown))
+    {
+        name_stacks(trace, &mut allocators).await?;
+        let mut drivers = driver_memory::run(trace, ts).await?;
+        drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
+        let since_start_ns = ts_ns - clock.start_ns;
+        moments.push((place, Moment { label, ts_ns, since_start_ns, allocators, drivers, devices }));
+    }
+    moments.sort_by_key(|(place, _)| *place);
+    Ok(moments.into_iter().map(|(_, moment)| moment).collect())
 }
 
 /// The account of every device at some times, in order. `shown`: those times, none later than the run's end.

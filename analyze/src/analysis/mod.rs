@@ -5,8 +5,10 @@
 //!                                      └─► call_rows, launch_gaps, critical_path          └─► slow_rows
 //! ```
 
+pub(crate) mod alerts;
 pub(crate) mod alibis;
 pub(crate) mod blocker;
+pub(crate) mod call;
 pub(crate) mod call_rows;
 pub(crate) mod causes;
 pub(crate) mod chains;
@@ -14,9 +16,12 @@ pub(crate) mod copy_cost;
 pub(crate) mod critical_path;
 pub(crate) mod culprits;
 pub(crate) mod doubt;
+pub(crate) mod driver_memory;
+pub(crate) mod fault;
 pub(crate) mod info;
 pub(crate) mod judge;
 pub(crate) mod launch_gaps;
+pub(crate) mod leaks;
 pub(crate) mod measure;
 pub(crate) mod memory;
 pub(crate) mod memory_advice;
@@ -25,12 +30,14 @@ pub(crate) mod memory_map;
 pub(crate) mod memory_state;
 pub(crate) mod multiset;
 pub(crate) mod phases;
+pub(crate) mod piece;
 pub(crate) mod quality;
 pub(crate) mod schedule;
 pub(crate) mod slow_rows;
 pub(crate) mod strata;
 pub(crate) mod summary;
 pub(crate) mod sweep;
+pub(crate) mod threshold;
 pub(crate) mod time_split;
 pub(crate) mod timeline;
 pub(crate) mod walk;

@@ -11,11 +11,8 @@ const PAGE: usize = 256;
 /// Values that are kept before any is counted.
 const KEPT: usize = 2048;
 
-#[derive(Clone, Debug)]
-struct Page {
-    total: u64,
-    counts: [u32; PAGE],
-}
+/// How often each of some neighbouring values occurred.
+type Page = [u32; PAGE];
 
 /// Values with their numbers, in order.
 pub(crate) type Counted = Vec<(f64, u64)>;
@@ -52,14 +49,10 @@ impl Multiset {
             return;
         }
         let value_index = value as usize;
-        let page = self.pages[value_index / PAGE]
-            .get_or_insert_with(|| Box::new(Page { total: 0, counts: [0; PAGE] }));
-        let count = &mut page.counts[value_index % PAGE];
+        let page = self.pages[value_index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
+        let count = &mut page[value_index % PAGE];
         match count.checked_add(1) {
-            Some(more) => {
-                *count = more;
-                page.total += 1;
-            }
+            Some(more) => *count = more,
             None => self.kept.push(value),
         }
     }
@@ -68,59 +61,68 @@ impl Multiset {
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
+}
 
-    /// How many are at most `limit`.
-    fn count_to(&self, limit: i64) -> u64 {
-        let kept = self.kept.iter().filter(|value| **value <= limit).count() as u64;
-        let Ok(limit) = usize::try_from(limit) else { return kept };
-        let whole = limit.saturating_add(1) / PAGE;
-        let pages = self.pages.iter().take(whole).flatten().map(|page| page.total).sum::<u64>();
-        let part = self.pages.get(whole).and_then(Option::as_ref).map_or(0, |page| {
-            page.counts[..(limit + 1) % PAGE].iter().map(|count| u64::from(*count)).sum::<u64>()
-        });
-        kept + pages + part
-    }
-
-    /// All values.
-    pub(crate) fn counted(&self) -> Counted {
-        let mut kept = self.kept.clone();
-        kept.sort_unstable();
-        let mut all: Counted = Vec::new();
-        let mut add = |value: i64, count: u64| match all.last_mut() {
+/// All values of some sets.
+pub(crate) fn counted_of(sets: &[&Multiset]) -> Counted {
+    let mut all: Counted = Vec::new();
+    visit(sets, |value, count| {
+        match all.last_mut() {
             Some(last) if last.0 == value as f64 => last.1 += count,
             _ => all.push((value as f64, count)),
-        };
-        let mut kept = kept.into_iter().peekable();
-        for (number, page) in self.pages.iter().enumerate() {
-            let counts = page.iter().flat_map(|page| page.counts.iter().enumerate());
-            for (index, count) in counts.filter(|(_, count)| **count > 0) {
-                let value = (number * PAGE + index) as i64;
-                while let Some(kept) = kept.next_if(|kept| *kept <= value) {
-                    add(kept, 1);
+        }
+        true
+    });
+    all
+}
+
+/// Shows the values of some sets with their numbers, in order, until `is_more` says no. Values may come in parts.
+fn visit(sets: &[&Multiset], mut is_more: impl FnMut(i64, u64) -> bool) {
+    let mut kept: Vec<i64> = sets.iter().flat_map(|set| &set.kept).copied().collect();
+    kept.sort_unstable();
+    let mut kept = kept.into_iter().peekable();
+    let pages_count = sets.iter().map(|set| set.pages.len()).max().unwrap_or(0);
+    let mut sums = [0_u64; PAGE];
+    for number in 0..pages_count {
+        let mut pages = sets.iter().filter_map(|set| set.pages.get(number)?.as_deref()).peekable();
+        if pages.peek().is_none() {
+            continue;
+        }
+        sums.fill(0);
+        for page in pages {
+            sums.iter_mut().zip(page).for_each(|(sum, count)| *sum += u64::from(*count));
+        }
+        for (index, count) in sums.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let value = (number * PAGE + index) as i64;
+            while let Some(kept) = kept.next_if(|kept| *kept <= value) {
+                if !is_more(kept, 1) {
+                    return;
                 }
-                add(value, u64::from(*count));
+            }
+            if !is_more(value, *count) {
+                return;
             }
         }
-        kept.for_each(|value| add(value, 1));
-        all
+    }
+    for value in kept {
+        if !is_more(value, 1) {
+            return;
+        }
     }
 }
 
-/// The value at a place among all values of some sets, in order.
-fn nth(sets: &[&Multiset], place: u64) -> i64 {
-    let kept = sets.iter().flat_map(|set| &set.kept);
-    let counted = sets.iter().any(|set| !set.pages.is_empty());
-    let mut low = kept.clone().copied().min().unwrap_or(0).min(if counted { 0 } else { i64::MAX });
-    let mut high = kept.copied().max().unwrap_or(0).max(if counted { COUNTED } else { i64::MIN });
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if sets.iter().map(|set| set.count_to(middle)).sum::<u64>() > place {
-            high = middle;
-        } else {
-            low = middle + 1;
+/// The values at a place and the next one among all values of some sets, in order.
+fn pair(sets: &[&Multiset], place: u64) -> (i64, i64) {
+    let (mut passed, mut low, mut high) = (0, None, 0);
+    visit(sets, |value, count| {
+        passed += count;
+        if low.is_none() && passed > place {
+            low = Some(value);
         }
-    }
-    low
+        high = value;
+        passed <= place.saturating_add(1)
+    });
+    (low.unwrap_or(high), high)
 }
 
 /// The value below which a share `q` of the values lies, by the definition of SQL's `percentile_cont`: exact, linear
@@ -130,11 +132,14 @@ pub(crate) fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
     if count == 0 {
         return f64::NAN;
     }
-    let at = |place: u64| if place < zeros { 0 } else { nth(sets, place - zeros) } as f64;
     let place = q.clamp(0.0, 1.0) * (count - 1) as f64;
     let below = place.floor();
-    let low = at(below as u64);
-    if place > below { low + (at(below as u64 + 1) - low) * (place - below) } else { low }
+    let (low, high) = match (below as u64).checked_sub(zeros) {
+        Some(place) => pair(sets, place),
+        None if below as u64 + 1 == zeros => (0, pair(sets, 0).0),
+        None => (0, 0),
+    };
+    low as f64 + (high - low) as f64 * (place - below)
 }
 
 /// Quantiles of `base` without the values `minus`, which it has, and with those of `plus`.
@@ -269,7 +274,7 @@ mod tests {
                     values.push(value as f64);
                 }
             }
-            let found = quantiles(&set.counted(), &counted(minus), &counted(plus), [0.5, 0.99, 0.999]);
+            let found = quantiles(&counted_of(&[&set]), &counted(minus), &counted(plus), [0.5, 0.99, 0.999]);
             let expected = [0.5, 0.99, 0.999].map(|q| of_values(&mut values, q));
             assert_eq!(found, expected, "{count}");
         }

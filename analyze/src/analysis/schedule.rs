@@ -7,30 +7,17 @@
 //! Rows of one thread may not overlap; where broken input makes them, the later one is cut, and counted in
 //! [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or for ever.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::blocker::{self, Blocker};
+use super::{
+    blocker::Blocker,
+    fault::{Fault, Faults},
+    piece::{NONE, Piece, State, first_after},
+};
 use crate::reading::Names;
 
 /// Run (its number in [`Names`]), process, thread.
 pub(crate) type ThreadKey = (u32, u32, u32);
-
-/// What a thread did for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    OnCpu,
-    /// It could have run on; another task had the CPU.
-    Preempted,
-    /// It had been woken and waited for a CPU.
-    Runnable,
-    /// It could have run, and its control group had used up its time.
-    Throttled,
-    Blocked(Blocker),
-    /// By a signal; while recording a command, by the recorder itself.
-    Stopped,
-    /// The source does not tell.
-    Unknown,
-}
 
 /// A task that held a CPU or woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,45 +28,6 @@ pub(crate) struct Task {
     pub(crate) comm: u32,
 }
 
-/// No number: of a CPU, a task.
-const NONE: u32 = u32::MAX;
-
-/// Off-CPU time of one thread in one state: `[ts, end)`. 32 bytes, because all of them stay in memory: chains lead
-/// to any thread at any time. An interval of off-CPU time has at most two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) ts: i64,
-    pub(crate) end: i64,
-    cpu: u32,
-    /// Number of a task.
-    waker: u32,
-    /// Below zero: none.
-    syscall: i32,
-    pub(crate) state: State,
-    /// It waited in the queue of another CPU first, and it is not known until when.
-    pub(crate) has_moved: bool,
-}
-
-const _: () = assert!(size_of::<Piece>() == 32);
-
-impl Piece {
-    /// The CPU that was waited for, or left.
-    pub(crate) fn cpu(&self) -> Option<u32> {
-        (self.cpu != NONE).then_some(self.cpu)
-    }
-
-    /// A piece on no CPU, ended by nobody.
-    #[cfg(test)]
-    pub(crate) fn of(ts: i64, end: i64, state: State, syscall: i32) -> Self {
-        Self { ts, end, cpu: NONE, waker: NONE, syscall, state, has_moved: false }
-    }
-
-    /// System call that it slept in.
-    pub(crate) fn syscall(&self) -> Option<i64> {
-        (self.syscall >= 0).then_some(self.syscall.into())
-    }
-}
-
 /// A stint of a task on a CPU: 24 bytes, which stay in memory, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stint {
@@ -88,53 +36,6 @@ pub(crate) struct Stint {
     /// Number of the task.
     task: u32,
 }
-
-/// What broken input was found to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Fault {
-    /// Off-CPU intervals of one thread that overlap: the later one was cut.
-    OverlappingOffCpu,
-    /// Durations below zero: the row was left out, or taken as open.
-    NegativeDuration,
-    /// Calls of one thread that overlap without one containing the other: taken as siblings.
-    CrossingCalls,
-    /// Two tasks on one CPU at a time: the earlier one was cut.
-    OverlappingStints,
-    /// Times or durations that no clock tells.
-    OutOfRange,
-    /// A thread that was seen again although it never came back: off CPU until then.
-    ReturnNotSeen,
-    /// A call without an end on a thread that then made one that cannot be inside it.
-    CallNotEnded,
-}
-
-impl Fault {
-    /// What users read.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::OverlappingOffCpu => "off-CPU intervals of one thread overlap; the later one was cut",
-            Self::NegativeDuration => {
-                "a duration is below zero; the call counts as open, the interval not at all"
-            }
-            Self::CrossingCalls => {
-                "calls of one thread overlap and none contains the other; they count as siblings"
-            }
-            Self::OverlappingStints => "two tasks had one CPU at a time; the earlier one was cut",
-            Self::OutOfRange => {
-                "a time that no clock tells or a duration beyond 100 days; the row was left out"
-            }
-            Self::ReturnNotSeen => {
-                "a thread goes on that never came back on CPU; it counts as away until then"
-            }
-            Self::CallNotEnded => {
-                "a call never returned, and its thread made one that cannot be inside it; no later call counts as inside"
-            }
-        }
-    }
-}
-
-/// Faults by run and kind.
-pub(crate) type Faults = BTreeMap<(u32, Fault), u64>;
 
 /// A row of off-CPU time. `None`: null.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,6 +61,9 @@ struct Timeline {
     pieces: Vec<Piece>,
 }
 
+/// Places of [`Schedule::recent_tasks`].
+const RECENT: usize = 32;
+
 /// The schedule of every thread of some runs, built from rows in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
@@ -168,6 +72,8 @@ pub(crate) struct Schedule {
     slots: HashMap<ThreadKey, usize>,
     tasks: Vec<Task>,
     task_numbers: HashMap<Task, u32>,
+    /// The last task of each place, and its number: a hash costs more than a look.
+    recent_tasks: [Option<(Task, u32)>; RECENT],
     /// By run and CPU, sorted, not overlapping.
     stints: HashMap<(u32, u32), Vec<Stint>>,
 }
@@ -182,11 +88,16 @@ impl Schedule {
     }
 
     fn task_number(&mut self, task: Task) -> u32 {
+        let place = (task.tid ^ task.comm << 2) as usize % RECENT;
+        if let Some((_, number)) = self.recent_tasks[place].filter(|(of, _)| *of == task) {
+            return number;
+        }
         let next = self.tasks.len() as u32;
         let number = *self.task_numbers.entry(task).or_insert(next);
         if number == next {
             self.tasks.push(task);
         }
+        self.recent_tasks[place] = Some((task, number));
         number
     }
 
@@ -335,9 +246,9 @@ impl Schedule {
         self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
     }
 
-    /// Whether the schedule of this thread is known.
-    pub(crate) fn knows(&self, key: ThreadKey) -> bool {
-        self.slots.get(&key).is_some_and(|slot| self.timelines[*slot].is_known)
+    /// Whether the schedule of the thread of a number is known.
+    pub(crate) fn is_known(&self, slot: usize) -> bool {
+        self.timelines[slot].is_known
     }
 
     /// Every thread whose schedule is known.
@@ -351,17 +262,6 @@ impl Schedule {
         of_run
             .flat_map(|(_, stints)| stints)
             .filter_map(|stint| Some((self.task(stint.task)?, stint.end - stint.ts)))
-    }
-
-    /// Cuts `[from, to)` of a thread into segments, in order; together they are all of it.
-    pub(crate) fn segments(
-        &self,
-        key: ThreadKey,
-        from: i64,
-        to: i64,
-        segment: impl FnMut(i64, i64, State, Option<&Piece>),
-    ) {
-        cut(self.pieces(key), from, to, segment);
     }
 
     /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record.
@@ -391,42 +291,6 @@ impl Schedule {
         }
     }
 }
-
-/// The first of sorted values that is not `before`, searched from the end: what is asked about is mostly recent.
-fn first_after<T>(values: &[T], before: impl Fn(&T) -> bool) -> usize {
-    let mut step = 1;
-    let mut low = values.len();
-    while low > 0 && !before(&values[low - 1]) {
-        low = low.saturating_sub(step);
-        step *= 2;
-    }
-    low + values[low..].partition_point(before)
-}
-
-/// See [`Schedule::segments`].
-pub(crate) fn cut(
-    pieces: &[Piece],
-    from: i64,
-    to: i64,
-    mut segment: impl FnMut(i64, i64, State, Option<&Piece>),
-) {
-    let first = first_after(pieces, |piece| piece.end <= from);
-    let mut at = from;
-    for piece in pieces[first..].iter().take_while(|piece| piece.ts < to) {
-        if piece.ts > at {
-            segment(at, piece.ts, State::OnCpu, None);
-        }
-        let (start, end) = (piece.ts.max(at), piece.end.min(to));
-        segment(start, end, piece.state, Some(piece));
-        at = end;
-    }
-    if at < to {
-        segment(at, to, State::OnCpu, None);
-    }
-}
-
-/// Nanoseconds blocked, by class.
-pub(crate) type BlockedNs = [i64; blocker::COUNT];
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -518,14 +382,5 @@ pub(crate) mod tests {
         assert_eq!(schedule.pieces((0, 1, 2))[0].end, 250);
         assert_eq!(schedule.pieces((0, 1, 3))[0].end, i64::MAX);
         assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 3);
-    }
-
-    #[test]
-    fn searching_from_the_end_finds_the_same() {
-        let values: Vec<i64> = (0..100).map(|value| value / 3).collect();
-        for limit in -1..40 {
-            let expected = values.partition_point(|value| *value <= limit);
-            assert_eq!(first_after(&values, |value| *value <= limit), expected);
-        }
     }
 }

@@ -12,7 +12,8 @@ use super::{
     causes::{Cause, Division},
     culprits::thread_name,
     judge::{Params, SlowCall, blamed, cause_of},
-    schedule::{State, Task},
+    piece::State,
+    schedule::Task,
     walk::Link,
 };
 use crate::{

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::{
     blocker::{self, Blocker},
     multiset::{Multiset, quantile},
-    schedule::BlockedNs,
+    piece::BlockedNs,
 };
 
 /// Fewer calls allow no statement.
@@ -51,6 +51,8 @@ const LEVELS: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) own: i64,
+    /// Nothing was taken from it: its own time is its duration.
+    pub(crate) is_whole: bool,
     /// Time in nested calls of another class.
     pub(crate) nested: i64,
     pub(crate) blocked: BlockedNs,
@@ -59,9 +61,21 @@ pub(crate) struct Sample {
 /// Samples of one kind. Zeros of what is mostly zero are not stored.
 #[derive(Clone, Debug, Default)]
 struct Samples {
-    own: Multiset,
+    /// Own time of calls from which nothing was taken, and of the others.
+    whole: Multiset,
+    rest: Multiset,
     nested: Multiset,
     blocked: HashMap<usize, Multiset>,
+}
+
+impl Samples {
+    fn count(&self) -> u64 {
+        self.whole.count() + self.rest.count()
+    }
+
+    fn median(&self) -> f64 {
+        quantile(&[&self.whole, &self.rest], 0, 0.5)
+    }
 }
 
 /// What is usual.
@@ -118,14 +132,19 @@ impl Strata {
     /// Adds a call of a kind; how many there are now.
     pub(crate) fn add(&mut self, number: u32, sample: &Sample) -> u64 {
         let samples = &mut self.kinds[number as usize].1;
-        samples.own.add(sample.own);
+        if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
         if sample.nested > 0 {
             samples.nested.add(sample.nested);
         }
         for (class, ns) in sample.blocked.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             samples.blocked.entry(class).or_default().add(ns);
         }
-        samples.own.count()
+        samples.count()
+    }
+
+    /// Durations of the calls of a kind from which nothing was taken.
+    pub(crate) fn whole(&self, number: u32) -> &Multiset {
+        &self.kinds[number as usize].1.whole
     }
 
     /// Every kind, by its number.
@@ -134,17 +153,18 @@ impl Strata {
     }
 
     fn own(&self, members: &[u32]) -> Vec<&Multiset> {
-        members.iter().map(|number| &self.kinds[*number as usize].1.own).collect()
+        let samples = members.iter().map(|number| &self.kinds[*number as usize].1);
+        samples.flat_map(|samples| [&samples.whole, &samples.rest]).collect()
     }
 
     /// What a call of this kind should take by what has been seen so far; `None`: too few.
     pub(crate) fn expected_so_far(&self, number: u32) -> Option<f64> {
         let (kind, samples) = &self.kinds[number as usize];
-        if samples.own.count() < MIN_CALLS {
+        if samples.count() < MIN_CALLS {
             return None;
         }
         let of_kind = self.members.get(&(0, kind.at(0))).map_or(&[][..], Vec::as_slice);
-        Some(quantile(&[&samples.own], 0, 0.5).min(quantile(&self.own(of_kind), 0, 0.5)))
+        Some(samples.median().min(quantile(&self.own(of_kind), 0, 0.5)))
     }
 
     /// The baseline of every kind, by its number.
@@ -159,8 +179,8 @@ impl Strata {
                 let level = level.unwrap_or(LEVELS - 1);
                 let key = (level, kind.at(level));
                 let of_kind = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
-                let enough = samples.own.count() >= MIN_CALLS;
-                Baseline { kind: of_kind, stratum_own: enough.then(|| quantile(&[&samples.own], 0, 0.5)) }
+                let enough = samples.count() >= MIN_CALLS;
+                Baseline { kind: of_kind, stratum_own: enough.then(|| samples.median()) }
             })
             .collect()
     }
@@ -194,7 +214,7 @@ mod tests {
     }
 
     fn sample(own: i64) -> Sample {
-        Sample { own, nested: 0, blocked: [0; blocker::COUNT] }
+        Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: [0; blocker::COUNT] }
     }
 
     fn add(strata: &mut Strata, kind: Kind, own: i64) -> u32 {

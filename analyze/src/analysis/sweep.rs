@@ -23,8 +23,10 @@ use std::{
 use trace_schema::{Class, Layer};
 
 use super::{
-    schedule::{Fault, Faults, OffCpuRow, Schedule, Task, ThreadKey},
-    time_split::{Parts, parts},
+    call::{Call, Extra, Marked, Sink},
+    fault::{Fault, Faults},
+    schedule::{OffCpuRow, Schedule, Task, ThreadKey},
+    time_split::parts,
 };
 use crate::{
     error::AnalyzeError,
@@ -37,90 +39,6 @@ const CLOCK: RangeInclusive<i64> = -(1 << 60)..=1 << 62;
 const MAX_DUR: i64 = 1 << 53;
 /// Rows after which calls of idle threads are looked for.
 const ROUND_ROWS: u64 = 1 << 20;
-
-/// Columns that are handed through.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) ret: Option<i32>,
-    pub(crate) addr: Option<u64>,
-    pub(crate) src_addr: Option<u64>,
-    pub(crate) stream: Option<u64>,
-    pub(crate) caller: Option<u32>,
-}
-
-/// A call. Numbers stand for names.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    /// The number of its thread in the schedule.
-    pub(crate) slot: usize,
-    pub(crate) thread: ThreadKey,
-    pub(crate) ts: i64,
-    /// `None`: it was not seen to end.
-    pub(crate) dur: Option<i64>,
-    pub(crate) op: u32,
-    pub(crate) size: Option<i64>,
-    pub(crate) direction: Option<u32>,
-    pub(crate) func: Option<u64>,
-    /// The innermost range that it began in.
-    pub(crate) phase: Option<u32>,
-    /// The first launch of its kernel in its process.
-    pub(crate) is_first: bool,
-    /// Calls around it.
-    pub(crate) depth: u32,
-    /// The innermost of them.
-    pub(crate) parent: Option<u32>,
-    /// The direct child that took longest, and how long.
-    pub(crate) child: Option<(u32, i64)>,
-    /// Time in direct children: where they cross, it counts once.
-    pub(crate) child_ns: i64,
-    /// Where the last of them ends.
-    children_end: i64,
-    pub(crate) extra: Option<Box<Extra>>,
-}
-
-impl Call {
-    /// Its end; of one without, the end of time.
-    pub(crate) fn end(&self) -> i64 {
-        self.dur.map_or(i64::MAX, |dur| self.ts.saturating_add(dur))
-    }
-}
-
-/// A range that a workload marked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Marked {
-    pub(crate) thread: ThreadKey,
-    pub(crate) ts: i64,
-    pub(crate) dur: Option<i64>,
-    pub(crate) name: u32,
-}
-
-/// What becomes of calls.
-pub(crate) trait Sink: Send {
-    /// A call begins. What is known of it: all but its children. Calls of a thread come in the order of time.
-    ///
-    /// # Errors
-    /// Ends the reading.
-    fn entered(&mut self, _call: &Call, _schedule: &Schedule) -> Result<(), AnalyzeError> {
-        Ok(())
-    }
-
-    /// A call is final. `parts`: the split of a finished one.
-    ///
-    /// # Errors
-    /// Ends the reading.
-    fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError>;
-
-    /// A range begins.
-    fn marked(&mut self, _range: &Marked) {}
-
-    /// There are no more.
-    ///
-    /// # Errors
-    /// As the others.
-    fn finished(&mut self, _schedule: &Schedule) -> Result<(), AnalyzeError> {
-        Ok(())
-    }
-}
 
 /// Rows of one `ts`, in the order in which they are taken.
 enum Event {
@@ -144,12 +62,22 @@ impl Event {
 }
 
 /// What a thread is doing.
-#[derive(Default)]
 struct Thread {
+    /// The number of its process.
+    process: usize,
     /// Calls, each inside the one before.
     around: Vec<Call>,
     /// Calls that another one crosses, until they end.
     crossed: Vec<Call>,
+}
+
+/// What the threads of a process have in common.
+#[derive(Default)]
+struct Process {
+    /// Ranges that have begun, with their ends.
+    phases: Vec<(i64, u32)>,
+    /// Functions with the kernels that they have launched.
+    launched: HashSet<(u32, u64)>,
 }
 
 /// See the module.
@@ -161,17 +89,18 @@ pub(crate) struct Sweep<S> {
     threads: Vec<Thread>,
     /// The last thread of each place: a hash costs more than a look.
     recent: Vec<Option<(ThreadKey, usize)>>,
-    /// By run and process: ranges that have begun, with their ends.
-    phases: HashMap<(u32, u32), Vec<(i64, u32)>>,
-    /// Run, process, function and kernel.
-    launched: HashSet<(u32, u32, u32, u64)>,
+    processes: Vec<Process>,
+    /// By run and process.
+    process_numbers: HashMap<(u32, u32), usize>,
+    /// The last launch of each place: process, function and kernel.
+    recent_launches: Vec<(usize, u32, u64)>,
     ties: Vec<Event>,
     ties_ts: i64,
     rows_count: u64,
     hands_extra: bool,
 }
 
-/// Places of [`Sweep::recent`].
+/// Places of [`Sweep::recent`] and of [`Sweep::recent_launches`].
 const RECENT: usize = 256;
 
 /// Whether a call of `outer` cannot have one of `inner` inside.
@@ -197,8 +126,9 @@ impl<S: Sink> Sweep<S> {
             run: 0,
             threads: Vec::new(),
             recent: vec![None; RECENT],
-            phases: HashMap::new(),
-            launched: HashSet::new(),
+            processes: Vec::new(),
+            process_numbers: HashMap::new(),
+            recent_launches: vec![(usize::MAX, 0, 0); RECENT],
             ties: Vec::new(),
             ties_ts: i64::MIN,
             rows_count: 0,
@@ -216,53 +146,84 @@ impl<S: Sink> Sweep<S> {
             return slot;
         }
         let slot = self.schedule.slot(key);
-        if self.threads.len() <= slot {
-            self.threads.resize_with(slot + 1, Thread::default);
+        if slot == self.threads.len() {
+            let next = self.processes.len();
+            let process = *self.process_numbers.entry((key.0, key.1)).or_insert(next);
+            if process == next {
+                self.processes.push(Process::default());
+            }
+            self.threads.push(Thread { process, around: Vec::new(), crossed: Vec::new() });
         }
         self.recent[place] = Some((key, slot));
         slot
     }
 
+    /// Whether it is the first launch of its kernel in its process. Most are not, and were seen not long ago.
+    fn is_first(&mut self, process: usize, op: u32, func: u64) -> bool {
+        let hash = (func ^ u64::from(op) << 48 ^ (process as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let recent = &mut self.recent_launches[(hash >> 32) as usize % RECENT];
+        if *recent == (process, op, func) {
+            return false;
+        }
+        *recent = (process, op, func);
+        self.processes[process].launched.insert((op, func))
+    }
+
+    #[inline]
+    fn call(&self, rows: &Rows, row: usize) -> Call {
+        let extra = self.hands_extra.then(|| {
+            Box::new(Extra {
+                ret: rows.ret.at(row),
+                addr: rows.addr.at(row),
+                src_addr: rows.src_addr.at(row),
+                stream: rows.stream.at(row),
+                caller: rows.caller.at(row),
+            })
+        });
+        Call {
+            slot: 0,
+            thread: self.thread(rows, row),
+            ts: rows.ts.value(row),
+            dur: rows.dur.at(row),
+            op: rows.op.at(row).unwrap_or_default(),
+            size: rows.size_bytes.at(row),
+            direction: rows.direction.at(row),
+            func: rows.func.at(row),
+            phase: None,
+            is_first: false,
+            depth: 0,
+            parent: None,
+            child: None,
+            child_ns: 0,
+            children_end: i64::MIN,
+            extra,
+        }
+    }
+
+    #[inline]
+    fn thread(&self, rows: &Rows, row: usize) -> ThreadKey {
+        (self.run, rows.pid.at(row).unwrap_or_default(), rows.tid.at(row).unwrap_or_default())
+    }
+
+    /// Whether a clock can tell the times of a row; those of others are counted.
+    #[inline]
+    fn is_told(&mut self, ts: i64, dur: Option<i64>) -> bool {
+        let is_told = CLOCK.contains(&ts) && dur.is_none_or(|dur| (-MAX_DUR..=MAX_DUR).contains(&dur));
+        if !is_told {
+            self.count(Fault::OutOfRange);
+        }
+        is_told
+    }
+
     /// Takes a row.
     fn event(&mut self, rows: &Rows, row: usize, kind: Kind) -> Option<Event> {
         let (ts, dur) = (rows.ts.value(row), rows.dur.at(row));
-        if !CLOCK.contains(&ts) || dur.is_some_and(|dur| !(-MAX_DUR..=MAX_DUR).contains(&dur)) {
-            self.count(Fault::OutOfRange);
+        if !self.is_told(ts, dur) {
             return None;
         }
-        let (pid, tid) = (rows.pid.at(row).unwrap_or_default(), rows.tid.at(row).unwrap_or_default());
-        let thread = (self.run, pid, tid);
+        let thread = self.thread(rows, row);
         Some(match kind {
-            Kind::Call => {
-                let op = rows.op.at(row).unwrap_or_default();
-                let extra = self.hands_extra.then(|| {
-                    Box::new(Extra {
-                        ret: rows.ret.at(row),
-                        addr: rows.addr.at(row),
-                        src_addr: rows.src_addr.at(row),
-                        stream: rows.stream.at(row),
-                        caller: rows.caller.at(row),
-                    })
-                });
-                Event::Call(Call {
-                    slot: 0,
-                    thread,
-                    ts,
-                    dur,
-                    op,
-                    size: rows.size_bytes.at(row),
-                    direction: rows.direction.at(row),
-                    func: rows.func.at(row),
-                    phase: None,
-                    is_first: false,
-                    depth: 0,
-                    parent: None,
-                    child: None,
-                    child_ns: 0,
-                    children_end: i64::MIN,
-                    extra,
-                })
-            }
+            Kind::Call => Event::Call(self.call(rows, row)),
             Kind::OffCpu => {
                 let waker = rows.waker_tid.at(row).map(|tid| Task {
                     pid: rows.waker_pid.at(row).unwrap_or_default(),
@@ -283,7 +244,7 @@ impl<S: Sink> Sweep<S> {
             }
             Kind::Stint => {
                 let comm = rows.comm.at(row).unwrap_or_else(|| self.schedule.names.number(""));
-                let task = Task { pid, tid, comm };
+                let task = Task { pid: thread.1, tid: thread.2, comm };
                 Event::Stint { run: self.run, cpu: rows.cpu.at(row)?, ts, dur: dur.unwrap_or(0), task }
             }
             Kind::Mark => {
@@ -291,9 +252,9 @@ impl<S: Sink> Sweep<S> {
                     return None;
                 }
                 let name = self.schedule.names.number(rows.detail.text(row).unwrap_or_default());
-                Event::Marked(Marked { thread, ts, dur, name })
+                Event::Marked(Marked { slot: 0, thread, ts, dur, name })
             }
-            Kind::Other => return None,
+            Kind::Alloc | Kind::Other => return None,
         })
     }
 
@@ -311,9 +272,11 @@ impl<S: Sink> Sweep<S> {
 
     fn take(&mut self, event: Event) -> Result<(), AnalyzeError> {
         match event {
-            Event::Marked(range) => {
+            Event::Marked(mut range) => {
+                range.slot = self.slot(range.thread);
                 let end = range.dur.map_or(i64::MAX, |dur| range.ts.saturating_add(dur));
-                self.phases.entry((range.thread.0, range.thread.1)).or_default().push((end, range.name));
+                let process = self.threads[range.slot].process;
+                self.processes[process].phases.push((end, range.name));
                 self.sink.marked(&range);
             }
             Event::Stint { run, cpu, ts, dur, task } => {
@@ -330,8 +293,8 @@ impl<S: Sink> Sweep<S> {
 
     /// The innermost range around a time, which is not before those asked about: of those that contain it, the one that
     /// began last.
-    fn phase(&mut self, process: (u32, u32), ts: i64) -> Option<u32> {
-        let begun = self.phases.get_mut(&process)?;
+    fn phase(&mut self, process: usize, ts: i64) -> Option<u32> {
+        let begun = &mut self.processes[process].phases;
         while begun.last().is_some_and(|(end, _)| *end <= ts) {
             begun.pop();
         }
@@ -345,8 +308,13 @@ impl<S: Sink> Sweep<S> {
 
     /// Leaves what has ended on a thread.
     fn leave_ended(&mut self, slot: usize, now: i64) -> Result<(), AnalyzeError> {
-        while let Some(call) = self.threads[slot].around.pop_if(|call| call.end() <= now) {
-            self.leave(&call)?;
+        let Self { threads, schedule, sink, .. } = self;
+        let around = &mut threads[slot].around;
+        // Looked at where it is: a copy would cost more than what is done with it.
+        while let Some(call) = around.last().filter(|call| call.end() <= now) {
+            let split = call.dur.map(|_| parts(schedule.pieces_of(slot), call.ts, call.end()));
+            sink.left(call, split.as_ref(), schedule)?;
+            around.truncate(around.len() - 1);
         }
         while let Some(index) = self.threads[slot].crossed.iter().position(|call| call.end() <= now) {
             let call = self.threads[slot].crossed.swap_remove(index);
@@ -400,12 +368,13 @@ impl<S: Sink> Sweep<S> {
         if crosses {
             self.count(Fault::CrossingCalls);
         }
-        call.phase = self.phase((call.thread.0, call.thread.1), call.ts);
+        let process = self.threads[slot].process;
+        call.phase = self.phase(process, call.ts);
         // Other calls are about handles, too, but only a launch is dearer the first time.
         if let Some(func) = call.func
             && self.schedule.names.class(call.op) == Some(Class::Launch)
         {
-            call.is_first = self.launched.insert((call.thread.0, call.thread.1, call.op, func));
+            call.is_first = self.is_first(process, call.op, func);
         }
         let around = &mut self.threads[slot].around;
         call.depth = around.len() as u32;
@@ -435,7 +404,7 @@ impl<S: Sink> Sweep<S> {
             self.leave_ended(slot, now)?;
             let thread = &mut self.threads[slot];
             if thread.around.is_empty() && thread.crossed.is_empty() {
-                *thread = Thread::default();
+                (thread.around, thread.crossed) = (Vec::new(), Vec::new());
             }
         }
         Ok(())
@@ -469,9 +438,9 @@ impl<S: Sink> Consumer for Sweep<S> {
     }
 
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
-        for row in range {
+        for row in range.clone() {
             let kind = rows.kind(row);
-            if kind == Kind::Other {
+            if matches!(kind, Kind::Alloc | Kind::Other) {
                 continue;
             }
             let ts = rows.ts.value(row);
@@ -483,7 +452,13 @@ impl<S: Sink> Consumer for Sweep<S> {
                     self.round(ts)?;
                 }
             }
-            if let Some(event) = self.event(rows, row, kind) {
+            // A call that nothing else begins with has no need to wait.
+            let is_alone = self.ties.is_empty() && row + 1 < range.end && rows.ts.value(row + 1) != ts;
+            if kind == Kind::Call && is_alone {
+                if self.is_told(ts, rows.dur.at(row)) {
+                    self.enter(self.call(rows, row))?;
+                }
+            } else if let Some(event) = self.event(rows, row, kind) {
                 self.ties.push(event);
             }
         }

@@ -10,7 +10,7 @@
 
 use super::{
     blocker::Blocker,
-    schedule::{BlockedNs, Piece, State, cut},
+    piece::{BlockedNs, Piece, State, cut},
 };
 
 /// The split of one finished call, in nanoseconds.
@@ -50,6 +50,9 @@ impl Parts {
 
 /// The split of `[from, to)` of a thread with these off-CPU pieces.
 pub(crate) fn parts(pieces: &[Piece], from: i64, to: i64) -> Parts {
+    if pieces.last().is_none_or(|last| last.end <= from) {
+        return Parts { on_cpu: to - from, ..Parts::default() };
+    }
     let mut parts = Parts::default();
     let mut longest = 0;
     cut(pieces, from, to, |ts, end, state, piece| {

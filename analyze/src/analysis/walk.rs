@@ -13,7 +13,8 @@
 
 use super::{
     blocker::Blocker,
-    schedule::{Piece, Schedule, State, Task, ThreadKey},
+    piece::{Piece, State, cut},
+    schedule::{Schedule, Task, ThreadKey},
 };
 
 /// Threads that a chain follows.
@@ -37,23 +38,24 @@ pub(crate) struct Link {
     pub(crate) syscall: Option<i64>,
 }
 
-/// Follows `[from, to)` of a thread.
-pub(crate) fn walk(schedule: &Schedule, thread: ThreadKey, from: i64, to: i64) -> Vec<Link> {
+/// Follows `[from, to)` of the thread of a number.
+pub(crate) fn walk(schedule: &Schedule, slot: usize, from: i64, to: i64) -> Vec<Link> {
     let mut links = Vec::new();
-    follow(schedule, thread, (from, to), None, &mut Vec::new(), &mut links);
+    follow(schedule, slot, (from, to), None, &mut Vec::new(), &mut links);
     links
 }
 
 fn follow(
     schedule: &Schedule,
-    thread: ThreadKey,
+    slot: usize,
     (from, to): (i64, i64),
     slept_in: Option<Blocker>,
-    path: &mut Vec<ThreadKey>,
+    path: &mut Vec<usize>,
     links: &mut Vec<Link>,
 ) {
-    path.push(thread);
-    schedule.segments(thread, from, to, |ts, end, state, piece| {
+    path.push(slot);
+    let thread = schedule.key(slot);
+    cut(schedule.pieces_of(slot), from, to, |ts, end, state, piece| {
         let link = Link {
             ts,
             end,
@@ -80,14 +82,10 @@ fn follow(
             }
             (State::Blocked(blocker), Some(piece)) => {
                 let woken_by = schedule.waker(piece);
-                let waker = woken_by.map(|task| (thread.0, task.pid, task.tid));
-                let onward = waker.filter(|waker| {
-                    // Who woke it is known only if the sleep ended inside the time asked about.
-                    piece.end <= end
-                        && schedule.knows(*waker)
-                        && !path.contains(waker)
-                        && path.len() < MAX_DEPTH
-                });
+                // Who woke it is known only if the sleep ended inside the time asked about.
+                let waker = woken_by.filter(|_| piece.end <= end && path.len() < MAX_DEPTH);
+                let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
+                let onward = waker.filter(|waker| schedule.is_known(*waker) && !path.contains(waker));
                 match onward {
                     Some(waker) => {
                         follow(schedule, waker, (ts, end), slept_in.or(Some(blocker)), path, links);
@@ -111,6 +109,10 @@ mod tests {
     use super::*;
     use crate::analysis::schedule::tests::schedule;
 
+    fn slot(schedule: &Schedule, tid: u32) -> usize {
+        schedule.known_slot((0, 1, tid)).expect("a thread")
+    }
+
     #[test]
     fn a_chain_leads_to_who_kept_the_lock_holder_off_its_cpu() {
         // Thread 1 sleeps for a lock from 100 to 500; thread 2 holds it and is preempted by a hog.
@@ -121,7 +123,7 @@ mod tests {
             ],
             &[(0, 400, 480, (9, 9)), (1, 200, 350, (7, 7))],
         );
-        let links = walk(&schedule, (0, 1, 1), 50, 600);
+        let links = walk(&schedule, slot(&schedule, 1), 50, 600);
         let seen: Vec<_> = links
             .iter()
             .map(|link| (link.ts, link.end, link.depth, link.task.map(|task| task.tid)))
@@ -148,7 +150,7 @@ mod tests {
             ],
             &[],
         );
-        let links = walk(&schedule, (0, 1, 1), 0, 600);
+        let links = walk(&schedule, slot(&schedule, 1), 0, 600);
         assert!(links.iter().all(|link| link.depth <= 1));
         assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
     }
@@ -193,8 +195,8 @@ mod tests {
             }
             let schedule = schedule(&rows, &stints);
             let (from, dur) = (random(800), 1 + random(300));
-            for tid in 1..=5 {
-                let links = walk(&schedule, (0, 1, tid), from, from + dur);
+            for tid in 1..=5_u32 {
+                let links = walk(&schedule, slot(&schedule, tid), from, from + dur);
                 let mut at = from;
                 for link in &links {
                     assert_eq!(link.ts, at, "{links:?}");

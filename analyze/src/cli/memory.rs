@@ -7,12 +7,15 @@ use trace_schema::{Bytes, Nanos};
 use super::{print, print_json};
 use crate::{
     analysis::{
+        driver_memory::Driver,
         info,
         memory_advice::{self, Review},
         memory_state::{self, At, Device, Held, Moment},
     },
     error::AnalyzeError,
-    frames, output,
+    frames,
+    memory::check::Difference,
+    output,
     trace::Trace,
 };
 
@@ -72,7 +75,7 @@ fn shown(moment: &Moment, top: usize) -> String {
         output::harmless(&moment.label),
         Nanos(moment.since_start_ns)
     );
-    if moment.allocators.is_empty() {
+    if moment.allocators.is_empty() && moment.drivers.is_empty() {
         text +=
             "\nno allocator of PyTorch had been at work by then, or none was probed: see `analyze info`\n";
     }
@@ -82,7 +85,8 @@ fn shown(moment: &Moment, top: usize) -> String {
 /// The devices and allocators.
 pub(super) fn shown_moment(moment: &Moment, top: usize) -> String {
     let devices = moment.devices.iter().map(shown_device);
-    devices.chain(moment.allocators.iter().map(|held| shown_held(held, top))).collect()
+    let allocators = moment.allocators.iter().map(|held| shown_held(held, top));
+    devices.chain(allocators).chain(moment.drivers.iter().map(shown_driver)).collect()
 }
 
 fn shown_review(review: &Review) -> String {
@@ -148,6 +152,29 @@ fn shown_device(device: &Device) -> String {
     text
 }
 
+fn shown_driver(driver: &Driver) -> String {
+    let of = |(bytes, count): (&i64, &u64)| format!("{count} × {}", Bytes(*bytes));
+    let sizes: Vec<String> = driver.sizes.iter().map(of).collect();
+    let mut text = format!(
+        "\nprocess {}: {} cudaMalloc gave {}: {}\n",
+        driver.pid,
+        driver.allocs_count,
+        Bytes(driver.alloc_bytes),
+        sizes.join(", ")
+    );
+    text += &match driver.held_bytes {
+        Some(held) => format!("after {} cudaFree, {} of it are left\n", driver.frees_count, Bytes(held)),
+        None => format!(
+            "{} cudaFree gave some of it back; how much is not known: the source does not tell whose addresses those are\n",
+            driver.frees_count
+        ),
+    };
+    if driver.is_like_torch {
+        text += "inferred: PyTorch's allocator asked for it, as every size is one of its segments'\n";
+    }
+    text + "not known: which blocks are in it, which of them are in use, and what is pinned\n"
+}
+
 fn shown_held(held: &Held, top: usize) -> String {
     let line = |what: &str, bytes: i64, meaning: &str| {
         vec![what.to_owned(), bytes.to_string(), Bytes(bytes).to_string(), meaning.to_owned()]
@@ -181,8 +208,18 @@ fn shown_held(held: &Held, top: usize) -> String {
     if held.is_inferred {
         text += "inferred from usage reports and driver calls: pending frees count as free here\n";
     }
+    if held.lost_count > 0 {
+        text += &format!(
+            "note: {} of its events were lost before: segments may have come or gone meanwhile\n",
+            held.lost_count
+        );
+    }
     for (fault, count) in &held.faults {
         text += &format!("note: {count} × {fault}\n");
+    }
+    for difference in held.differences.iter().take(top) {
+        let Difference { addr, said, replayed, .. } = difference;
+        text += &format!("note: at {addr:#x} the snapshot has {said}; its events make {replayed}\n");
     }
     for setting in &held.unknown_settings {
         text += &format!("note: setting not understood: {}\n", output::harmless(setting));
@@ -206,7 +243,7 @@ fn pinned_table(held: &Held, top: usize) -> String {
             let mut row = std::mem::replace(&mut start, vec![String::new(); 3]);
             row.push(format!("{:#x}", pin.addr));
             row.push(Bytes(pin.size_bytes as i64).to_string());
-            row.push(Nanos(pin.age_ns).to_string());
+            row.push(pin.age_ns.map_or_else(|| "not known".to_owned(), |age| Nanos(age).to_string()));
             rows.push(row);
         }
         let more = segment.in_use_count.saturating_sub(segment.pins.len());

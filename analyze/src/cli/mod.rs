@@ -1,13 +1,17 @@
 //! Flags to library calls; a verb never computes. One file a verb.
 
+mod alerts;
 mod chains;
 mod import;
 mod info;
+mod leaks;
 mod memory;
 mod oom;
+mod queries;
 mod recover;
 mod releases;
 mod report;
+mod shell;
 mod sql;
 mod summary;
 
@@ -34,7 +38,10 @@ enum Verb {
     Memory(memory::Args),
     Releases(releases::Args),
     Oom(oom::Args),
+    Leaks(leaks::Args),
+    Alerts(alerts::Args),
     Sql(sql::Args),
+    Queries(queries::Args),
     Report(report::Args),
     Import(import::Args),
     Recover(recover::Args),
@@ -55,7 +62,10 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Memory(args) => args.run().await,
             Verb::Releases(args) => args.run().await,
             Verb::Oom(args) => args.run().await,
+            Verb::Leaks(args) => args.run().await,
+            Verb::Alerts(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
+            Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),

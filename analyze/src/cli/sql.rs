@@ -1,18 +1,27 @@
 //! `analyze sql`.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{
+    io::{IsTerminal, Read, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::print;
+use datafusion::prelude::DataFrame;
+use futures::StreamExt;
+use trace_schema::{Bytes, Nanos};
+
+use super::shell;
 use crate::{
     error::AnalyzeError,
-    output::{self, Format},
-    trace::Trace,
+    output::{self, Format, Sink},
+    trace::{Options, Trace, guessed},
 };
 
 /// Query runs with SQL: the table `events`, and the views of queries/ (ops, op_time, off_cpu, …)
 #[derive(clap::Args)]
 #[command(after_help = "Example: analyze sql run.parquet 'SELECT op, count(*) FROM ops GROUP BY op'\n\
-    With several runs, the column `run` tells them apart. Queries can only read.")]
+    With several runs (files, directories, quoted patterns), the column `run` tells them apart. Queries can only read.\n\
+    Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.")]
 pub(crate) struct Args {
     /// Runs, then the query (unless --file)
     #[arg(required = true, value_name = "RUN… QUERY")]
@@ -20,18 +29,42 @@ pub(crate) struct Args {
     /// Read the query from a file
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    answer: Answer,
+}
+
+/// How queries are run, and their answers written.
+#[derive(clap::Args, Clone)]
+pub(super) struct Answer {
+    /// A value for $NAME in the query
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) params: Vec<(String, String)>,
     /// Format of the result [default: table on a terminal, csv elsewhere, parquet for --out *.parquet]
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Replace the output file if it exists
     #[arg(long, requires = "out")]
     force: bool,
+    /// Query files of your own: they add to the library, or replace what has the same name
+    #[arg(long, value_name = "DIR")]
+    pub(super) queries: Option<PathBuf>,
+    /// Give up after so long
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Nanos>,
+    /// What needs more memory spills to disk, or stops
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<Bytes>,
 }
 
-impl Args {
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+}
+
+impl Answer {
     fn format(&self) -> Format {
         let to_parquet =
             self.out.as_ref().is_some_and(|path| path.extension().is_some_and(|e| e == "parquet"));
@@ -42,37 +75,123 @@ impl Args {
         })
     }
 
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
-        let format = self.format();
-        let (runs, query) = match &self.file {
-            Some(path) => {
-                let query = std::fs::read_to_string(path)
-                    .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
-                (self.words.as_slice(), query)
-            }
-            None => match self.words.split_last() {
-                Some((query, runs)) if !runs.is_empty() => (runs, query.clone()),
-                _ => return Err(AnalyzeError::Query("give at least one run, then the query".to_owned())),
-            },
+    /// Opens runs.
+    pub(super) async fn open(&self, runs: &[PathBuf]) -> Result<Trace, AnalyzeError> {
+        let memory_limit_bytes = match self.memory_limit {
+            Some(Bytes(bytes)) => Some(
+                usize::try_from(bytes)
+                    .map_err(|_| AnalyzeError::Query("--memory-limit must not be negative".to_owned()))?,
+            ),
+            None => None,
         };
-        let paths: Vec<PathBuf> = runs.iter().map(PathBuf::from).collect();
-        let trace = Trace::open(&paths).await?;
-        let frame = trace.sql(&query).await?;
-        let schema = frame.schema().inner().clone();
-        let mut batches = frame.collect().await?;
-        if batches.is_empty() {
-            batches.push(arrow::array::RecordBatch::new_empty(schema.clone()));
+        let options = Options { queries: self.queries.clone(), memory_limit_bytes };
+        Trace::open_with(runs, &options).await
+    }
+
+    /// Runs a query and writes its rows as they come.
+    pub(super) async fn write(&self, frame: DataFrame) -> Result<(), AnalyzeError> {
+        let format = self.format();
+        match &self.out {
+            Some(path) => {
+                let file = std::io::BufWriter::new(output::create(path, self.force)?);
+                self.in_time(stream(frame, format, file, path)).await
+            }
+            None if format == Format::Parquet => {
+                Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned()))
+            }
+            None => {
+                let out = std::io::BufWriter::new(std::io::stdout());
+                let path = Path::new("standard output");
+                match self.in_time(stream(frame, format, out, path)).await {
+                    // A reader that closed it early is no error.
+                    Err(AnalyzeError::Io { source, .. })
+                        if source.kind() == std::io::ErrorKind::BrokenPipe =>
+                    {
+                        Ok(())
+                    }
+                    result => result,
+                }
+            }
         }
-        match (&self.out, format) {
-            (Some(path), Format::Parquet) => {
-                output::write_parquet(schema, &batches, output::create(path, self.force)?)
+    }
+
+    async fn in_time(
+        &self,
+        work: impl Future<Output = Result<(), AnalyzeError>>,
+    ) -> Result<(), AnalyzeError> {
+        let Some(limit) = self.timeout else { return work.await };
+        let allowed = Duration::from_nanos(u64::try_from(limit.0).unwrap_or_default());
+        tokio::time::timeout(allowed, work).await.unwrap_or_else(|_| {
+            Err(AnalyzeError::Query(format!("the query took longer than {limit} (--timeout)")))
+        })
+    }
+}
+
+async fn stream(
+    frame: DataFrame,
+    format: Format,
+    out: impl Write + Send,
+    path: &Path,
+) -> Result<(), AnalyzeError> {
+    let schema = frame.schema().inner().clone();
+    let mut sink = Sink::new(format, schema, out)?;
+    let mut batches = frame.execute_stream().await?;
+    while let Some(batch) = batches.next().await {
+        sink.write(&batch?, path)?;
+    }
+    sink.finish(path)
+}
+
+/// Plans a query with values for its parameters.
+pub(super) async fn plan(
+    trace: &Trace,
+    query: &str,
+    params: &[(String, String)],
+) -> Result<DataFrame, AnalyzeError> {
+    let frame = trace.sql(query).await?;
+    let values: Vec<_> = params.iter().map(|(name, value)| (name.clone(), guessed(value))).collect();
+    if values.is_empty() { Ok(frame) } else { Ok(frame.with_param_values(values)?) }
+}
+
+impl Args {
+    /// The runs and the query; `None`: it is to be asked for.
+    fn query(&self) -> Result<(Vec<PathBuf>, Option<String>), AnalyzeError> {
+        let paths = |words: &[String]| words.iter().map(PathBuf::from).collect::<Vec<PathBuf>>();
+        if let Some(path) = &self.file {
+            let query = std::fs::read_to_string(path)
+                .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+            return Ok((paths(&self.words), Some(query)));
+        }
+        // What is there is a run. A run that is missing looks like no query.
+        let is_query =
+            |word: &String| word.contains([' ', '\n', '\t', '(', ';']) && !Path::new(word).exists();
+        match self.words.split_last() {
+            Some((query, runs)) if is_query(query) && !runs.is_empty() => {
+                Ok((paths(runs), Some(query.clone())))
             }
-            (Some(path), _) => output::write_text(format, &batches, output::create(path, self.force)?),
-            (None, _) => {
-                let mut text = Vec::new();
-                output::write_text(format, &batches, &mut text)?;
-                print(&String::from_utf8_lossy(&text))
+            Some((query, [])) if is_query(query) => {
+                Err(AnalyzeError::Query("give at least one run, then the query".to_owned()))
             }
+            _ if std::io::stdin().is_terminal() => Ok((paths(&self.words), None)),
+            _ => {
+                let mut query = String::new();
+                std::io::stdin()
+                    .read_to_string(&mut query)
+                    .map_err(|source| AnalyzeError::Io { path: PathBuf::from("standard input"), source })?;
+                if query.trim().is_empty() {
+                    return Err(AnalyzeError::Query("give at least one run, then the query".to_owned()));
+                }
+                Ok((paths(&self.words), Some(query)))
+            }
+        }
+    }
+
+    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+        let (runs, query) = self.query()?;
+        let trace = self.answer.open(&runs).await?;
+        match query {
+            Some(query) => self.answer.write(plan(&trace, &query, &self.answer.params).await?).await,
+            None => shell::run(&trace, &self.answer).await,
         }
     }
 }

@@ -14,12 +14,14 @@ use trace_schema::Run;
 
 use crate::{
     analysis::{
+        call::Sink,
         culprits::Totals,
+        fault::Faults,
         judge::{self, Judgement, Params},
         measure::Measure,
-        schedule::{Faults, Schedule},
+        schedule::Schedule,
         strata::Kind,
-        sweep::{Sink, Sweep},
+        sweep::Sweep,
     },
     error::AnalyzeError,
     reading::{self, Names, Origin, TASK_COLUMNS},
@@ -86,6 +88,26 @@ impl Source {
         }
     }
 
+    /// The session.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub(crate) fn context(&self) -> Result<SessionContext, AnalyzeError> {
+        let gone = || DataFusionError::Internal("the session of the derived tables is gone".to_owned());
+        let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
+        Ok(SessionContext::new_with_state(state))
+    }
+
+    /// The files of the runs.
+    pub(crate) fn files(&self) -> &[RunFile] {
+        &self.files
+    }
+
+    /// What the files say about themselves, by name.
+    fn runs(&self) -> Vec<(String, Run)> {
+        self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect()
+    }
+
     /// Names of the threads of the runs, with the numbers of runs and names.
     pub(crate) fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
         let mut found = HashMap::new();
@@ -108,17 +130,14 @@ impl Source {
         hands_extra: bool,
         sink: impl FnOnce(&mut Names) -> S,
     ) -> Result<Sweep<S>, AnalyzeError> {
-        let gone = || DataFusionError::Internal("the session of the derived tables is gone".to_owned());
-        let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
         let origin =
             Origin::of(self.files.iter().map(|file| (file.name.clone(), file.paths.clone())).collect());
         let sweep = Sweep::new(sink, hands_extra);
-        reading::read(origin, SessionContext::new_with_state(state), wanted, sweep).await
+        reading::read(origin, self.context()?, wanted, sweep).await
     }
 
     async fn derive(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
-        let runs: Vec<(String, Run)> =
-            self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        let runs = self.runs();
         let mut known: Option<HashMap<Kind, f64>> = None;
         loop {
             let limits = known.take();

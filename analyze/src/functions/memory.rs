@@ -2,12 +2,14 @@
 //!
 //! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
 //! - `_memory_curve`: sums after every event;
+//! - `_memory_faults`: what does not fit in a replay;
 //! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`];
 //! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: of whole GPUs, see [`device`].
 //!
 //! Rows come in the order in which they end; what is there at the end of the run comes last.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Weak},
 };
@@ -27,17 +29,16 @@ use datafusion::{
     physical_plan::{stream::RecordBatchReceiverStream, streaming::PartitionStream},
     prelude::SessionContext,
 };
-use futures::StreamExt;
 use parking_lot::RwLock;
-use trace_schema::Run;
+use tokio::sync::mpsc::Sender;
 
 use crate::{
     error::AnalyzeError,
     memory::{
         allocator::Allocator,
         event::{Action, Event},
-        input::{Key, Listener, Replay},
-        span::{Block, Segment, State},
+        input::{Input, Key, Listener, Replay},
+        span::{BEFORE, Block, Segment, State},
     },
     trace::RunFile,
 };
@@ -46,10 +47,11 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 10] = [
+pub(crate) const NAMES: [&str; 11] = [
     "_memory_blocks",
     "_memory_segments",
     "_memory_curve",
+    "_memory_faults",
     "_memory_pools",
     "_memory_requests",
     "_memory_releases",
@@ -65,12 +67,11 @@ fn text() -> DataType {
 
 type Text = StringDictionaryBuilder<Int32Type>;
 
-/// The columns of a table, as they are filled.
+/// Columns of one of the tables.
 trait Columns: Default + Send + 'static {
     fn schema() -> SchemaRef;
-    /// The first one: names of runs.
-    fn run(&mut self) -> &mut Text;
-    fn batch(&mut self) -> Result<RecordBatch, ArrowError>;
+    fn run(&mut self, name: &str, count: usize);
+    fn take(&mut self) -> Result<RecordBatch, ArrowError>;
 }
 
 macro_rules! table {
@@ -84,11 +85,11 @@ macro_rules! table {
                 Arc::new(Schema::new(vec![$(Field::new(stringify!($column), $ty, true)),*]))
             }
 
-            fn run(&mut self) -> &mut Text {
-                &mut self.run
+            fn run(&mut self, name: &str, count: usize) {
+                self.run.append_values(name, count);
             }
 
-            fn batch(&mut self) -> Result<RecordBatch, ArrowError> {
+            fn take(&mut self) -> Result<RecordBatch, ArrowError> {
                 RecordBatch::try_new(Self::schema(), vec![$(Arc::new(self.$column.finish())),*])
             }
         }
@@ -115,6 +116,7 @@ table!(Blocks {
     alloc_ts: Int64Builder, DataType::Int64;
     tid: UInt32Builder, DataType::UInt32;
     stack: UInt32Builder, DataType::UInt32;
+    is_left_censored: BooleanBuilder, DataType::Boolean;
 });
 
 table!(Segments {
@@ -133,6 +135,7 @@ table!(Segments {
     alloc_ts: Int64Builder, DataType::Int64;
     tid: UInt32Builder, DataType::UInt32;
     stack: UInt32Builder, DataType::UInt32;
+    is_left_censored: BooleanBuilder, DataType::Boolean;
 });
 
 table!(Curve {
@@ -152,47 +155,64 @@ table!(Curve {
     segments_count: Int64Builder, DataType::Int64;
 });
 
-/// Fills one of the tables.
-trait Filler: Listener + Default + Send + 'static {
-    fn schema() -> SchemaRef;
-    /// The rows so far, if they are enough for a batch or `all` are wanted.
-    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError>;
-}
+table!(Faults {
+    run: Text, text();
+    pid: UInt32Builder, DataType::UInt32;
+    device: Int32Builder, DataType::Int32;
+    problem: Text, text();
+    events_count: Int64Builder, DataType::Int64;
+});
 
-/// Rows with the numbers of their runs, which the replay has names for.
-#[derive(Default)]
-struct Filled<B> {
-    columns: B,
+/// Fills a table as a replay goes.
+struct Filler<C> {
+    columns: C,
+    /// The run of each row, which the replay has a name for.
     runs: Vec<u32>,
+    /// When allocators began that were at work before.
+    began: HashMap<Key, i64>,
+    sender: Sender<Result<RecordBatch, DataFusionError>>,
 }
 
-impl<B: Columns> Filled<B> {
-    /// The rows so far, if they are enough for a batch or `all` are wanted. `name`: of a run.
-    fn take<'a>(
-        &mut self,
-        name: impl Fn(u32) -> &'a str,
-        all: bool,
-    ) -> Result<Option<RecordBatch>, ArrowError> {
-        if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
-            return Ok(None);
-        }
-        for run in self.runs.drain(..) {
-            self.columns.run().append_value(name(run));
-        }
-        self.columns.batch().map(Some)
-    }
+/// Takes what a replay tells and makes rows of it.
+trait Sink: Listener + 'static {
+    fn schema() -> SchemaRef;
+    fn new(sender: Sender<Result<RecordBatch, DataFusionError>>) -> Self;
 }
 
-impl<B: Columns> Filler for Filled<B>
+impl<C: Columns> Sink for Filler<C>
 where
     Self: Listener,
 {
     fn schema() -> SchemaRef {
-        B::schema()
+        C::schema()
     }
 
-    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
-        Self::take(self, |run| names.name(run), all)
+    fn new(sender: Sender<Result<RecordBatch, DataFusionError>>) -> Self {
+        Self { columns: C::default(), runs: Vec::new(), began: HashMap::new(), sender }
+    }
+}
+
+impl<C: Columns> Filler<C> {
+    fn send(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
+            return Ok(());
+        }
+        for rows in self.runs.chunk_by(|a, b| a == b) {
+            self.columns.run(replay.name(rows[0]), rows.len());
+        }
+        self.runs.clear();
+        let batch = self.columns.take().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+        // Nobody may want the rest.
+        let gone = |_| AnalyzeError::Internal("a table is not read any more".to_owned());
+        self.sender.blocking_send(Ok(batch)).map_err(gone)
+    }
+
+    /// Since when, within what was recorded.
+    fn since(&self, key: Key, ts: i64) -> i64 {
+        match ts {
+            BEFORE => self.began.get(&key).copied().unwrap_or_default(),
+            ts => ts,
+        }
     }
 }
 
@@ -201,18 +221,34 @@ fn non_zero(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-impl Listener for Filled<Blocks> {
+/// What tables of spans do alike.
+macro_rules! spans {
+    () => {
+        fn began(&mut self, key: Key, _: &Allocator, ts: i64) {
+            self.began.insert(key, ts);
+        }
+
+        fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+            self.send(replay, all)
+        }
+    };
+}
+
+impl Listener for Filler<Blocks> {
+    spans!();
+
     fn block(&mut self, key: Key, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
         // What ends as it begins was no state to be in.
         if end == Some(block.ts) {
             return;
         }
+        let since = self.since(key, block.ts);
         self.runs.push(key.run);
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(block.ts);
-        columns.dur.append_option(end.map(|end| end.saturating_sub(block.ts)));
+        columns.ts.append_value(since);
+        columns.dur.append_option(end.map(|end| end.saturating_sub(since)));
         columns.state.append_value(block.state.name());
         columns.addr.append_value(block.addr);
         columns.size_bytes.append_value(block.size_bytes as i64);
@@ -224,23 +260,28 @@ impl Listener for Filled<Blocks> {
         let (owner, id) = segment.map(|segment| segment.pool).unwrap_or_default();
         columns.pool_owner.append_option(non_zero(owner));
         columns.pool_id.append_option(non_zero(id));
-        columns.alloc_ts.append_option(is_told.then_some(block.alloc_ts));
-        columns.tid.append_option(is_told.then_some(block.tid));
+        let is_dated = is_told && block.alloc_ts != BEFORE;
+        columns.alloc_ts.append_option(is_dated.then_some(block.alloc_ts));
+        columns.tid.append_option(is_dated.then_some(block.tid));
         columns.stack.append_option(block.stack.filter(|_| is_told));
+        columns.is_left_censored.append_value(block.ts == BEFORE);
     }
 }
 
-impl Listener for Filled<Segments> {
+impl Listener for Filler<Segments> {
+    spans!();
+
     fn segment(&mut self, key: Key, segment: &Segment, end: Option<i64>) {
         if end == Some(segment.ts) {
             return;
         }
+        let since = self.since(key, segment.ts);
         self.runs.push(key.run);
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(segment.ts);
-        columns.dur.append_option(end.map(|end| end.saturating_sub(segment.ts)));
+        columns.ts.append_value(since);
+        columns.dur.append_option(end.map(|end| end.saturating_sub(since)));
         columns.addr.append_value(segment.addr);
         columns.size_bytes.append_value(segment.size_bytes as i64);
         columns.is_expandable.append_value(segment.is_expandable);
@@ -248,25 +289,23 @@ impl Listener for Filled<Segments> {
         columns.stream.append_option(non_zero(segment.stream));
         columns.pool_owner.append_option(non_zero(segment.pool.0));
         columns.pool_id.append_option(non_zero(segment.pool.1));
-        columns.alloc_ts.append_value(segment.alloc_ts);
-        columns.tid.append_value(segment.tid);
+        let is_dated = segment.alloc_ts != BEFORE;
+        columns.alloc_ts.append_option(is_dated.then_some(segment.alloc_ts));
+        columns.tid.append_option(is_dated.then_some(segment.tid));
         columns.stack.append_option(segment.stack);
+        columns.is_left_censored.append_value(segment.ts == BEFORE);
     }
 }
 
-impl Listener for Filled<Curve> {
-    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        if event.action == Action::Oom {
-            return;
-        }
-        let is_usage = matches!(event.action, Action::UsageAlloc | Action::UsageFree);
+impl Filler<Curve> {
+    fn row(&mut self, key: Key, allocator: &Allocator, ts: i64, action: &str, is_usage: bool) {
         self.runs.push(key.run);
         let totals = allocator.totals();
         let columns = &mut self.columns;
         columns.pid.append_value(key.pid);
         columns.device.append_value(key.device);
-        columns.ts.append_value(event.ts);
-        columns.action.append_value(event.action.name());
+        columns.ts.append_value(ts);
+        columns.action.append_value(action);
         columns.requested_bytes.append_option((!is_usage).then_some(totals.requested_bytes));
         columns.reserved_bytes.append_value(totals.reserved_bytes);
         columns.allocated_bytes.append_value(totals.allocated_bytes);
@@ -279,12 +318,48 @@ impl Listener for Filled<Curve> {
     }
 }
 
+impl Listener for Filler<Curve> {
+    fn began(&mut self, key: Key, allocator: &Allocator, ts: i64) {
+        self.row(key, allocator, ts, "state", false);
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        if event.action == Action::Oom {
+            return;
+        }
+        let is_usage = matches!(event.action, Action::UsageAlloc | Action::UsageFree);
+        self.row(key, allocator, event.ts, event.action.name(), is_usage);
+    }
+
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        self.send(replay, all)
+    }
+}
+
+impl Listener for Filler<Faults> {
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        if !all {
+            return Ok(());
+        }
+        for (key, allocator) in replay.allocators() {
+            for (fault, count) in allocator.faults() {
+                self.runs.push(key.run);
+                self.columns.pid.append_value(key.pid);
+                self.columns.device.append_value(key.device);
+                self.columns.problem.append_value(fault.name());
+                self.columns.events_count.append_value(*count as i64);
+            }
+        }
+        self.send(replay, true)
+    }
+}
+
 /// Where the tables come from.
 #[derive(Clone)]
 struct Source {
     // Weak: the session owns the tables.
     state: Weak<RwLock<SessionState>>,
-    runs: Arc<Vec<(String, Run)>>,
+    files: Arc<Vec<RunFile>>,
 }
 
 impl Source {
@@ -297,46 +372,30 @@ impl Source {
 }
 
 /// One table.
-struct Table<F> {
+struct Table<S> {
     source: Source,
     schema: SchemaRef,
-    filler: std::marker::PhantomData<fn() -> F>,
+    sink: std::marker::PhantomData<fn() -> S>,
 }
 
-impl<F> fmt::Debug for Table<F> {
+impl<S> fmt::Debug for Table<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
-impl<F: Filler> PartitionStream for Table<F> {
+impl<S: Sink> PartitionStream for Table<S> {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), 2);
-        let sender = builder.tx();
+        let sink = S::new(builder.tx());
         let source = self.source.clone();
         builder.spawn(async move {
-            let context = source.context()?;
-            let mut replay = Replay::new(&source.runs, Vec::new());
-            let mut filler = F::default();
-            let mut input = replay.start(&context).await.map_err(external)?;
-            while let Some(batch) = input.next().await {
-                replay.batch(&batch?, &mut filler).map_err(external)?;
-                if let Some(rows) = filler.take(&replay, false)? {
-                    // Nobody may want the rest.
-                    if sender.send(Ok(rows)).await.is_err() {
-                        return Ok(());
-                    }
-                }
-            }
-            replay.finish(&mut filler);
-            if let Some(rows) = filler.take(&replay, true)? {
-                let _ = sender.send(Ok(rows)).await;
-            }
-            Ok(())
+            let input = Input::new(source.context()?, &source.files);
+            input.replay(Vec::new(), sink).await.map(drop).map_err(external)
         });
         builder.build()
     }
@@ -346,9 +405,9 @@ fn external(error: AnalyzeError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-fn table<F: Filler>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError> {
-    let table = Table::<F> { source: source.clone(), schema: F::schema(), filler: std::marker::PhantomData };
-    Ok(Arc::new(StreamingTable::try_new(F::schema(), vec![Arc::new(table)])?))
+fn table<S: Sink>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError> {
+    let table = Table::<S> { source: source.clone(), schema: S::schema(), sink: std::marker::PhantomData };
+    Ok(Arc::new(StreamingTable::try_new(S::schema(), vec![Arc::new(table)])?))
 }
 
 /// Registers the tables.
@@ -356,13 +415,13 @@ fn table<F: Filler>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError
 /// # Errors
 /// If a name is taken: a defect of this program.
 pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
-    let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let source = Source { state: context.state_weak_ref(), runs: Arc::new(runs) };
+    let source = Source { state: context.state_weak_ref(), files: Arc::new(files.to_vec()) };
     let tables = [
-        table::<Filled<Blocks>>(&source)?,
-        table::<Filled<Segments>>(&source)?,
-        table::<Filled<Curve>>(&source)?,
-        table::<Filled<story::Pools>>(&source)?,
+        table::<Filler<Blocks>>(&source)?,
+        table::<Filler<Segments>>(&source)?,
+        table::<Filler<Curve>>(&source)?,
+        table::<Filler<Faults>>(&source)?,
+        table::<Filler<story::Pools>>(&source)?,
         table::<story::Told<story::Requests>>(&source)?,
         table::<story::Told<story::Releases>>(&source)?,
         table::<story::Told<story::Ooms>>(&source)?,

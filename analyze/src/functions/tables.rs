@@ -5,6 +5,7 @@
 //! - `_slow_calls`, `_chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
 //! - `_critical_path`: what marked ranges are made of ([`critical_path`]);
 //! - `_launch_gaps`: the time between launches ([`launch_gaps`]);
+//! - `_leaks`, `_leak_sites`, `_memory_epochs`: growth of what PyTorch's allocators hand out ([`leaks`]);
 //! - `_data_quality`: what of the input contradicts itself ([`quality`]).
 //!
 //! Their rows come in no order that a query could rely on.
@@ -31,7 +32,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::derived::Source;
 use crate::{
-    analysis::{call_rows, critical_path, launch_gaps, quality, slow_rows},
+    analysis::{call_rows, critical_path, launch_gaps, leaks, quality, slow_rows},
     error::AnalyzeError,
 };
 
@@ -131,21 +132,33 @@ impl PartitionStream for Scan {
 }
 
 /// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 6] =
-    ["_calls", "_slow_calls", "_chain_links", "_launch_gaps", "_critical_path", "_data_quality"];
+pub(crate) const NAMES: [&str; 9] = [
+    "_calls",
+    "_slow_calls",
+    "_chain_links",
+    "_launch_gaps",
+    "_critical_path",
+    "_data_quality",
+    "_leaks",
+    "_leak_sites",
+    "_memory_epochs",
+];
 
 /// Registers the tables.
 ///
 /// # Errors
 /// If a name is taken: a defect of this program.
 pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
-    let tables: [(SchemaRef, Fill); 6] = [
+    let tables: [(SchemaRef, Fill); 9] = [
         (call_rows::schema(), |source, output| Box::pin(call_rows::fill(source, output))),
         (slow_rows::calls_schema(), |source, output| Box::pin(slow_rows::fill_calls(source, output))),
         (slow_rows::links_schema(), |source, output| Box::pin(slow_rows::fill_links(source, output))),
         (launch_gaps::schema(), |source, output| Box::pin(launch_gaps::fill(source, output))),
         (critical_path::schema(), |source, output| Box::pin(critical_path::fill(source, output))),
         (quality::schema(), |source, output| Box::pin(quality::fill(source, output))),
+        (leaks::rows::leaks_schema(), |source, output| Box::pin(leaks::rows::fill_leaks(source, output))),
+        (leaks::rows::sites_schema(), |source, output| Box::pin(leaks::rows::fill_sites(source, output))),
+        (leaks::rows::epochs_schema(), |source, output| Box::pin(leaks::rows::fill_epochs(source, output))),
     ];
     for (name, (schema, fill)) in NAMES.into_iter().zip(tables) {
         context.register_table(name, Arc::new(Table { source: Arc::clone(source), schema, fill }))?;

@@ -5,43 +5,134 @@
 //! rule. Memory in the middle of which a block appears, or that is given back without having been taken, shows
 //! that events are missing: see [`Fault`]; what lay there is `Unknown` from then on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{
-    event::{Action, Event},
+    beginning::Seed,
+    event::{Action, Event, PoolId},
     fault::{Fault, Faults},
     pools::Pools,
-    settings::{SMALL_BYTES, SMALL_SEGMENT_BYTES, Settings},
-    span::{Block, NO_SEGMENT, Observer, Segment, State},
+    rests::Rest,
+    settings::{SMALL_BYTES, Settings},
+    span::{BEFORE, Block, NO_SEGMENT, Observer, Segment, State},
     totals::Totals,
 };
 
 /// Its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Allocator {
-    settings: Settings,
-    /// Recording began in the middle: what was there before is not known, and not a fault.
-    joined_running: bool,
-    blocks: BTreeMap<u64, Block>,
+    pub(super) settings: Settings,
+    pub(super) knowledge: Knowledge,
+    pub(super) blocks: BTreeMap<u64, Block>,
     /// Segments by place; a place is used again.
-    segments: Vec<Segment>,
-    free_places: Vec<u32>,
-    places: BTreeMap<u64, u32>,
-    totals: Totals,
+    pub(super) segments: Vec<Segment>,
+    pub(super) free_places: Vec<u32>,
+    pub(super) places: BTreeMap<u64, u32>,
+    /// Unknown blocks that are free when the block before them is: either they belong to it, or they are free.
+    tails: HashSet<u64>,
+    pub(super) totals: Totals,
     faults: Faults,
     /// Kept only if somebody asks: it takes time.
     pools: Option<Box<Pools>>,
 }
 
+/// More than any device has: sums of such sizes stay numbers.
+const MAX_BYTES: u64 = 1 << 48;
+
+/// What the events can tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Knowledge {
+    /// Recording began in the middle, or events were lost: what is not known for that is no fault.
+    pub(crate) is_partial: bool,
+    /// Blocks are told of, and not segments alone.
+    pub(crate) has_blocks: bool,
+    /// What the pools that a program made do with rests; the others split them off.
+    pub(crate) rests: BTreeMap<PoolId, Rest>,
+    /// Events are being lost until then.
+    pub(crate) lost_until_ts: i64,
+    /// Events that were lost so far.
+    pub(crate) lost_count: u64,
+    /// Somebody asks for free memory by pool.
+    pub(crate) wants_pools: bool,
+}
+
+impl Default for Knowledge {
+    fn default() -> Self {
+        Self {
+            is_partial: false,
+            has_blocks: true,
+            rests: BTreeMap::new(),
+            lost_until_ts: BEFORE,
+            lost_count: 0,
+            wants_pools: false,
+        }
+    }
+}
+
 impl Allocator {
     /// With nothing allocated.
-    pub(crate) fn new(settings: Settings, joined_running: bool) -> Self {
-        Self { settings, joined_running, ..Self::default() }
+    pub(crate) fn new(settings: Settings, knowledge: Knowledge) -> Self {
+        let pools = knowledge.wants_pools.then(Box::default);
+        Self { settings, knowledge, pools, ..Self::default() }
     }
 
-    /// One that also knows its free memory by pool.
-    pub(crate) fn with_pools(self) -> Self {
-        Self { pools: Some(Box::default()), ..self }
+    /// With what was there when recording began.
+    pub(crate) fn seeded(settings: Settings, knowledge: Knowledge, seed: &Seed) -> Self {
+        let mut allocator = Self::new(settings, knowledge);
+        for segment in &seed.segments {
+            let place = allocator.add_segment(*segment);
+            let mut at = segment.addr;
+            for block in seed.blocks.range(segment.addr..segment.end()).map(|(_, block)| block) {
+                if at < block.addr {
+                    let free = free_block(at, block.addr - at, place, segment.stream, BEFORE);
+                    allocator.insert(free);
+                }
+                if block.state == State::Unknown {
+                    allocator.tails.insert(block.addr);
+                }
+                allocator.insert(Block { segment: place, ..*block });
+                at = block.end();
+            }
+            if at < segment.end() {
+                allocator.insert(free_block(at, segment.end() - at, place, segment.stream, BEFORE));
+            }
+        }
+        if seed.contradictions_count > 0 {
+            allocator.faults.insert(Fault::Contradiction, seed.contradictions_count);
+        }
+        allocator
+    }
+
+    /// What its events can tell.
+    pub(crate) fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
+    /// Events were lost in `[from, to)`: what its segments hold is not known until later events tell.
+    pub(crate) fn lose(&mut self, from: i64, to: i64, count: u64, observer: &mut impl Observer) {
+        self.knowledge.is_partial = true;
+        self.knowledge.lost_until_ts = self.knowledge.lost_until_ts.max(to);
+        self.knowledge.lost_count += count;
+        let blocks: Vec<u64> = self.blocks.keys().copied().collect();
+        for addr in blocks {
+            self.end(addr, from, observer);
+        }
+        self.tails.clear();
+        let places: Vec<u32> = self.places.values().copied().collect();
+        for place in places {
+            let segment = &mut self.segments[place as usize];
+            segment.is_stale = true;
+            let Segment { addr, size_bytes, stream, .. } = *segment;
+            let state = State::Unknown;
+            self.insert(Block { state, ..free_block(addr, size_bytes, place, stream, from) });
+        }
+    }
+
+    /// Counts what the state at the end has otherwise.
+    pub(crate) fn add_faults(&mut self, fault: Fault, count: u64) {
+        if count > 0 {
+            *self.faults.entry(fault).or_default() += count;
+        }
     }
 
     /// Its free memory by pool, if it was to know.
@@ -74,6 +165,23 @@ impl Allocator {
         self.places.values().map(|place| &self.segments[*place as usize])
     }
 
+    /// The segment that an address lies in.
+    pub(crate) fn segment_at(&self, addr: u64) -> Option<&Segment> {
+        let (_, place) = self.places.range(..=addr).next_back()?;
+        self.segment(*place).filter(|segment| segment.end() > addr)
+    }
+
+    /// Segments by address, from that of `addr` on.
+    pub(crate) fn segments_from(&self, addr: u64) -> impl Iterator<Item = &Segment> {
+        self.places.range(addr..).map(|(_, place)| &self.segments[*place as usize])
+    }
+
+    /// Blocks that reach into `[addr, addr + bytes)`.
+    pub(crate) fn blocks_within(&self, addr: u64, bytes: u64) -> impl Iterator<Item = &Block> + Clone {
+        let first = self.block_at(addr).map_or(addr, |block| block.addr);
+        self.blocks.range(first..addr.saturating_add(bytes).max(first)).map(|(_, block)| block)
+    }
+
     /// Blocks of a segment.
     pub(crate) fn blocks_in(&self, segment: &Segment) -> impl Iterator<Item = &Block> {
         self.blocks.range(segment.addr..segment.end()).map(|(_, block)| block)
@@ -92,6 +200,20 @@ impl Allocator {
 
     /// Replays one event.
     pub(crate) fn apply(&mut self, event: &Event, observer: &mut impl Observer) {
+        let is_of_segment = matches!(
+            event.action,
+            Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap
+        );
+        if event.action == Action::Oom || event.ts < self.knowledge.lost_until_ts && !is_of_segment {
+            return;
+        }
+        let is_sized = event.size_bytes <= MAX_BYTES && event.addr <= u64::MAX - 2 * MAX_BYTES;
+        // cudaFree tells no size.
+        let is_new = matches!(event.action, Action::SegmentAlloc | Action::SegmentMap);
+        if !is_sized || (is_new && event.size_bytes == 0) {
+            self.fault(Fault::NoSize);
+            return;
+        }
         match event.action {
             Action::Alloc => {
                 let wanted = self.settings.round(event.size_bytes);
@@ -118,8 +240,15 @@ impl Allocator {
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    pub(super) fn fault(&mut self, fault: Fault) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Events that are missing explain it, if any are.
+    pub(super) fn fault_if_whole(&mut self, fault: Fault) {
+        if !self.knowledge.is_partial {
+            self.fault(fault);
+        }
     }
 
     /// Adds a block to the sums, or with `sign` -1 takes it away.
@@ -132,27 +261,27 @@ impl Allocator {
     }
 
     /// The same with a segment.
-    fn count_segment(&mut self, segment: &Segment, sign: i64) {
+    pub(super) fn count_segment(&mut self, segment: &Segment, sign: i64) {
         self.totals.add_segment(segment, sign);
         if let Some(pools) = &mut self.pools {
             pools.add_segment(segment, sign > 0);
         }
     }
 
-    fn insert(&mut self, block: Block) {
+    pub(super) fn insert(&mut self, block: Block) {
         self.count(&block, 1);
         self.blocks.insert(block.addr, block);
     }
 
     /// Takes a block away without a word.
-    fn remove(&mut self, addr: u64) -> Option<Block> {
+    pub(super) fn remove(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(&addr)?;
         self.count(&block, -1);
         Some(block)
     }
 
     /// Takes a block away, which ends.
-    fn end(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) -> Option<Block> {
+    pub(super) fn end(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) -> Option<Block> {
         let block = self.remove(addr)?;
         observer.block(&block, self.segments.get(block.segment as usize), Some(ts));
         Some(block)
@@ -161,41 +290,117 @@ impl Allocator {
     fn alloc(&mut self, event: &Event, wanted: u64, requested: Option<u64>, observer: &mut impl Observer) {
         let Some(space) = self.space_at(event, observer) else {
             // Nothing is known of its segment. It counts as allocated, in no segment.
-            if !self.joined_running {
-                self.fault(Fault::NoSegment);
-            }
-            self.take_all_within(event.addr, wanted, event.ts, observer);
-            self.insert(handed_out(event, wanted, requested, NO_SEGMENT));
+            self.fault_if_whole(Fault::NoSegment);
+            let next = self.segments_from(event.addr).next().map_or(u64::MAX, |segment| segment.addr);
+            let size = wanted.min(next - event.addr);
+            self.take_all_within(event.addr, size, event.ts, observer);
+            self.doubt(next, wanted - size, event.ts, observer);
+            self.insert(handed_out(event, size, requested, NO_SEGMENT));
             return;
         };
         let Some(space) = self.end(space, event.ts, observer) else { return };
-        let (is_small, is_expandable) = match self.segment(space.segment) {
-            Some(segment) => (segment.is_small, segment.is_expandable),
-            None => (wanted <= SMALL_BYTES, false),
+        let (is_small, is_expandable, pool) = match self.segment(space.segment) {
+            Some(segment) => (segment.is_small, segment.is_expandable, segment.pool),
+            None => (wanted <= SMALL_BYTES, false, event.pool),
         };
         let head = event.addr - space.addr;
-        let room = space.size_bytes - head;
-        let is_exact = event.action == Action::UsageAlloc || space.state == State::Unknown;
-        let size = if wanted > room {
-            self.fault(Fault::TooSmall);
-            room
-        } else if is_exact || self.settings.splits(wanted, room - wanted, is_small, is_expandable) {
-            wanted
-        } else {
-            room
-        };
+        let mut room = space.size_bytes - head;
+        // What is left comes from here: from `space`, or the last block taken into it.
+        let mut rest_of = space;
+        let mut is_partial = space.state == State::Unknown;
+        while wanted > room {
+            let Some(next) = self.taken_in(event.addr + room, &rest_of, is_partial, event.ts, observer)
+            else {
+                if self.segment(space.segment).is_some_and(|segment| segment.is_stale) {
+                    // It goes on in memory that came unseen.
+                    self.doubt(event.addr + room, wanted - room, event.ts, observer);
+                } else {
+                    self.fault(Fault::TooSmall);
+                }
+                break;
+            };
+            is_partial = true;
+            room += next.size_bytes;
+            rest_of = next;
+        }
+        let mut size = wanted.min(room);
+        let is_exact = event.action == Action::UsageAlloc;
+        let would_split = self.settings.splits(wanted, room - size, is_small, is_expandable);
+        let rest = self.knowledge.rests.get(&pool).copied().unwrap_or_default();
+        if !is_exact && would_split && rest == Rest::NotKnown {
+            // Free, or part of the block: free in any case when the block is.
+            rest_of.state = State::Unknown;
+            self.tails.insert(event.addr + size);
+        } else if !is_exact && (!would_split || rest == Rest::Kept) {
+            match is_partial || self.is_open(event.addr + room, space.segment) {
+                // Whether the rest came with it depends on how much more is free.
+                true => rest_of.state = State::Unknown,
+                false => size = room,
+            }
+        }
         if head > 0 {
             // A usage report does not tell what is still in use by other streams, so there may be a gap.
             let state = if event.action == Action::UsageAlloc { space.state } else { State::Unknown };
             if event.action != Action::UsageAlloc && space.state == State::Inactive {
-                self.fault(Fault::AllocMissed);
+                let fault = self.gap_fault(&space, head);
+                self.fault(fault);
             }
             self.insert(Block { size_bytes: head, state, ts: event.ts, ..space });
         }
         self.insert(handed_out(event, size, requested, space.segment));
         if size < room {
-            self.insert(Block { addr: event.addr + size, size_bytes: room - size, ts: event.ts, ..space });
+            let rest = Block { addr: event.addr + size, size_bytes: room - size, ts: event.ts, ..rest_of };
+            self.insert(rest);
         }
+    }
+
+    /// Nothing is known any more of free memory in `[addr, addr + bytes)`.
+    fn doubt(&mut self, addr: u64, bytes: u64, ts: i64, observer: &mut impl Observer) {
+        let free: Vec<u64> =
+            self.blocks_within(addr, bytes).filter(|b| !b.is_active()).map(|b| b.addr).collect();
+        for addr in free {
+            if let Some(block) = self.end(addr, ts, observer) {
+                self.insert(Block { state: State::Unknown, ts, ..block });
+            }
+        }
+    }
+
+    /// Takes the block at `addr` away if the memory before it, which ends there, may go on in it: neither is in use, and
+    /// one of them is not known.
+    fn taken_in(
+        &mut self,
+        addr: u64,
+        before: &Block,
+        is_unknown: bool,
+        ts: i64,
+        observer: &mut impl Observer,
+    ) -> Option<Block> {
+        let next = *self.blocks.get(&addr)?;
+        let is_unknown = is_unknown || next.state == State::Unknown;
+        if next.segment != before.segment || next.is_active() || !is_unknown {
+            return None;
+        }
+        self.end(addr, ts, observer)
+    }
+
+    /// Whether memory that ends at `addr` may go on there, for all that is known.
+    fn is_open(&self, addr: u64, segment: u32) -> bool {
+        match self.blocks.get(&addr).filter(|next| next.segment == segment) {
+            Some(next) => next.state == State::Unknown,
+            None => self.segment(segment).is_none_or(|segment| segment.is_stale),
+        }
+    }
+
+    /// Why a block begins `head` bytes into a free one.
+    fn gap_fault(&self, space: &Block, head: u64) -> Fault {
+        let before = self.blocks.range(..space.addr).next_back().map(|(_, block)| block);
+        let before = before.filter(|block| block.is_active() && block.end() == space.addr);
+        // No rounding makes a size larger than the next power of two.
+        let is_of_rounding = before.is_some_and(|block| {
+            let most = block.size_bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
+            block.size_bytes.saturating_add(head) <= most
+        });
+        if is_of_rounding { Fault::OtherRounding } else { Fault::AllocMissed }
     }
 
     /// The address of the free or unknown block that an allocation falls into, made free if it was in use.
@@ -232,9 +437,14 @@ impl Allocator {
                 self.release(event.addr, event.ts, observer);
             }
             // The request for it has been met with already.
-            _ if event.action == Action::FreeCompleted => (),
+            Some(block) if block.state == State::Inactive && event.action == Action::FreeCompleted => (),
+            None if event.action == Action::FreeCompleted && !self.is_unknown_at(event.addr) => (),
             _ => self.unknown_free(event, observer),
         }
+    }
+
+    fn is_unknown_at(&self, addr: u64) -> bool {
+        self.block_at(addr).is_some_and(|block| block.state == State::Unknown)
     }
 
     /// A block is given back that is not known to be in use.
@@ -244,32 +454,34 @@ impl Allocator {
             _ => self.settings.round(event.size_bytes),
         };
         let Some(space) = self.block_at(event.addr).copied() else {
-            if !self.joined_running {
-                self.fault(Fault::UnknownFree);
-            }
+            self.fault_if_whole(Fault::UnknownFree);
             return;
         };
-        if !(space.state == State::Unknown && self.joined_running) {
+        if space.state != State::Unknown {
             self.fault(Fault::UnknownFree);
+            return;
         }
-        if space.state == State::Unknown {
-            // So it was in use, at least that much of it; now it is free.
-            self.end(space.addr, event.ts, observer);
-            let end = event.addr.saturating_add(wanted).min(space.end());
-            if space.addr < event.addr {
-                self.insert(Block { size_bytes: event.addr - space.addr, ts: event.ts, ..space });
-            }
-            if end < space.end() {
-                self.insert(Block { addr: end, size_bytes: space.end() - end, ts: event.ts, ..space });
-            }
-            let block = Block { addr: event.addr, size_bytes: end - event.addr, ts: event.ts, ..space };
-            self.insert(block);
+        self.fault_if_whole(Fault::UnknownFree);
+        // So it was in use, at least that much of it.
+        self.end(space.addr, event.ts, observer);
+        let end = event.addr.saturating_add(wanted).min(space.end());
+        if space.addr < event.addr {
+            self.insert(Block { size_bytes: event.addr - space.addr, ts: event.ts, ..space });
+        }
+        if end < space.end() {
+            self.insert(Block { addr: end, size_bytes: space.end() - end, ts: event.ts, ..space });
+        }
+        let mut block = handed_out(event, end - event.addr, Some(event.size_bytes), space.segment);
+        (block.alloc_ts, block.tid, block.stack) = (BEFORE, 0, None);
+        block.requested_bytes = block.requested_bytes.filter(|_| event.action != Action::UsageFree);
+        self.insert(Block { state: State::PendingFree, ..block });
+        if event.action != Action::FreeRequested {
             self.release(event.addr, event.ts, observer);
         }
     }
 
     /// Makes a block free and joins it with its free neighbours.
-    fn release(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
+    pub(super) fn release(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
         let Some(block) = self.end(addr, ts, observer) else { return };
         if block.segment == NO_SEGMENT {
             return;
@@ -280,6 +492,9 @@ impl Allocator {
             self.end(before.addr, ts, observer);
             start = before.addr;
         }
+        if !self.tails.is_empty() && self.tails.remove(&end) && self.is_unknown_at(end) {
+            end = self.end(end, ts, observer).map_or(end, |tail| tail.end());
+        }
         let after = self.blocks.get(&end).copied();
         if let Some(after) = after.filter(|other| joins(other, &block)) {
             self.end(after.addr, ts, observer);
@@ -289,176 +504,18 @@ impl Allocator {
     }
 
     /// Ends every block that reaches into `[addr, addr + bytes)`; how many of them were in use.
-    fn take_all_within(&mut self, addr: u64, bytes: u64, ts: i64, observer: &mut impl Observer) -> u64 {
+    pub(super) fn take_all_within(
+        &mut self,
+        addr: u64,
+        bytes: u64,
+        ts: i64,
+        observer: &mut impl Observer,
+    ) -> u64 {
         let first = self.block_at(addr).map_or(addr, |block| block.addr);
         let within: Vec<u64> =
             self.blocks.range(first..addr.saturating_add(bytes)).map(|(addr, _)| *addr).collect();
         let ended = within.into_iter().filter_map(|addr| self.end(addr, ts, observer));
         ended.filter(Block::is_active).count() as u64
-    }
-
-    fn segment_alloc(&mut self, event: &Event, observer: &mut impl Observer) {
-        self.clear_segments(event, Fault::SegmentFreeMissed, observer);
-        self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
-        let is_small = event.size_bytes <= SMALL_SEGMENT_BYTES;
-        let place =
-            self.add_segment(Segment { is_expandable: false, is_small, page_bytes: 0, ..came(event) });
-        self.insert(free_block(event.addr, event.size_bytes, place, event.stream, event.ts));
-    }
-
-    /// Ends segments that overlap a new one.
-    fn clear_segments(&mut self, event: &Event, fault: Fault, observer: &mut impl Observer) {
-        let end = event.addr.saturating_add(event.size_bytes);
-        while let Some((addr, place)) = self.places.range(..end).next_back().map(|(a, p)| (*a, *p)) {
-            let segment = self.segments[place as usize];
-            if segment.end() <= event.addr {
-                return;
-            }
-            self.fault(fault);
-            self.take_all_within(addr, segment.size_bytes, event.ts, observer);
-            self.remove_segment(addr, event.ts, observer);
-        }
-    }
-
-    fn add_segment(&mut self, segment: Segment) -> u32 {
-        self.count_segment(&segment, 1);
-        let place = match self.free_places.pop() {
-            Some(place) => {
-                self.segments[place as usize] = segment;
-                place
-            }
-            None => {
-                self.segments.push(segment);
-                self.segments.len() as u32 - 1
-            }
-        };
-        self.places.insert(segment.addr, place);
-        place
-    }
-
-    /// Takes an empty segment away, which ends.
-    fn remove_segment(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
-        let Some(place) = self.places.remove(&addr) else { return };
-        let segment = self.segments[place as usize];
-        self.count_segment(&segment, -1);
-        observer.segment(&segment, Some(ts));
-        self.free_places.push(place);
-    }
-
-    fn segment_free(&mut self, event: &Event, observer: &mut impl Observer) {
-        let known = self.places.get(&event.addr).map(|place| self.segments[*place as usize]);
-        let Some(segment) = known else {
-            if !self.joined_running {
-                self.fault(Fault::UnknownSegment);
-            }
-            self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
-            return;
-        };
-        if self.take_all_within(segment.addr, segment.size_bytes, event.ts, observer) > 0 {
-            self.fault(Fault::SegmentInUse);
-        }
-        self.remove_segment(segment.addr, event.ts, observer);
-    }
-
-    fn segment_map(&mut self, event: &Event, observer: &mut impl Observer) {
-        self.clear_segments(event, Fault::SegmentFreeMissed, observer);
-        self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
-        // Small blocks need one page at a time; large ones have larger pages.
-        let is_small = event.size_bytes <= SMALL_SEGMENT_BYTES;
-        let page_bytes = if is_small { SMALL_SEGMENT_BYTES } else { self.settings.large_segment_bytes };
-        let mut range = Segment { is_expandable: true, is_small, page_bytes, ..came(event) };
-        let end = range.end();
-        let of_same = |other: &Segment| {
-            other.is_expandable
-                && (other.stream, other.pool, other.is_small) == (event.stream, event.pool, is_small)
-        };
-        let before = self.places.range(..event.addr).next_back().map(|(addr, _)| *addr);
-        let touching = [before, Some(end)];
-        let mut joined = Vec::new();
-        for addr in touching.into_iter().flatten() {
-            let Some(other) = self.places.get(&addr).map(|place| self.segments[*place as usize]) else {
-                continue;
-            };
-            if of_same(&other) && (other.end() == event.addr || other.addr == end) {
-                range.addr = range.addr.min(other.addr);
-                range.size_bytes += other.size_bytes;
-                range.alloc_ts = range.alloc_ts.min(other.alloc_ts);
-                joined.push(other);
-            }
-        }
-        // The blocks move to the new range; what they are does not change.
-        let mut moved = Vec::new();
-        for other in &joined {
-            let within: Vec<u64> =
-                self.blocks.range(other.addr..other.end()).map(|(addr, _)| *addr).collect();
-            moved.extend(within.into_iter().filter_map(|addr| self.remove(addr)));
-            self.remove_segment(other.addr, event.ts, observer);
-        }
-        let place = self.add_segment(range);
-        moved.into_iter().for_each(|block| self.insert(Block { segment: place, ..block }));
-        let new = Block {
-            state: State::PendingFree,
-            ..free_block(event.addr, event.size_bytes, place, event.stream, event.ts)
-        };
-        self.insert(new);
-        self.join_new(event, observer);
-    }
-
-    /// Makes new pages a free block.
-    fn join_new(&mut self, event: &Event, observer: &mut impl Observer) {
-        struct Others<'a, O>(&'a mut O, u64);
-        impl<O: Observer> Observer for Others<'_, O> {
-            fn block(&mut self, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
-                // The new pages have been nothing before.
-                if block.addr != self.1 || block.state == State::Inactive {
-                    self.0.block(block, segment, end);
-                }
-            }
-        }
-        self.release(event.addr, event.ts, &mut Others(observer, event.addr));
-    }
-
-    fn segment_unmap(&mut self, event: &Event, observer: &mut impl Observer) {
-        let range = self.places.range(..=event.addr).next_back();
-        let range = range.map(|(_, place)| self.segments[*place as usize]);
-        let end = event.addr.saturating_add(event.size_bytes);
-        let Some(range) = range.filter(|range| range.end() >= end && event.addr < range.end()) else {
-            if !self.joined_running {
-                self.fault(Fault::UnknownSegment);
-            }
-            self.clear_segments(event, Fault::UnknownSegment, observer);
-            self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
-            return;
-        };
-        // What lies around the hole stays; free blocks that reach out of it are cut.
-        let first = self.block_at(event.addr).map_or(event.addr, |block| block.addr);
-        let within: Vec<u64> = self.blocks.range(first..end).map(|(addr, _)| *addr).collect();
-        let mut cut = Vec::new();
-        let mut in_use = false;
-        for addr in within {
-            let Some(block) = self.end(addr, event.ts, observer) else { continue };
-            in_use |= block.is_active();
-            if block.addr < event.addr {
-                cut.push(Block { size_bytes: event.addr - block.addr, ts: event.ts, ..block });
-            }
-            if block.end() > end {
-                cut.push(Block { addr: end, size_bytes: block.end() - end, ts: event.ts, ..block });
-            }
-        }
-        if in_use {
-            self.fault(Fault::SegmentInUse);
-        }
-        let kept: Vec<u64> = self.blocks.range(range.addr..range.end()).map(|(addr, _)| *addr).collect();
-        cut.extend(kept.into_iter().filter_map(|addr| self.remove(addr)));
-        self.remove_segment(range.addr, event.ts, observer);
-        for (addr, to) in [(range.addr, event.addr), (end, range.end())] {
-            if addr < to {
-                let place = self.add_segment(Segment { addr, size_bytes: to - addr, ts: event.ts, ..range });
-                for block in cut.iter().filter(|block| (addr..to).contains(&block.addr)) {
-                    self.insert(Block { segment: place, ..*block });
-                }
-            }
-        }
     }
 }
 
@@ -466,7 +523,7 @@ fn joins(other: &Block, block: &Block) -> bool {
     other.state == State::Inactive && other.segment == block.segment
 }
 
-fn free_block(addr: u64, size_bytes: u64, segment: u32, stream: u64, ts: i64) -> Block {
+pub(super) fn free_block(addr: u64, size_bytes: u64, segment: u32, stream: u64, ts: i64) -> Block {
     Block {
         addr,
         size_bytes,
@@ -493,22 +550,5 @@ fn handed_out(event: &Event, size_bytes: u64, requested_bytes: Option<u64>, segm
         stack: event.stack,
         stream: event.stream,
         segment,
-    }
-}
-
-fn came(event: &Event) -> Segment {
-    let Event { ts, addr, size_bytes, stream, pool, tid, stack, .. } = *event;
-    Segment {
-        addr,
-        size_bytes,
-        stream,
-        pool,
-        is_expandable: false,
-        is_small: false,
-        ts,
-        alloc_ts: ts,
-        tid,
-        stack,
-        page_bytes: 0,
     }
 }

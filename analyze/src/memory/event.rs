@@ -71,3 +71,14 @@ pub(crate) struct Event {
     pub(crate) tid: u32,
     pub(crate) stack: Option<u32>,
 }
+
+/// More memory, and addresses beyond these, no device has; sums of what is smaller fit.
+const TOO_MANY_BYTES: u64 = 1 << 46;
+const FIRST_BAD_ADDR: u64 = 1 << 57;
+
+impl Event {
+    /// Whether there can be such memory.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.size_bytes < TOO_MANY_BYTES && self.addr < FIRST_BAD_ADDR
+    }
+}

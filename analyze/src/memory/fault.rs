@@ -9,6 +9,8 @@ pub(crate) enum Fault {
     FreeMissed,
     /// A block was handed out in the middle of a free one.
     AllocMissed,
+    /// A block was handed out a little after the end of the one before it.
+    OtherRounding,
     /// A block was given back that was not in use.
     UnknownFree,
     /// A block was given back with another size than it was asked for.
@@ -23,6 +25,14 @@ pub(crate) enum Fault {
     SegmentInUse,
     /// A block was handed out where no segment is.
     NoSegment,
+    /// A size or an address that cannot be.
+    NoSize,
+    /// A snapshot's events and its state cannot both be.
+    Contradiction,
+    /// A segment of the state at the end is not as replayed.
+    EndSegment,
+    /// A block of the state at the end is not as replayed.
+    EndBlock,
 }
 
 impl Fault {
@@ -34,6 +44,9 @@ impl Fault {
             }
             Self::AllocMissed => {
                 "a block was handed out in the middle of free memory: what came before it is missing"
+            }
+            Self::OtherRounding => {
+                "a block begins later than the one before it ends by the allocator's settings: they are others, or an allocation is missing"
             }
             Self::UnknownFree => "a block was given back that was not in use: its allocation is missing",
             Self::OtherSize => "a block was given back with another size than it was asked for",
@@ -48,6 +61,10 @@ impl Fault {
                 "memory was released while blocks in it were in use: their frees are missing"
             }
             Self::NoSegment => "a block was handed out where no segment is known: its allocation is missing",
+            Self::NoSize => "an event has a size or an address that no device has: it was left out",
+            Self::Contradiction => "the events of a snapshot and its state contradict each other",
+            Self::EndSegment => "a segment of the snapshot's state is not as its events make it",
+            Self::EndBlock => "a block of the snapshot's state is not as its events make it",
         }
     }
 }

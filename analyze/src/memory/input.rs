@@ -1,78 +1,45 @@
 //! The allocators' events of some runs, in order of time, and the replay of all of them.
 //!
-//! A process whose allocator itself was probed (`alloc`, `segment_alloc`, …) is replayed from that. Of a process
-//! with reports to the profiler only (`usage`), the reports say which blocks are handed out, and cudaMalloc and
-//! cuMemMap by PyTorch's own library say where segments are; what is in use by other streams, and the streams,
-//! are not known then.
+//! ```text
+//! rows of events ──► what was there when they began ──► replay ──► what is there in the end
+//!                    (first reading; snapshots whose                (checked against the state
+//!                    history begins in the middle)                  that a snapshot has)
+//! ```
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-use arrow::{
-    array::{AsArray, Int64Array, RecordBatch, StringArray, UInt64Array},
-    compute::cast,
-    datatypes::{DataType, UInt64Type},
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
 };
-use datafusion::{execution::SendableRecordBatchStream, prelude::SessionContext};
-use futures::StreamExt;
-use trace_schema::Run;
 
+use datafusion::prelude::SessionContext;
+use trace_schema::{Lost, Run};
+
+pub(crate) use super::decode::{Key, is_torch};
 use super::{
-    allocator::Allocator,
-    event::{Action, Event},
+    allocator::{Allocator, Knowledge},
+    beginning::{Beginning, Held, Seed},
+    check::{self, Difference},
+    decode::{COLUMNS, Decoder, Item, Told, told},
+    event::{Event, PoolId},
+    fault::Fault,
+    rests::{Rest, Study},
     settings::Settings,
     span::{Block, Observer, Segment},
 };
 use crate::{
-    columns::{Cell, integers, strings},
     error::AnalyzeError,
+    reading::{self, Consumer, Names, Origin, Rows},
+    trace::RunFile,
 };
 
-/// PyTorch's library.
-const TORCH_LIBRARY: &str = "libc10_cuda";
-
-/// Whether a library is the one of PyTorch's allocator.
-pub(crate) fn is_torch(library: &str) -> bool {
-    library.starts_with(TORCH_LIBRARY)
-}
-
-/// Rows that the replay reads.
-const EVENTS: &str = "SELECT run, pid, tid, ts, kind, op, ret, addr, size_bytes, stream, device, caller, pool_owner, pool_id, stack \
-     FROM events WHERE kind = 'alloc' \
-     OR (kind = 'call' AND op IN ('cudaMalloc', 'cudaFree', 'cuMemMap', 'cuMemUnmap')) ORDER BY run, ts";
-
-/// One allocator: run (its place in the list of runs), process, device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) run: u32,
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-}
-
-/// A row that may be an allocator's event.
-struct Note<'a> {
-    run: u32,
-    pid: u32,
-    tid: u32,
-    ts: i64,
-    kind: &'a str,
-    op: &'a str,
-    caller: &'a str,
-    addr: Option<u64>,
-    size_bytes: Option<i64>,
-    device: Option<i32>,
-    stack: Option<u32>,
-    succeeded: bool,
-}
-
-impl Note<'_> {
-    /// Whether PyTorch's allocator made the call.
-    fn is_of_torch(&self) -> bool {
-        is_torch(self.caller)
-    }
-}
+/// Whose losses are losses of the allocator's own events, and of reports and calls.
+const EVENT_PROBE: &str = "record_trace";
+const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
 
 /// Hears what happens, in order.
-pub(crate) trait Listener {
+pub(crate) trait Listener: Send {
+    /// An allocator is there, with what it held before its first event.
+    fn began(&mut self, _key: Key, _allocator: &Allocator, _ts: i64) {}
     /// Whether it asks allocators for their pools.
     const WANTS_POOLS: bool = false;
 
@@ -90,6 +57,13 @@ pub(crate) trait Listener {
     fn segment(&mut self, _key: Key, _segment: &Segment, _end: Option<i64>) {}
     /// That was all.
     fn end(&mut self) {}
+    /// Some rows have been read, or all.
+    ///
+    /// # Errors
+    /// If what was made of them cannot be handed on: ends the replay.
+    fn flush(&mut self, _replay: &Replay, _all: bool) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
 }
 
 struct Of<'a, L> {
@@ -109,47 +83,120 @@ impl<L: Listener> Observer for Of<'_, L> {
 
 /// What the replay needs to know of a run.
 #[derive(Clone, Debug, Default)]
-struct Origin {
+struct About {
     joined_running: bool,
     settings: HashMap<u32, Settings>,
+    /// Losses of the allocator's own events, and of the rest, in order of time.
+    lost: [Vec<Lost>; 2],
+}
+
+impl About {
+    fn of(run: &Run) -> Self {
+        let of_process = |process: &trace_schema::ProcessInfo| {
+            (process.pid, Settings::of_environment(&process.environment, &process.torch_version))
+        };
+        let lost = |names: &[&str]| {
+            let is_meant = |lost: &&Lost| names.iter().any(|name| lost.probe.contains(name));
+            let mut lost: Vec<Lost> = run.lost.iter().filter(is_meant).cloned().collect();
+            lost.sort_by_key(|lost| lost.from_ns);
+            lost
+        };
+        Self {
+            joined_running: run.joined_running,
+            settings: run.processes.iter().map(of_process).collect(),
+            lost: [lost(&[EVENT_PROBE]), lost(&REPORT_PROBES)],
+        }
+    }
 }
 
 /// All allocators.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     names: Vec<String>,
-    origins: Vec<Origin>,
-    /// Processes whose allocator was probed itself.
-    probed: HashSet<(u32, u32)>,
+    about: Vec<About>,
+    told: HashMap<(u32, u32), Told>,
     allocators: BTreeMap<Key, Allocator>,
+    seeds: BTreeMap<Key, Seed>,
+    rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
+    held: BTreeMap<Key, Held>,
+    differences: BTreeMap<Key, Vec<Difference>>,
     /// Instants by run, in order of time, and how many have passed.
     instants: Vec<Vec<i64>>,
     passed: Vec<usize>,
-    current: Option<u32>,
+    /// How many of the losses of a run have been told, of either kind.
+    lost_told: [usize; 2],
+    current: u32,
+}
+
+/// What is to be replayed.
+#[derive(Clone)]
+pub(crate) struct Input {
+    context: SessionContext,
+    files: Vec<RunFile>,
+    /// What runs say of themselves, in the order of their numbers; a table without files may have some.
+    runs: Vec<(String, Run)>,
+}
+
+impl Input {
+    /// The `events` of a session, with the files that they are from.
+    pub(crate) fn new(context: SessionContext, files: &[RunFile]) -> Self {
+        let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        Self { context, files: files.to_vec(), runs }
+    }
+
+    /// The same, with runs that have no files.
+    pub(crate) fn with_runs(self, runs: &[(String, Run)]) -> Self {
+        Self { runs: runs.to_vec(), ..self }
+    }
+
+    /// Replays all of it. `instants`: by run, times at which [`Listener::instant`] is to be called.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the listener fails.
+    pub(crate) async fn replay<L: Listener + 'static>(
+        &self,
+        instants: Vec<Vec<i64>>,
+        listener: L,
+    ) -> Result<(Replay, L), AnalyzeError> {
+        let mut replay = Replay { instants, ..Replay::default() };
+        for (name, _) in &self.runs {
+            replay.number(name);
+        }
+        replay.about = self.runs.iter().map(|(_, run)| About::of(run)).collect();
+        for ((run, pid), told) in told(&self.context).await? {
+            let run = replay.number(&run);
+            replay.told.insert((run, pid), told);
+        }
+        // A table without files says nothing about itself.
+        let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
+        let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
+        if replay.told.values().any(wants) {
+            let decoder = Decoder::new(replay.told.clone());
+            let first =
+                First { decoder, replay, begins_late, beginnings: BTreeMap::new(), studies: BTreeMap::new() };
+            let First { replay: read, beginnings, studies, .. } = self.read(first).await?;
+            replay = read;
+            for (key, (beginning, held)) in beginnings {
+                replay.seeds.insert(key, beginning.finish(&held));
+            }
+            replay.rests = studies.into_iter().map(|(key, study)| (key, study.finish())).collect();
+        }
+        if replay.told.is_empty() {
+            return Ok((replay, listener));
+        }
+        let decoder = Decoder::new(replay.told.clone());
+        let feed = self.read(Feed { decoder, replay, listener }).await?;
+        Ok((feed.replay, feed.listener))
+    }
+
+    async fn read<C: Consumer + 'static>(&self, consumer: C) -> Result<C, AnalyzeError> {
+        let origin =
+            Origin::of(self.files.iter().map(|file| (file.name.clone(), file.paths.clone())).collect());
+        reading::read(origin, self.context.clone(), COLUMNS, consumer).await
+    }
 }
 
 impl Replay {
-    /// Of these runs. `instants`: by run, times at which [`Listener::instant`] is to be called.
-    pub(crate) fn new(runs: &[(String, Run)], instants: Vec<Vec<i64>>) -> Self {
-        let origin = |run: &Run| Origin {
-            joined_running: run.joined_running,
-            settings: run
-                .processes
-                .iter()
-                .map(|process| {
-                    (process.pid, Settings::of_environment(&process.environment, &process.torch_version))
-                })
-                .collect(),
-        };
-        Self {
-            names: runs.iter().map(|(name, _)| name.clone()).collect(),
-            origins: runs.iter().map(|(_, run)| origin(run)).collect(),
-            passed: vec![0; runs.len()],
-            instants,
-            ..Self::default()
-        }
-    }
-
     /// The name of a run.
     pub(crate) fn name(&self, run: u32) -> &str {
         self.names.get(run as usize).map_or("", String::as_str)
@@ -160,45 +207,14 @@ impl Replay {
         self.allocators.iter().map(|(key, allocator)| (*key, allocator))
     }
 
-    /// Whether a process's allocator was probed itself, and not only its reports to the profiler.
-    pub(crate) fn is_probed(&self, run: u32, pid: u32) -> bool {
-        self.probed.contains(&(run, pid))
+    /// What the rows of a process have.
+    pub(crate) fn told(&self, run: u32, pid: u32) -> Told {
+        self.told.get(&(run, pid)).copied().unwrap_or_default()
     }
 
-    /// Reads `events` and replays them.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub(crate) async fn run(
-        &mut self,
-        context: &SessionContext,
-        listener: &mut impl Listener,
-    ) -> Result<(), AnalyzeError> {
-        let mut batches = self.start(context).await?;
-        while let Some(batch) = batches.next().await {
-            self.batch(&batch?, listener)?;
-        }
-        self.finish(listener);
-        Ok(())
-    }
-
-    /// The rows that are to be replayed, by [`Self::batch`] and at last [`Self::finish`].
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub(crate) async fn start(
-        &mut self,
-        context: &SessionContext,
-    ) -> Result<SendableRecordBatchStream, AnalyzeError> {
-        let probed = "SELECT DISTINCT run, pid FROM events WHERE kind = 'alloc' AND op IN ('alloc', 'segment_alloc', 'segment_map')";
-        for batch in context.sql(probed).await?.collect().await? {
-            let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
-            for row in 0..batch.num_rows() {
-                let run = self.number(runs.value(row));
-                self.probed.insert((run, pids.value(row) as u32));
-            }
-        }
-        Ok(context.sql(EVENTS).await?.execute_stream().await?)
+    /// Where the state at the end is not as replayed.
+    pub(crate) fn differences(&self, key: Key) -> &[Difference] {
+        self.differences.get(&key).map_or(&[], Vec::as_slice)
     }
 
     fn number(&mut self, name: &str) -> u32 {
@@ -206,183 +222,215 @@ impl Replay {
             return place as u32;
         }
         self.names.push(name.to_owned());
-        self.origins.push(Origin::default());
-        self.instants.push(Vec::new());
-        self.passed.push(0);
         self.names.len() as u32 - 1
     }
 
-    /// Tells of the instants that are left, and of everything that is still there.
-    pub(crate) fn finish(&mut self, listener: &mut impl Listener) {
-        if let Some(run) = self.current {
-            self.pass(run, i64::MAX, listener);
-        }
-        for (key, allocator) in &self.allocators {
-            allocator.finish(&mut Of { key: *key, listener });
-        }
-        listener.end();
+    fn settings(&self, key: Key) -> Settings {
+        let about = self.about.get(key.run as usize);
+        about.and_then(|about| about.settings.get(&key.pid)).cloned().unwrap_or_default()
     }
 
     /// Calls for the instants of a run before `ts`.
     fn pass(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
         let place = run as usize;
-        while self.instants.get(place).and_then(|of| of.get(self.passed[place])).is_some_and(|at| *at < ts) {
+        self.passed.resize(self.passed.len().max(place + 1), 0);
+        while let Some(at) = self.instants.get(place).and_then(|of| of.get(self.passed[place])).copied() {
+            if at >= ts {
+                break;
+            }
+            self.lose(run, at, listener);
             listener.instant(run, self.passed[place], self);
             self.passed[place] += 1;
         }
     }
 
-    /// Replays some rows.
-    ///
-    /// # Errors
-    /// If a column is missing or cannot be read.
-    pub(crate) fn batch(
-        &mut self,
-        batch: &RecordBatch,
-        listener: &mut impl Listener,
-    ) -> Result<(), AnalyzeError> {
-        let rows = Rows::new(batch)?;
-        for row in 0..batch.num_rows() {
-            let name = rows.run.value(row);
-            let run = match self.current {
-                Some(run) if self.names[run as usize] == name => run,
-                earlier => {
-                    if let Some(earlier) = earlier {
-                        self.pass(earlier, i64::MAX, listener);
+    /// Tells allocators of events that were lost before `ts`.
+    fn lose(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
+        let Some(about) = self.about.get(run as usize) else { return };
+        for (kind, list) in about.lost.iter().enumerate() {
+            while let Some(lost) = list.get(self.lost_told[kind]).filter(|lost| lost.from_ns <= ts) {
+                self.lost_told[kind] += 1;
+                let of_run = self.allocators.iter_mut().filter(|(key, _)| key.run == run);
+                for (key, allocator) in of_run {
+                    let told = self.told.get(&(run, key.pid)).copied().unwrap_or_default();
+                    if told.events == (kind == 0) {
+                        let mut observer = Of { key: *key, listener: &mut *listener };
+                        allocator.lose(lost.from_ns, lost.to_ns, lost.count, &mut observer);
                     }
-                    let run = self.number(name);
-                    self.current = Some(run);
-                    run
                 }
-            };
-            self.pass(run, rows.ts.value(row), listener);
-            let note = rows.note(row, run);
-            if (note.kind, note.op) == ("alloc", "empty_cache") {
-                listener.empty_cache(run, note.pid, note.tid, note.ts, self);
+            }
+        }
+    }
+
+    /// Makes an allocator that has its first event, or only a state, at `ts`.
+    fn begin<L: Listener>(&mut self, key: Key, ts: i64, listener: &mut L) {
+        let settings = self.settings(key);
+        let about = self.about.get(key.run as usize);
+        let told = self.told(key.run, key.pid);
+        let rests = self.rests.get(&key).cloned().unwrap_or_default();
+        let allocator = match self.seeds.get(&key) {
+            Some(seed) => Allocator::seeded(
+                settings,
+                Knowledge { rests, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
+                seed,
+            ),
+            None => {
+                let mut knowledge = Knowledge {
+                    is_partial: about.is_some_and(|about| about.joined_running),
+                    has_blocks: told.events || told.usage,
+                    rests,
+                    wants_pools: L::WANTS_POOLS,
+                    ..Knowledge::default()
+                };
+                let lost = about.map_or(&[][..], |about| &about.lost[usize::from(!told.events)]);
+                for lost in lost.iter().filter(|lost| lost.from_ns <= ts) {
+                    knowledge.is_partial = true;
+                    knowledge.lost_count += lost.count;
+                    knowledge.lost_until_ts = knowledge.lost_until_ts.max(lost.to_ns);
+                }
+                Allocator::new(settings, knowledge)
+            }
+        };
+        if self.seeds.get(&key).is_some_and(|seed| !seed.is_empty()) {
+            listener.began(key, &allocator, ts);
+        }
+        self.allocators.insert(key, allocator);
+    }
+
+    fn apply(&mut self, key: Key, event: &Event, listener: &mut impl Listener) {
+        if !self.allocators.contains_key(&key) {
+            self.begin(key, event.ts, listener);
+        }
+        if let Some(allocator) = self.allocators.get_mut(&key) {
+            // What no device has is a fault, and nothing that happened.
+            let is_possible = event.is_possible();
+            if is_possible {
+                listener.before(key, allocator, event);
+            }
+            allocator.apply(event, &mut Of { key, listener });
+            if is_possible {
+                listener.after(key, allocator, event);
+            }
+        }
+    }
+
+    /// Tells of the instants that are left, and of everything that is still there.
+    fn finish(&mut self, listener: &mut impl Listener) {
+        for (key, held) in std::mem::take(&mut self.held) {
+            let Some(allocator) = self.allocators.get_mut(&key) else { continue };
+            let found = check::differences(allocator, &held);
+            let segments = found.iter().filter(|difference| difference.is_of_segment).count();
+            allocator.add_faults(Fault::EndSegment, segments as u64);
+            allocator.add_faults(Fault::EndBlock, (found.len() - segments) as u64);
+            self.differences.insert(key, found);
+        }
+        self.pass(self.current, i64::MAX, listener);
+        self.lose(self.current, i64::MAX, listener);
+        for (key, allocator) in &self.allocators {
+            allocator.finish(&mut Of { key: *key, listener });
+        }
+        listener.end();
+    }
+}
+
+/// The first reading: what was there when events began, and what pools do.
+struct First {
+    decoder: Decoder,
+    replay: Replay,
+    begins_late: bool,
+    beginnings: BTreeMap<Key, (Beginning, Held)>,
+    studies: BTreeMap<Key, Study>,
+}
+
+impl Consumer for First {
+    fn names(&mut self) -> &mut Names {
+        &mut self.decoder.names
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
+        self.replay.current = self.replay.number(name);
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
+        for row in range {
+            let Some((key, item)) = self.decoder.item(rows, row, self.replay.current) else { continue };
+            let told = self.decoder.told(key.run, key.pid);
+            let settings = || self.replay.settings(key);
+            if let Item::Event(event) = &item
+                && told.users_pools
+            {
+                self.studies.entry(key).or_insert_with(|| Study::new(settings())).event(event);
+            }
+            if !self.begins_late || !told.state {
                 continue;
             }
-            if let Some((key, event)) = self.event(&note, &rows, row) {
-                self.apply(key, &event, listener);
+            let (beginning, held) =
+                self.beginnings.entry(key).or_insert_with(|| (Beginning::new(settings()), Held::default()));
+            match item {
+                Item::Event(event) => beginning.event(&event),
+                Item::EmptyCache { .. } => (),
+                Item::Segment(segment) => drop(held.segments.insert(segment.addr, segment)),
+                Item::Block(block) => drop(held.blocks.insert(block.addr, block)),
             }
         }
         Ok(())
     }
 
-    fn apply<L: Listener>(&mut self, key: Key, event: &Event, listener: &mut L) {
-        let origin = self.origins.get(key.run as usize);
-        let allocator = self.allocators.entry(key).or_insert_with(|| {
-            let settings = origin.and_then(|origin| origin.settings.get(&key.pid)).cloned();
-            let joined_running = origin.is_some_and(|origin| origin.joined_running);
-            let allocator = Allocator::new(settings.unwrap_or_default(), joined_running);
-            if L::WANTS_POOLS { allocator.with_pools() } else { allocator }
-        });
-        listener.before(key, allocator, event);
-        allocator.apply(event, &mut Of { key, listener });
-        listener.after(key, allocator, event);
+    fn finish(&mut self) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+}
+
+/// The replay of rows as they are read.
+struct Feed<L> {
+    decoder: Decoder,
+    replay: Replay,
+    listener: L,
+}
+
+impl<L: Listener> Consumer for Feed<L> {
+    fn names(&mut self) -> &mut Names {
+        &mut self.decoder.names
     }
 
-    /// The allocator's event that a row is, if it is one.
-    fn event(&self, note: &Note<'_>, rows: &Rows, row: usize) -> Option<(Key, Event)> {
-        let is_probed = self.is_probed(note.run, note.pid);
-        let action = match (note.kind, note.op) {
-            ("alloc", "usage") if !is_probed => {
-                if note.size_bytes? < 0 {
-                    Action::UsageFree
-                } else {
-                    Action::UsageAlloc
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
+        let run = self.replay.number(name);
+        if run != self.replay.current {
+            self.replay.pass(self.replay.current, i64::MAX, &mut self.listener);
+            self.replay.lose(self.replay.current, i64::MAX, &mut self.listener);
+        }
+        self.replay.current = run;
+        self.replay.lost_told = [0; 2];
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
+        let Self { decoder, replay, listener } = self;
+        for row in range {
+            let Some((key, item)) = decoder.item(rows, row, replay.current) else { continue };
+            let ts = rows.ts.value(row);
+            replay.pass(key.run, ts, listener);
+            replay.lose(key.run, ts, listener);
+            match item {
+                Item::Event(event) => replay.apply(key, &event, listener),
+                Item::EmptyCache { ts, tid } => listener.empty_cache(key.run, key.pid, tid, ts, replay),
+                Item::Segment(segment) => {
+                    if !replay.allocators.contains_key(&key) {
+                        replay.begin(key, ts, listener);
+                    }
+                    replay.held.entry(key).or_default().segments.insert(segment.addr, segment);
+                }
+                Item::Block(block) => {
+                    replay.held.entry(key).or_default().blocks.insert(block.addr, block);
                 }
             }
-            ("alloc", op) => Action::from_op(op)?,
-            ("call", op) if !is_probed && note.is_of_torch() && note.succeeded => match op {
-                "cudaMalloc" => Action::SegmentAlloc,
-                "cudaFree" => Action::SegmentFree,
-                "cuMemMap" => Action::SegmentMap,
-                "cuMemUnmap" => Action::SegmentUnmap,
-                _ => return None,
-            },
-            _ => return None,
-        };
-        let device = note.device.unwrap_or_default();
-        Some((
-            Key { run: note.run, pid: note.pid, device },
-            Event {
-                ts: note.ts,
-                action,
-                addr: note.addr?,
-                size_bytes: note.size_bytes.unwrap_or_default().unsigned_abs(),
-                stream: rows.stream.at(row).unwrap_or_default(),
-                pool: (rows.pool_owner.at(row).unwrap_or_default(), rows.pool_id.at(row).unwrap_or_default()),
-                tid: note.tid,
-                stack: note.stack,
-            },
-        ))
-    }
-}
-
-/// The columns of a batch.
-struct Rows {
-    run: StringArray,
-    pid: Int64Array,
-    tid: Int64Array,
-    ts: Int64Array,
-    kind: StringArray,
-    op: StringArray,
-    ret: Int64Array,
-    addr: UInt64Array,
-    size_bytes: Int64Array,
-    stream: UInt64Array,
-    device: Int64Array,
-    caller: StringArray,
-    pool_owner: UInt64Array,
-    pool_id: UInt64Array,
-    stack: Int64Array,
-}
-
-impl Rows {
-    fn new(batch: &RecordBatch) -> Result<Self, AnalyzeError> {
-        let whole = |name| integers(batch, name);
-        let unsigned = |name: &str| -> Result<UInt64Array, AnalyzeError> {
-            let column = batch
-                .column_by_name(name)
-                .ok_or_else(|| AnalyzeError::Internal(format!("a query has no column {name}")))?;
-            let column = cast(column, &DataType::UInt64)
-                .map_err(|error| AnalyzeError::Damaged(format!("column {name}: {error}")))?;
-            Ok(column.as_primitive::<UInt64Type>().clone())
-        };
-        Ok(Self {
-            run: strings(batch, "run")?,
-            pid: whole("pid")?,
-            tid: whole("tid")?,
-            ts: whole("ts")?,
-            kind: strings(batch, "kind")?,
-            op: strings(batch, "op")?,
-            ret: whole("ret")?,
-            addr: unsigned("addr")?,
-            size_bytes: whole("size_bytes")?,
-            stream: unsigned("stream")?,
-            device: whole("device")?,
-            caller: strings(batch, "caller")?,
-            pool_owner: unsigned("pool_owner")?,
-            pool_id: unsigned("pool_id")?,
-            stack: whole("stack")?,
-        })
-    }
-
-    fn note(&self, row: usize, run: u32) -> Note<'_> {
-        let ts = self.ts.value(row);
-        Note {
-            run,
-            pid: self.pid.at(row).unwrap_or_default() as u32,
-            tid: self.tid.at(row).unwrap_or_default() as u32,
-            ts,
-            kind: self.kind.at(row).unwrap_or_default(),
-            op: self.op.at(row).unwrap_or_default(),
-            caller: self.caller.at(row).unwrap_or_default(),
-            addr: self.addr.at(row),
-            size_bytes: self.size_bytes.at(row),
-            device: self.device.at(row).map(|device| device as i32),
-            stack: self.stack.at(row).map(|stack| stack as u32),
-            succeeded: self.ret.at(row).is_none_or(|ret| ret == 0),
         }
+        self.listener.flush(&self.replay, false)
+    }
+
+    fn finish(&mut self) -> Result<(), AnalyzeError> {
+        self.replay.finish(&mut self.listener);
+        self.listener.flush(&self.replay, true)
     }
 }

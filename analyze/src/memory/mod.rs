@@ -9,15 +9,22 @@
 //! or a wrong setting: it is counted ([`fault`]), and the replay goes on from what the events say.
 
 pub(crate) mod allocator;
+pub(crate) mod beginning;
+pub(crate) mod check;
+pub(crate) mod decode;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod fault;
 pub(crate) mod input;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod oracle_late;
 pub(crate) mod pools;
 #[cfg(test)]
 mod recorded;
+pub(crate) mod rests;
+mod segments;
 pub(crate) mod settings;
 pub(crate) mod span;
 pub(crate) mod story;

@@ -1,11 +1,16 @@
 //! The replay against PyTorch's real allocator: `testdata/oracle` holds what it said and did in random workloads
 //! and in worked examples. `INQUEST_ORACLE=DIR` compares a folder of one's own (`testdata/oracle/run.py`).
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    allocator::Allocator,
+    allocator::{Allocator, Knowledge},
     event::{Action, Event},
+    rests::{Rest, Study},
     settings::Settings,
     span::State,
     totals::DEFAULT_POOL,
@@ -69,53 +74,92 @@ fn replayed(allocator: &Allocator) -> Snapshot {
     Snapshot { segments, totals }
 }
 
-/// Compares one result; how many events it has, and the bytes reserved at each snapshot.
-fn compare(text: &str) -> (usize, Vec<i64>) {
-    let mut settings = Settings::default();
-    let mut snapshots: Vec<Snapshot> = Vec::new();
-    let mut current = Snapshot::default();
-    let mut events = Vec::new();
-    for line in text.lines() {
-        match line.split_once(' ') {
-            Some(("C", line)) => {
-                let (version, conf) = line.split_once(' ').expect("a version and settings");
-                settings = Settings::parse(conf, version);
-            }
-            Some(("S", segment)) => {
-                let addr = segment.split(' ').next().expect("an address");
-                let addr = u64::from_str_radix(addr, 16).expect("an address");
-                current.segments.insert(addr, segment.to_owned());
-            }
-            Some(("T", totals)) => {
-                current.totals = totals.split(" retr=").next().unwrap_or(totals).to_owned();
-                snapshots.push(std::mem::take(&mut current));
-            }
-            Some(("E", event)) => events.push(event.split(' ').collect::<Vec<_>>()),
-            _ => (),
-        }
-    }
-    assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
-    let mut allocator = Allocator::new(settings, false);
-    let mut said = snapshots.iter();
-    let mut reserved = Vec::new();
-    for (number, words) in events.iter().enumerate() {
-        if words[0] == "snapshot" {
-            // The last one is the oracle's own, for the events.
-            let Some(said) = said.next() else { break };
-            let found = replayed(&allocator);
-            assert_eq!(found.segments, said.segments, "at event {number}");
-            assert_eq!(found.totals, said.totals, "at event {number}");
-            reserved.push(allocator.totals().reserved_bytes);
-        } else if let Some(event) = event(number as i64, words) {
-            allocator.apply(&event, &mut ());
-        }
-    }
-    assert_eq!(reserved.len(), snapshots.len());
-    assert!(allocator.faults().is_empty(), "{:?}", allocator.faults());
-    (events.len(), reserved)
+/// One result.
+pub(super) struct Workload {
+    pub(super) settings: Settings,
+    pub(super) events: Vec<Event>,
+    /// What the allocator said, and after how many events.
+    snapshots: Vec<(usize, Snapshot)>,
 }
 
-fn folder() -> PathBuf {
+impl Workload {
+    fn read(text: &str) -> Self {
+        let mut settings = Settings::default();
+        let mut said: Vec<Snapshot> = Vec::new();
+        let mut current = Snapshot::default();
+        let mut events = Vec::new();
+        let mut places = Vec::new();
+        let mut pool = DEFAULT_POOL;
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("C", line)) => {
+                    let (version, conf) = line.split_once(' ').expect("a version and settings");
+                    settings = Settings::parse(conf, version);
+                }
+                Some(("P", line)) => {
+                    let (owner, id) = line.split_once(' ').expect("a pool");
+                    pool = (owner.parse().expect("a number"), id.parse().expect("a number"));
+                }
+                Some(("S", segment)) => {
+                    let addr = segment.split(' ').next().expect("an address");
+                    let addr = u64::from_str_radix(addr, 16).expect("an address");
+                    current.segments.insert(addr, segment.to_owned());
+                }
+                Some(("T", totals)) => {
+                    current.totals = totals.split(" retr=").next().unwrap_or(totals).to_owned();
+                    said.push(std::mem::take(&mut current));
+                }
+                Some(("E", line)) => {
+                    let words: Vec<&str> = line.split(' ').collect();
+                    if words[0] == "snapshot" {
+                        places.push(events.len());
+                    }
+                    events.extend(event(events.len() as i64, &words));
+                }
+                _ => (),
+            }
+        }
+        assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
+        // There may be one more, the oracle's own for the events.
+        assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
+        events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
+        Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
+    }
+}
+
+/// All results of a folder.
+pub(super) fn workloads(folder: &Path) -> Vec<(PathBuf, Workload)> {
+    let paths =
+        fs::read_dir(folder).expect("the folder of results").map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "txt")).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no results");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a result");
+        (path, Workload::read(&text))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Compares one result; the bytes reserved at each snapshot.
+fn compare(workload: &Workload, knowledge: Knowledge) -> Vec<i64> {
+    let mut allocator = Allocator::new(workload.settings.clone(), knowledge);
+    let mut reserved = Vec::new();
+    let mut at = 0;
+    for (place, said) in &workload.snapshots {
+        workload.events[at..*place].iter().for_each(|event| allocator.apply(event, &mut ()));
+        at = *place;
+        let found = replayed(&allocator);
+        assert_eq!(found.segments, said.segments, "at event {at}");
+        assert_eq!(found.totals, said.totals, "at event {at}");
+        reserved.push(allocator.totals().reserved_bytes);
+    }
+    assert!(allocator.faults().is_empty(), "{:?}", allocator.faults());
+    reserved
+}
+
+pub(super) fn folder() -> PathBuf {
     let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
     std::env::var_os("INQUEST_ORACLE").map_or(ours, PathBuf::from)
 }
@@ -124,23 +168,15 @@ fn folder() -> PathBuf {
 fn the_replay_equals_the_real_allocator() {
     let (mut files, mut events, mut snapshots) = (0, 0, 0);
     let mut different = Vec::new();
-    for entry in fs::read_dir(folder()).expect("the folder of results") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_none_or(|extension| extension != "txt") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).expect("a result");
-        match std::panic::catch_unwind(|| compare(&text)) {
-            Ok((of_events, of_snapshots)) => {
-                events += of_events;
-                snapshots += of_snapshots.len();
-            }
+    for (path, workload) in workloads(&folder()) {
+        match std::panic::catch_unwind(|| compare(&workload, Knowledge::default())) {
+            Ok(of_snapshots) => snapshots += of_snapshots.len(),
             Err(_) => different.push(path),
         }
+        events += workload.events.len();
         files += 1;
     }
     println!("{files} workloads, {events} events, {snapshots} snapshots; {} differ", different.len());
-    assert!(files > 0, "no results");
     assert!(different.is_empty(), "{different:?}");
 }
 
@@ -162,7 +198,68 @@ fn worked_examples_reserve_what_their_author_says() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../testdata/oracle");
     for (name, expected) in EXAMPLES {
         let text = fs::read_to_string(folder.join(name).with_extension("txt")).expect("an example");
-        let mebibytes: Vec<i64> = compare(&text).1.into_iter().map(|bytes| bytes >> 20).collect();
+        let mebibytes: Vec<i64> = compare(&Workload::read(&text), Knowledge::default())
+            .into_iter()
+            .map(|bytes| bytes >> 20)
+            .collect();
         assert_eq!(mebibytes, expected, "{name}");
     }
+}
+
+/// `testdata/oracle/pools`: all of it in a pool that the program made, `whole`: with `no_split`.
+#[test]
+fn pools_that_do_not_split_are_recognised() {
+    let folder = folder().join("pools");
+    let (mut snapshots, mut known) = (0, 0);
+    let mut different = Vec::new();
+    for (path, workload) in workloads(&folder) {
+        let mut study = Study::new(workload.settings.clone());
+        workload.events.iter().for_each(|event| study.event(event));
+        let rests = study.finish();
+        let is_whole = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("whole"));
+        let expected = if is_whole { Rest::Kept } else { Rest::Split };
+        match rests.get(&(0, 5)) {
+            Some(Rest::NotKnown) => continue,
+            found => assert_eq!(found, Some(&expected), "{}", path.display()),
+        }
+        known += 1;
+        match std::panic::catch_unwind(|| compare(&workload, Knowledge { rests, ..Knowledge::default() })) {
+            Ok(of_snapshots) => snapshots += of_snapshots.len(),
+            Err(_) => different.push(path),
+        }
+    }
+    println!("{known} known, {snapshots} snapshots; {} differ", different.len());
+    assert!(different.is_empty(), "{different:?}");
+    assert!(known >= 6, "{known}");
+}
+
+#[test]
+fn a_pool_that_shows_nothing_is_not_known() {
+    let event = |action, size_bytes| Event {
+        ts: 1,
+        action,
+        addr: 0x4000_0000,
+        size_bytes,
+        stream: 0,
+        pool: (0, 5),
+        tid: 0,
+        stack: None,
+    };
+    let events = [
+        event(Action::SegmentAlloc, 20 << 20),
+        event(Action::Alloc, 3 << 20),
+        event(Action::FreeRequested, 3 << 20),
+    ];
+    let mut study = Study::new(Settings::default());
+    events.iter().for_each(|event| study.event(event));
+    let rests = study.finish();
+    assert_eq!(rests.get(&(0, 5)), Some(&Rest::NotKnown));
+    let mut allocator = Allocator::new(Settings::default(), Knowledge { rests, ..Knowledge::default() });
+    events.iter().for_each(|event| allocator.apply(event, &mut ()));
+    assert_eq!((allocator.totals().active_bytes, allocator.totals().unknown_bytes), (3 << 20, 17 << 20));
+    allocator.apply(&event(Action::FreeCompleted, 3 << 20), &mut ());
+    assert_eq!(
+        (allocator.totals().unknown_bytes, allocator.totals().private_releasable_bytes),
+        (0, 20 << 20)
+    );
 }

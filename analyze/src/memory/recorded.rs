@@ -9,10 +9,11 @@ use std::{
 };
 
 use serde_json::Value;
+use trace_schema::Lost;
 
 use super::{
     allocator::Allocator,
-    input::{Key, Listener, Replay},
+    input::{Input, Key, Listener, Replay},
     span::State,
 };
 use crate::trace::Trace;
@@ -76,18 +77,18 @@ fn replayed(allocator: &Allocator, reports_only: bool) -> Held {
     held
 }
 
-struct Comparison<'a> {
+struct Comparison {
     pid: u32,
-    marks: Vec<&'a Value>,
+    marks: Vec<Value>,
     compared: usize,
     blocks_count: usize,
     different: Vec<String>,
 }
 
-impl Listener for Comparison<'_> {
+impl Listener for Comparison {
     fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
-        let mark = self.marks[instant];
-        let reports_only = !replay.is_probed(run, self.pid);
+        let mark = &self.marks[instant];
+        let reports_only = !replay.told(run, self.pid).events;
         let key = Key { run, pid: self.pid, device: 0 };
         let nothing = Allocator::default();
         let found = replay.allocators().find(|(of, _)| *of == key);
@@ -127,17 +128,17 @@ impl Listener for Comparison<'_> {
 async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
     let text = fs::read_to_string(state).expect("a state");
     let json: Value = serde_json::from_str(&text).expect("JSON");
-    let marks: Vec<&Value> = json["marks"].as_array().expect("marks").iter().collect();
-    let marks: Vec<&Value> = marks.into_iter().filter(|mark| mark.get("segments").is_some()).collect();
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
     let pid = number(&json["pid"]) as u32;
     let run =
         state.to_string_lossy().replace(".child.state.json", ".parquet").replace(".state.json", ".parquet");
     let trace = Trace::open(&[PathBuf::from(run)]).await.expect("a run");
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
     let instants = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
-    let mut comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
-    let mut replay = Replay::new(&runs, vec![instants]);
-    replay.run(trace.context(), &mut comparison).await.expect("a replay");
+    let comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (replay, comparison) = input.replay(vec![instants], comparison).await.expect("a replay");
+    let mut comparison = comparison;
     for (key, allocator) in replay.allocators() {
         if !allocator.faults().is_empty() {
             comparison.different.push(format!("{key:?}: {:?}", allocator.faults()));
@@ -168,4 +169,70 @@ async fn every_mark_is_as_pytorch_said() {
     println!("{runs} runs, {marks} marks, {blocks} blocks; {} differences", different.len());
     assert!(runs >= 18, "{runs} runs");
     assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// After a loss, at every mark: how much is known, and that PyTorch said the same of it.
+struct AfterLoss {
+    marks: Vec<Value>,
+    pid: u32,
+    lost_from_ts: i64,
+    known_count: usize,
+    compared: usize,
+    wrong: Vec<String>,
+}
+
+impl Listener for AfterLoss {
+    fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
+        let mark = &self.marks[instant];
+        let key = Key { run, pid: self.pid, device: 0 };
+        let Some((_, allocator)) = replay.allocators().find(|(of, _)| *of == key) else { return };
+        let is_after = mark["ts_ns"].as_i64().expect("a time") >= self.lost_from_ts;
+        if allocator.knowledge().lost_count != if is_after { 7 } else { 0 } {
+            self.wrong.push(format!("{}: {} lost", mark["name"], allocator.knowledge().lost_count));
+        }
+        if !is_after {
+            return;
+        }
+        let said = said(mark, false).into_values().collect::<Vec<_>>().join("\n");
+        for block in allocator.blocks().filter(|block| block.is_active()) {
+            let requested = block.requested_bytes.unwrap_or_default();
+            let start = format!("({}, ", block.addr);
+            let end = format!(", {requested}, {:?})", block.state.name());
+            let there = said.split(&start).nth(1).and_then(|rest| rest.split_inclusive(')').next());
+            if there.is_none_or(|text| !text.ends_with(&end)) {
+                self.wrong.push(format!("{}: {block:?}: {there:?}", mark["name"]));
+            }
+            self.known_count += 1;
+        }
+        self.compared += 1;
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_after_a_loss_is_as_pytorch_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/memory");
+    let text = fs::read_to_string(folder.join("plain.state.json")).expect("a state");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
+    let times: Vec<i64> = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
+    let trace = Trace::open(&[folder.join("plain.parquet")]).await.expect("a run");
+    let mut files = trace.files().to_vec();
+    // The events are in the file; whoever lost them would not have them.
+    let (from_ns, to_ns) = (times[2], times[3]);
+    let lost = |probe: &str| Lost { probe: probe.to_owned(), from_ns, to_ns, count: 7 };
+    files[0].run.lost = vec![lost("_ZN3c104cuda12record_traceEv"), lost("cudaFree"), lost("run")];
+    let pid = number(&json["pid"]) as u32;
+    let listener =
+        AfterLoss { marks, pid, lost_from_ts: from_ns, known_count: 0, compared: 0, wrong: Vec::new() };
+    let input = Input::new(trace.context().clone(), &files);
+    let (replay, listener) = input.replay(vec![times], listener).await.expect("a replay");
+    assert!(
+        listener.compared > 5 && listener.known_count > 50,
+        "{} {}",
+        listener.compared,
+        listener.known_count
+    );
+    assert!(listener.wrong.is_empty(), "{}", listener.wrong.join("\n"));
+    assert!(replay.allocators().all(|(_, allocator)| allocator.faults().is_empty()));
 }

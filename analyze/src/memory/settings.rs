@@ -114,10 +114,12 @@ impl Settings {
 
     /// The segment that is asked for if no block serves a request, but for expandable ones.
     pub(crate) fn segment_bytes(&self, block_bytes: u64) -> u64 {
-        match block_bytes {
-            ..=SMALL_BYTES => SMALL_SEGMENT_BYTES,
-            ..LARGE_REQUEST_BYTES => self.large_segment_bytes,
-            _ => up(block_bytes, SMALL_SEGMENT_BYTES),
+        if block_bytes <= SMALL_BYTES {
+            SMALL_SEGMENT_BYTES
+        } else if block_bytes < LARGE_REQUEST_BYTES {
+            self.large_segment_bytes
+        } else {
+            up(block_bytes, SMALL_SEGMENT_BYTES)
         }
     }
 

@@ -27,6 +27,9 @@ impl State {
     }
 }
 
+/// A time before the recorded span: when it was is not known.
+pub(crate) const BEFORE: i64 = i64::MIN;
+
 /// A block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
@@ -35,9 +38,9 @@ pub(crate) struct Block {
     /// 0 of inactive ones; `None`: not known, as usage reports do not tell.
     pub(crate) requested_bytes: Option<u64>,
     pub(crate) state: State,
-    /// Since when it has been in this state.
+    /// Since when it has been in this state; or [`BEFORE`].
     pub(crate) ts: i64,
-    /// When it was handed out.
+    /// When it was handed out; or [`BEFORE`].
     pub(crate) alloc_ts: i64,
     /// By whom.
     pub(crate) tid: u32,
@@ -73,14 +76,16 @@ pub(crate) struct Segment {
     pub(crate) is_expandable: bool,
     /// Of the pool of blocks up to 1 MiB.
     pub(crate) is_small: bool,
-    /// Since when it has had this extent.
+    /// Since when it has had this extent; or [`BEFORE`].
     pub(crate) ts: i64,
-    /// When its first byte came.
+    /// When its first byte came; or [`BEFORE`].
     pub(crate) alloc_ts: i64,
     pub(crate) tid: u32,
     pub(crate) stack: Option<u32>,
     /// An expandable one's: bytes that are mapped and unmapped together.
     pub(crate) page_bytes: u64,
+    /// It may have gone, or be larger: events have been lost since it was seen to come.
+    pub(crate) is_stale: bool,
 }
 
 impl Segment {

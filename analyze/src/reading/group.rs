@@ -23,7 +23,7 @@ use parquet::{
 use crate::error::AnalyzeError;
 
 /// Rows decoded at once: what lies between decoder and reader fits into a cache.
-const BATCH_ROWS: usize = 1 << 15;
+const BATCH_ROWS: usize = 1 << 13;
 
 fn load(path: &Path) -> Result<ArrowReaderMetadata, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };

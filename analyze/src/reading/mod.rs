@@ -9,36 +9,23 @@
 //! A file that declares its row groups sorted by `ts`, as those of our writer do, is read like that. Any other source of
 //! `events` is sorted by a query that may spill to disk.
 
+mod columns;
 mod group;
 mod merge;
 mod query;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::{ops::Range, path::PathBuf};
 
 use datafusion::prelude::SessionContext;
 
+use columns::KEY_COLUMNS;
+pub(crate) use columns::TASK_COLUMNS;
 pub(crate) use rows::{Kind, Names, Rows};
 
 use crate::error::AnalyzeError;
-
-/// Columns that every reading has: what calls are, and how their threads were off CPU.
-const KEY_COLUMNS: &[&str] = &[
-    "ts",
-    "dur",
-    "kind",
-    "op",
-    "pid",
-    "tid",
-    "size_bytes",
-    "direction",
-    "func",
-    "runnable_ns",
-    "syscall",
-    "detail",
-];
-/// Who had the CPU, and who woke whom.
-pub(crate) const TASK_COLUMNS: &[&str] = &["comm", "cpu", "waker_pid", "waker_tid", "waker_comm", "next_tid"];
 
 /// Takes rows in the order of time; of one run after the other.
 pub(crate) trait Consumer: Send {

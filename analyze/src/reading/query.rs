@@ -30,7 +30,7 @@ pub(super) fn read(
         .with_runtime_env(Arc::new(environment))
         .build();
     let query = format!(
-        "SELECT run, {} FROM events WHERE kind IN ('call', 'off_cpu', 'run', 'mark') ORDER BY run, ts",
+        "SELECT run, {} FROM events WHERE kind IN ('call', 'off_cpu', 'run', 'mark', 'alloc') ORDER BY run, ts",
         columns.join(", ")
     );
     let sorted = async { SessionContext::new_with_state(state).sql(&query).await?.execute_stream().await };

@@ -19,6 +19,7 @@ use crate::error::AnalyzeError;
 pub(crate) struct Names {
     names: Vec<Arc<str>>,
     ops: Vec<Option<Op>>,
+    classes: Vec<Option<Class>>,
     numbers: HashMap<Arc<str>, u32>,
 }
 
@@ -31,7 +32,9 @@ impl Names {
         let number = self.names.len() as u32;
         let name: Arc<str> = name.into();
         self.names.push(Arc::clone(&name));
-        self.ops.push(Op::from_name(&name));
+        let op = Op::from_name(&name);
+        self.ops.push(op);
+        self.classes.push(op.map(Op::class));
         self.numbers.insert(name, number);
         number
     }
@@ -53,7 +56,7 @@ impl Names {
 
     /// What that function is for.
     pub(crate) fn class(&self, number: u32) -> Option<Class> {
-        self.op(number).map(Op::class)
+        self.classes.get(number as usize).copied().flatten()
     }
 }
 
@@ -64,6 +67,8 @@ pub(crate) enum Kind {
     OffCpu,
     Stint,
     Mark,
+    /// An event of PyTorch's allocator, or its state.
+    Alloc,
     Other,
 }
 
@@ -75,6 +80,7 @@ impl Kind {
             () if is(EventKind::OffCpu) => Self::OffCpu,
             () if is(EventKind::Run) => Self::Stint,
             () if is(EventKind::Mark) => Self::Mark,
+            () if is(EventKind::Alloc) => Self::Alloc,
             () => Self::Other,
         }
     }
@@ -147,6 +153,11 @@ pub(crate) struct Rows {
     pub(crate) waker_tid: Number<UInt32Type>,
     pub(crate) waker_comm: Text,
     pub(crate) next_tid: Number<UInt32Type>,
+    pub(crate) device: Number<Int32Type>,
+    pub(crate) value: Number<Int64Type>,
+    pub(crate) pool_owner: Number<UInt64Type>,
+    pub(crate) pool_id: Number<UInt64Type>,
+    pub(crate) stack: Number<UInt32Type>,
     /// Has no numbers: few rows have it that matter.
     pub(crate) detail: Text,
 }
@@ -232,6 +243,11 @@ impl Rows {
             waker_tid: number(batch, "waker_tid")?,
             waker_comm,
             next_tid: number(batch, "next_tid")?,
+            device: number(batch, "device")?,
+            value: number(batch, "value")?,
+            pool_owner: number(batch, "pool_owner")?,
+            pool_id: number(batch, "pool_id")?,
+            stack: number(batch, "stack")?,
             detail: text(batch, "detail")?,
         })
     }

@@ -45,6 +45,9 @@ fn bar(area: &Area<'_>, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> R
     area.draw(&Rectangle::new([from, to], colour.filled())).map_err(failed)
 }
 
+/// How high the stack is, up to a class.
+type Height = fn(&Point) -> i64;
+
 /// Places of bytes (or times) from 0 to `all` between the labels and the right edge.
 fn scale(all: f64, left: i32, right: i32) -> impl Fn(f64) -> i32 {
     let width = f64::from(WIDTH as i32 - left - right);
@@ -79,7 +82,7 @@ pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErro
             .draw()
             .map_err(failed)?;
         // From the top of the stack down: each covers what lies below it.
-        let classes: [(fn(&Point) -> i64, RGBColor); 5] = [
+        let classes: [(Height, RGBColor); 5] = [
             (|p| p.reserved_bytes, UNKNOWN),
             (|p| p.reserved_bytes - p.unknown_bytes, PRIVATE),
             (|p| p.in_use_bytes + p.pinned_bytes + p.releasable_bytes, RELEASABLE),

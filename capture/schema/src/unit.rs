@@ -25,8 +25,16 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-const TIMES: &[(&str, f64)] =
-    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
+const TIMES: &[(&str, f64)] = &[
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("min", 60e9),
+    ("h", 3600e9),
+];
 
 const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),

@@ -1,6 +1,8 @@
 //! The memory of whole GPUs (see [`crate::memory::device`]) as tables: every reading of a device split among those who
 //! have its memory, every piece of memory that a process had from the driver, and memory that was paused and resumed.
 
+use futures::StreamExt;
+
 use super::*;
 use crate::memory::device::{
     input::{Ended, Replay},
@@ -140,13 +142,29 @@ impl<B> fmt::Debug for OfDevices<B> {
     }
 }
 
+/// Columns, and the run of each row.
+#[derive(Default)]
+struct Filled<B> {
+    columns: B,
+    runs: Vec<u32>,
+}
+
 impl<B: Rows> Filled<B> {
-    fn drain(&mut self, replay: &mut Replay) {
+    /// The rows so far, if they are enough for a batch or `all` are wanted.
+    fn take(&mut self, replay: &mut Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
         for row in B::complete(replay) {
             self.columns.add(&row, replay, &mut self.runs);
         }
         // What else is complete is not wanted here.
         replay.forget();
+        if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
+            return Ok(None);
+        }
+        for rows in self.runs.chunk_by(|a, b| a == b) {
+            self.columns.run(replay.name(rows[0]), rows.len());
+        }
+        self.runs.clear();
+        self.columns.take().map(Some)
     }
 }
 
@@ -161,13 +179,14 @@ impl<B: Rows> PartitionStream for OfDevices<B> {
         let source = self.source.clone();
         builder.spawn(async move {
             let context = source.context()?;
-            let mut replay = Replay::new(&source.runs);
+            let runs: Vec<_> =
+                source.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+            let mut replay = Replay::new(&runs);
             let mut filled = Filled::<B>::default();
             let mut input = Replay::start(&context).await.map_err(external)?;
             while let Some(batch) = input.next().await {
                 replay.batch(&batch?, |_, _| ()).map_err(external)?;
-                filled.drain(&mut replay);
-                if let Some(rows) = filled.take(|run| replay.name(run), false)? {
+                if let Some(rows) = filled.take(&mut replay, false)? {
                     // Nobody may want the rest.
                     if sender.send(Ok(rows)).await.is_err() {
                         return Ok(());
@@ -175,8 +194,7 @@ impl<B: Rows> PartitionStream for OfDevices<B> {
                 }
             }
             replay.finish();
-            filled.drain(&mut replay);
-            if let Some(rows) = filled.take(|run| replay.name(run), true)? {
+            if let Some(rows) = filled.take(&mut replay, true)? {
                 let _ = sender.send(Ok(rows)).await;
             }
             Ok(())

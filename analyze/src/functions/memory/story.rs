@@ -101,7 +101,7 @@ table!(Ooms {
     segments_in_use_count: Int64Builder, DataType::Int64;
 });
 
-impl Listener for Filled<Pools> {
+impl Listener for Filler<Pools> {
     const WANTS_POOLS: bool = true;
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
@@ -130,6 +130,10 @@ impl Listener for Filled<Pools> {
         columns.external_ratio.append_option(pool.external_ratio());
         columns.concentration_ratio.append_option(pool.concentration_ratio());
     }
+
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        self.send(replay, all)
+    }
 }
 
 /// Columns whose rows a story tells.
@@ -142,10 +146,9 @@ pub(super) trait Rows: Columns {
 }
 
 /// A story, and what is made of it.
-#[derive(Default)]
 pub(super) struct Told<B> {
     story: Story,
-    filled: Filled<B>,
+    filler: Filler<B>,
 }
 
 impl<B: Rows> Listener for Told<B> {
@@ -166,21 +169,26 @@ impl<B: Rows> Listener for Told<B> {
     fn end(&mut self) {
         self.story.end();
     }
+
+    fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
+        for row in B::told(&mut self.story) {
+            let run = self.filler.columns.add(&row);
+            self.filler.runs.push(run);
+        }
+        // What is told of other things is not wanted here.
+        self.story.forget();
+        self.filler.send(replay, all)
+    }
 }
 
-impl<B: Rows> Filler for Told<B> {
+impl<B: Rows> Sink for Told<B> {
     fn schema() -> SchemaRef {
         B::schema()
     }
 
-    fn take(&mut self, names: &Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
-        for row in B::told(&mut self.story) {
-            let run = self.filled.columns.add(&row);
-            self.filled.runs.push(run);
-        }
-        // What is told of other things is not wanted here.
-        self.story.forget();
-        self.filled.take(|run| names.name(run), all)
+    fn new(sender: Sender<Result<RecordBatch, DataFusionError>>) -> Self {
+        let filler = Filler { columns: B::default(), runs: Vec::new(), began: HashMap::new(), sender };
+        Self { story: Story::default(), filler }
     }
 }
 

@@ -25,7 +25,5 @@ pub(super) use error::PickleError;
 pub(super) use machine::{Consumer, Keys, Machine, Streamed};
 pub(super) use source::Source;
 pub(super) use store::Store;
-#[cfg(test)]
-pub(super) use tests::Random;
 pub(super) use text::TextId;
 pub(super) use value::{ObjectId, Shape, Token, Value};

@@ -1,6 +1,7 @@
 //! What honest, broken and hostile pickles become.
 
 use super::*;
+use crate::random::Random;
 
 /// Takes elements as they come, and condenses nothing.
 #[derive(Default)]
@@ -284,18 +285,6 @@ fn a_second_reference_to_what_is_gone_is_refused() {
     bad(b"}\x8c\x06traces]]}\x94K\x01K\x02saash\x00.", 21, "a second time");
     // It was referred to before: its shell stays.
     bad(b"}\x8c\x06traces](](}\x94h\x00e]h\x00aes.", 19, "a second time");
-}
-
-/// A generator of numbers for tests: xorshift.
-pub(in crate::import) struct Random(pub(in crate::import) u64);
-
-impl Random {
-    pub(in crate::import) fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % bound
-    }
 }
 
 #[test]

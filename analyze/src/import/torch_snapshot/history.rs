@@ -1,57 +1,11 @@
 //! Whether a device's events are its whole history: whatever is freed in it, or lives at its end, must have
 //! been allocated in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use crate::import::pickle::TextId;
+use crate::{import::pickle::TextId, ranges::Ranges};
 
 use super::keys;
-
-/// Address ranges, none touching another.
-#[derive(Default)]
-struct Ranges {
-    ends: BTreeMap<u64, u64>,
-}
-
-impl Ranges {
-    fn insert(&mut self, start: u64, size: u64) {
-        let mut start = start;
-        let mut end = start.saturating_add(size);
-        while let Some((found, found_end)) = self.ends.range(..=end).next_back().map(|(s, e)| (*s, *e)) {
-            if found_end < start {
-                break;
-            }
-            start = start.min(found);
-            end = end.max(found_end);
-            self.ends.remove(&found);
-        }
-        self.ends.insert(start, end);
-    }
-
-    fn covers(&self, start: u64, size: u64) -> bool {
-        let end = start.saturating_add(size);
-        self.ends.range(..=start).next_back().is_some_and(|(_, found_end)| *found_end >= end)
-    }
-
-    /// Removes a range; `false` if not all of it was there.
-    fn remove(&mut self, start: u64, size: u64) -> bool {
-        let end = start.saturating_add(size);
-        let Some((found, found_end)) = self.ends.range(..=start).next_back().map(|(s, e)| (*s, *e)) else {
-            return false;
-        };
-        if found_end < end {
-            return false;
-        }
-        self.ends.remove(&found);
-        if found < start {
-            self.ends.insert(found, start);
-        }
-        if end < found_end {
-            self.ends.insert(end, found_end);
-        }
-        true
-    }
-}
 
 /// What a device's events have said so far.
 #[derive(Default)]
@@ -77,7 +31,7 @@ impl History {
                 self.segments.insert(addr, size);
                 true
             }
-            keys::SEGMENT_FREE | keys::SEGMENT_UNMAP => self.segments.remove(addr, size),
+            keys::SEGMENT_FREE | keys::SEGMENT_UNMAP => self.segments.remove(addr, size).is_empty(),
             // Pending frees, marks and failures own nothing.
             keys::FREE_REQUESTED | keys::SNAPSHOT | keys::OOM => true,
             _ => true,
@@ -109,20 +63,6 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_join_and_split() {
-        let mut ranges = Ranges::default();
-        ranges.insert(100, 10);
-        ranges.insert(120, 10);
-        ranges.insert(110, 10);
-        assert!(ranges.covers(100, 30) && !ranges.covers(100, 31) && !ranges.covers(99, 2));
-        assert!(ranges.remove(105, 10));
-        assert!(!ranges.remove(100, 10) && !ranges.covers(105, 1) && ranges.covers(115, 15));
-        ranges.insert(0, u64::MAX);
-        assert!(ranges.covers(1, u64::MAX - 2) && ranges.remove(0, u64::MAX));
-        assert!(ranges.ends.is_empty());
-    }
 
     #[test]
     fn a_history_from_the_start_explains_everything() {

@@ -5,7 +5,10 @@ use std::{fs, path::PathBuf};
 use trace_writer::Recorder;
 
 use super::{events::Events, snapshot};
-use crate::import::pickle::{PickleError, Random, Source};
+use crate::{
+    import::pickle::{PickleError, Source},
+    random::Random,
+};
 
 fn small(protocol: u32) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))

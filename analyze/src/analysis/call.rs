@@ -1,0 +1,93 @@
+//! What a reading in the order of time ([`super::sweep`]) hands on: calls with their places, and marked ranges.
+
+use super::{
+    schedule::{Schedule, ThreadKey},
+    time_split::Parts,
+};
+use crate::error::AnalyzeError;
+
+/// Columns that are handed through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) ret: Option<i32>,
+    pub(crate) addr: Option<u64>,
+    pub(crate) src_addr: Option<u64>,
+    pub(crate) stream: Option<u64>,
+    pub(crate) caller: Option<u32>,
+}
+
+/// A call. Numbers stand for names.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// The number of its thread in the schedule.
+    pub(crate) slot: usize,
+    pub(crate) thread: ThreadKey,
+    pub(crate) ts: i64,
+    /// `None`: it was not seen to end.
+    pub(crate) dur: Option<i64>,
+    pub(crate) op: u32,
+    pub(crate) size: Option<i64>,
+    pub(crate) direction: Option<u32>,
+    pub(crate) func: Option<u64>,
+    /// The innermost range that it began in.
+    pub(crate) phase: Option<u32>,
+    /// The first launch of its kernel in its process.
+    pub(crate) is_first: bool,
+    /// Calls around it.
+    pub(crate) depth: u32,
+    /// The innermost of them.
+    pub(crate) parent: Option<u32>,
+    /// The direct child that took longest, and how long.
+    pub(crate) child: Option<(u32, i64)>,
+    /// Time in direct children: where they cross, it counts once.
+    pub(crate) child_ns: i64,
+    /// Where the last of them ends.
+    pub(super) children_end: i64,
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+impl Call {
+    /// Its end; of one without, the end of time.
+    pub(crate) fn end(&self) -> i64 {
+        self.dur.map_or(i64::MAX, |dur| self.ts.saturating_add(dur))
+    }
+}
+
+/// A range that a workload marked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marked {
+    /// The number of its thread in the schedule.
+    pub(crate) slot: usize,
+    pub(crate) thread: ThreadKey,
+    pub(crate) ts: i64,
+    pub(crate) dur: Option<i64>,
+    pub(crate) name: u32,
+}
+
+/// What becomes of calls.
+pub(crate) trait Sink: Send {
+    /// A call begins. What is known of it: all but its children. Calls of a thread come in the order of time.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn entered(&mut self, _call: &Call, _schedule: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+
+    /// A call is final. `parts`: the split of a finished one.
+    ///
+    /// # Errors
+    /// Ends the reading.
+    fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError>;
+
+    /// A range begins.
+    fn marked(&mut self, _range: &Marked) {}
+
+    /// There are no more.
+    ///
+    /// # Errors
+    /// As the others.
+    fn finished(&mut self, _schedule: &Schedule) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether a replay ends with what a snapshot says was there.
+
+use super::{
+    allocator::Allocator,
+    beginning::Held,
+    event::PoolId,
+    span::{Block, Segment, State},
+    totals::DEFAULT_POOL,
+};
+
+/// Something that is not as replayed.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Difference {
+    #[serde(skip)]
+    pub(super) is_of_segment: bool,
+    pub(crate) addr: u64,
+    /// What the snapshot says.
+    pub(crate) said: String,
+    /// What the replay makes of the events.
+    pub(crate) replayed: String,
+}
+
+const NOTHING: &str = "nothing";
+
+/// What a segment is. Events of most versions do not tell pools: the default one is no claim then.
+fn about(segment: &Segment, pool: PoolId) -> String {
+    let size = if segment.is_small { "small" } else { "large" };
+    let expandable = if segment.is_expandable { ", expandable" } else { "" };
+    format!(
+        "a segment of {} bytes, {size}{expandable}, stream {:#x}, pool {}.{}",
+        segment.size_bytes, segment.stream, pool.0, pool.1
+    )
+}
+
+fn about_block(block: &Block) -> String {
+    let of = |bytes| format!(" for {bytes} asked for");
+    let requested = block.requested_bytes.filter(|_| block.is_active()).map_or_else(String::new, of);
+    format!("{} bytes {}{requested}", block.size_bytes, block.state.name())
+}
+
+/// What differs, by address; memory that the replay does not know of is no difference.
+pub(super) fn differences(allocator: &Allocator, held: &Held) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut add = |is_of_segment, addr, said: Option<String>, replayed: Option<String>| {
+        if said != replayed {
+            let [said, replayed] = [said, replayed].map(|text| text.unwrap_or_else(|| NOTHING.to_owned()));
+            found.push(Difference { is_of_segment, addr, said, replayed });
+        }
+    };
+    let replayed = |addr: u64| allocator.segments_from(addr).next().filter(|segment| segment.addr == addr);
+    for (addr, said) in &held.segments {
+        let found = replayed(*addr);
+        let pool = found.map(|found| found.pool).filter(|pool| *pool != DEFAULT_POOL).unwrap_or(said.pool);
+        add(true, *addr, Some(about(said, said.pool)), found.map(|found| about(found, pool)));
+    }
+    for segment in allocator.segments().filter(|segment| !held.segments.contains_key(&segment.addr)) {
+        add(true, segment.addr, None, Some(about(segment, segment.pool)));
+    }
+    for (addr, said) in &held.blocks {
+        let overlapping = allocator.blocks_within(*addr, said.size_bytes);
+        if overlapping.clone().any(|block| block.state == State::Unknown) {
+            continue;
+        }
+        let found = overlapping.clone().find(|block| block.addr == *addr);
+        add(false, *addr, Some(about_block(said)), found.map(about_block));
+    }
+    let extra = allocator.blocks().filter(|block| block.state != State::Unknown);
+    for block in extra.filter(|block| !held.blocks.contains_key(&block.addr)) {
+        add(false, block.addr, None, Some(about_block(block)));
+    }
+    found
+}

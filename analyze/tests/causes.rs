@@ -1,0 +1,206 @@
+//! Causes of slow calls through the real program: traces with Unix times, the scheduler behind other threads, `--chains`,
+//! a million threads.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use trace_schema::{Kind, Run, Text};
+use trace_writer::Recorder;
+
+fn stdout(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name)
+}
+
+/// 17 May 2026.
+const UNIX_NS: i64 = 1_779_000_000_000_000_000;
+
+/// A database of Ingero's shape: 40 frees of 10 µs on thread 101, of which one takes 2 ms on the CPU, and a helper thread
+/// that is off the CPU for as long as the slow free runs.
+fn ingero_with_one_slow_free(path: &Path) {
+    let frees = (0..40).map(|number| {
+        let duration = if number == 30 { 2_000_000 } else { 10_000 };
+        (UNIX_NS + number * 5_000_000, 100, 101, 1, 2, duration, 0x7f00)
+    });
+    // A host row's time is its end; the scheduler's have the thread in both columns.
+    let switches = [
+        (UNIX_NS + 30 * 5_000_000 + 2_500_000, 102, 102, 3, 1, 2_600_000, 0),
+        (UNIX_NS + 30 * 5_000_000 + 4_000_000, 101, 101, 3, 1, 1_000_000, 0),
+    ];
+    let rows: Vec<String> = frees
+        .chain(switches)
+        .enumerate()
+        .map(|(id, (ts, pid, tid, source, op, dur, arg))| {
+            format!("({id}, {ts}, {pid}, {tid}, {source}, {op}, {dur}, 0, {arg}, 0, 0)")
+        })
+        .collect();
+    let sql = format!(
+        "CREATE TABLE events (id INTEGER PRIMARY KEY, timestamp INTEGER, pid INTEGER, tid INTEGER, source INTEGER,
+             op INTEGER, duration INTEGER, gpu_id INTEGER, arg0 INTEGER, arg1 INTEGER, ret_code INTEGER);
+         CREATE TABLE ops (source_id INTEGER, op_id INTEGER, name TEXT);
+         INSERT INTO ops VALUES (1, 2, 'cudaFree'), (3, 1, 'sched_switch');
+         INSERT INTO events VALUES {};",
+        rows.join(", ")
+    );
+    rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+}
+
+#[test]
+fn an_imported_run_with_unix_times_has_its_slow_calls_and_its_alibi() {
+    let directory = tempfile::tempdir().unwrap();
+    let (database, run) = (directory.path().join("trace.db"), directory.path().join("trace.parquet"));
+    ingero_with_one_slow_free(&database);
+    let run = run.to_str().unwrap();
+    assert!(stdout(&["import", "ingero", database.to_str().unwrap(), "--out", run]).starts_with("42 events"));
+    let answer: Value = serde_json::from_str(&stdout(&["chains", "--json", run])).unwrap();
+    let [free] = &answer["verdicts"].as_array().unwrap()[..] else { panic!("{answer:#}") };
+    assert_eq!((&free["op"], &free["calls_count"]), (&"cudaFree".into(), &40.into()));
+    assert_eq!((&free["slow_count"], &free["overlapping_count"]), (&1.into(), &0.into()));
+    assert_eq!(free["scheduler"], "cleared");
+    let slow = &free["examples"][0];
+    assert_eq!(slow["ts_ns"], UNIX_NS + 30 * 5_000_000);
+    assert_eq!((&slow["dur_ns"], &slow["verdict"]), (&2_000_000.into(), &"unexplained".into()));
+    let alibi = answer["alibis"].as_array().unwrap().iter().find(|alibi| alibi["suspect"] == "scheduler");
+    assert_eq!(alibi.unwrap()["figure"], "0 of 1 slow calls had any of it, 0 ns in all");
+    let text = stdout(&["chains", run]);
+    assert!(text.contains("cudaFree: the scheduler has an alibi: 0 of 1 slow calls overlap"), "{text}");
+    assert!(!text.contains("no clock tells"), "no row was left out: {text}");
+    let rows = stdout(&["sql", run, "SELECT op, ts, verdict FROM slow_calls"]);
+    assert_eq!(rows, format!("op,ts,verdict\ncudaFree,{},unexplained\n", UNIX_NS + 30 * 5_000_000));
+}
+
+/// A lock whose holder had lost its CPU: the calls slept for a futex, and the scheduler is behind it.
+#[test]
+fn the_scheduler_behind_a_lock_is_named_in_text_and_page() {
+    let run = testdata("courtroom/vm/futex_convoy.parquet");
+    let run = run.to_str().unwrap();
+    let text = stdout(&["chains", run]);
+    for op in ["cudaMemcpy", "cudaMalloc", "cudaFree", "cudaLaunchKernel"] {
+        let begin = format!("{op}: the scheduler is behind ");
+        let line = text.lines().find(|line| line.starts_with(&begin));
+        let line = line.unwrap_or_else(|| panic!("{op}: {text}"));
+        assert!(line.contains(", through threads that slow calls waited for: "), "{line}");
+    }
+    assert!(!text.contains("guilty"), "not in the calls' own time: {text}");
+    assert!(!text.contains("\n  scheduler "), "who is behind is not cleared: {text}");
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.html");
+    stdout(&["report", run, "--html", page.to_str().unwrap()]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("The scheduler is behind 67.8 % of the lost time"), "the headline");
+    assert!(html.contains("court-hog (pid 6294) held the CPU"), "who had it");
+    assert!(html.contains("<td class=\"guilty\">behind</td>"), "the table of functions");
+}
+
+#[test]
+fn as_many_chains_are_shown_as_asked_for() {
+    let run = testdata("courtroom/vm/futex_convoy.parquet");
+    let shown = |count: &str| {
+        let text = stdout(&["chains", run.to_str().unwrap(), "--chains", count]);
+        text.lines().filter(|line| line.contains(", at the root ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(shown("0").is_empty());
+    assert_eq!(shown("1").len(), 1);
+    let eight = shown("8");
+    assert_eq!(eight.len(), 8, "more than are kept of a function otherwise");
+    assert_eq!(eight[..1], shown("1"));
+    let all = shown("100000");
+    assert_eq!(all[..8], eight);
+    let with_chains = "SELECT count(*) AS n FROM (SELECT DISTINCT call_pid, call_tid, call_ts FROM chain_links WHERE call_depth = 0)";
+    let count = stdout(&["sql", run.to_str().unwrap(), with_chains]);
+    assert_eq!(count, format!("n\n{}\n", all.len()));
+}
+
+/// What the view says of itself: no two slow calls have one key, and the links of each follow each other.
+#[test]
+fn links_of_chains_have_a_key_and_sum_to_their_calls() {
+    let accounts = [
+        "SELECT count(*) AS n FROM (SELECT call_pid, call_tid, call_ts, call_depth, ts FROM chain_links
+             GROUP BY 1, 2, 3, 4, 5 HAVING count(*) > 1)",
+        "SELECT count(*) AS n FROM (SELECT call_pid, call_tid, call_ts, call_depth FROM chain_links
+             GROUP BY 1, 2, 3, 4 HAVING count(DISTINCT op) > 1)",
+        "SELECT count(*) AS n FROM slow_calls AS s JOIN (SELECT call_pid, call_tid, call_ts, call_depth, sum(dur) AS dur,
+             min(ts) AS first FROM chain_links GROUP BY 1, 2, 3, 4) AS l ON s.pid = call_pid AND s.tid = call_tid
+             AND s.ts = call_ts AND s.depth = call_depth WHERE s.dur <> l.dur OR s.ts <> first",
+    ];
+    for name in ["courtroom/vm/futex_convoy", "courtroom/h200/many_hogs", "h200/qwen2-hogs"] {
+        let run = testdata(&format!("{name}.parquet"));
+        let run = run.to_str().unwrap();
+        assert_ne!(stdout(&["sql", run, "SELECT count(*) AS n FROM chain_links"]), "n\n0\n", "{name}");
+        for account in accounts {
+            assert_eq!(stdout(&["sql", run, account]), "n\n0\n", "{name}: {account}");
+        }
+    }
+}
+
+/// Standard output of the program, and the most memory that it was seen to have, in bytes.
+fn stdout_and_peak(args: &[&str]) -> (String, u64) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_analyze"));
+    let mut child = command.args(args).stdout(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let watch = thread::spawn(move || {
+        let mut peak_kib = 0;
+        // A process that has ended has no memory.
+        while let Some(kib) = fs::read_to_string(&status).ok().and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+        }) {
+            peak_kib = peak_kib.max(kib);
+            thread::sleep(Duration::from_millis(2));
+        }
+        peak_kib * 1024
+    });
+    let mut out = String::new();
+    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut out).unwrap();
+    let peak = watch.join().unwrap();
+    assert!(child.wait().unwrap().success());
+    (out, peak)
+}
+
+/// Each makes one call, from which the scheduler takes something, and never comes again: what is kept of it is small.
+#[test]
+fn a_million_threads_have_their_verdicts_in_bounded_memory() {
+    const THREADS: u32 = 1_000_000;
+    const SLOW: u32 = 700_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("threads.parquet");
+    let run = Run { lost_is_counted: true, ..Run::default() };
+    let recorder = Recorder::create(&path, false, &run).unwrap();
+    let mut recorder = recorder;
+    for tid in 1..=THREADS {
+        let ts = 1_000_000 + i64::from(tid) * 100;
+        let waited = if tid == SLOW { 500_000 } else { 200 };
+        recorder
+            .push_with(|rows| {
+                rows.start(ts, Kind::Call, Text::Static("cudaFree"), 1, tid).dur(1000 + waited);
+            })
+            .unwrap();
+        recorder
+            .push_with(|rows| {
+                let mut row = rows.start(ts + 300, Kind::OffCpu, Text::Static("preempted"), 1, tid);
+                row.dur(waited).cpu(0_u32).runnable_ns(waited);
+            })
+            .unwrap();
+    }
+    recorder.finish(&run).unwrap();
+    let (out, peak_bytes) = stdout_and_peak(&["chains", "--json", path.to_str().unwrap()]);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let free = &answer["verdicts"][0];
+    assert_eq!((&free["calls_count"], &free["slow_count"]), (&THREADS.into(), &1.into()));
+    assert_eq!((&free["examples"][0]["tid"], &free["scheduler"]), (&SLOW.into(), &"guilty".into()));
+    let warnings = answer["warnings"].to_string();
+    assert!(!warnings.contains(" rows)"), "nothing is broken: {warnings}");
+    assert!((1 << 20..1 << 30).contains(&peak_bytes), "{peak_bytes} bytes");
+}

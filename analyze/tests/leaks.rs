@@ -1,0 +1,215 @@
+//! `analyze leaks` and `analyze alerts` on runs recorded on an H200, and on bad input.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+fn analyze(words: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn testdata(name: &str) -> String {
+    format!("{}/../testdata/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn json(words: &[&str]) -> Value {
+    let (code, out, err) = analyze(words);
+    assert_eq!(code, 0, "{words:?}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn rows(run: &str, query: &str) -> Vec<Value> {
+    let (code, out, err) = analyze(&["sql", run, query, "--format", "ndjson"]);
+    assert_eq!(code, 0, "{query}: {err}");
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap()
+}
+
+/// Runs of a leaking job, with what it wrote down.
+const LEAKS: [&str; 3] = ["memory/leak", "leaks/leak-10", "leaks/leak-12"];
+
+#[test]
+fn a_leak_is_found_with_its_blocks() {
+    for name in LEAKS {
+        let run = testdata(&format!("{name}.parquet"));
+        let state: Value =
+            serde_json::from_str(&fs::read_to_string(testdata(&format!("{name}.state.json"))).unwrap())
+                .unwrap();
+        let truth: HashSet<i64> =
+            state["leak"]["blocks"].as_array().unwrap().iter().map(|block| number(&block[0])).collect();
+        for options in [&[][..], &["--epochs", "epoch 7"], &["--epochs", "allocations"]] {
+            let words = [&["leaks", &run, "--json"], options].concat();
+            let growth = &json(&words)["allocators"][0];
+            assert_eq!(growth["verdict"], "leak", "{words:?}");
+            let site = &growth["sites"][0];
+            assert_eq!((&site["is_leak"], &growth["sites"][1]["is_leak"]), (&true.into(), &false.into()));
+            let examples = site["examples"].as_array().unwrap();
+            assert!(
+                examples.len() == 3 && examples.iter().all(|block| truth.contains(&number(&block["addr"])))
+            );
+            // What it leaked in the warm-up is not judged.
+            let found = number(&site["blocks_count"]) + number(&site["young_count"]);
+            assert!(found as usize >= truth.len() * 8 / 10, "{words:?}: {found} of {}", truth.len());
+        }
+    }
+}
+
+/// By marks of another name there are no epochs to speak of, and so no verdict.
+#[test]
+fn too_few_epochs_are_inconclusive() {
+    let growth = json(&["leaks", &testdata("memory/leak.parquet"), "--json", "--epochs", "start"]);
+    let growth = &growth["allocators"][0];
+    assert_eq!(growth["verdict"], "inconclusive");
+    let reasons = growth["reasons"].to_string();
+    assert!(reasons.contains("0 epochs are too few"), "{reasons}");
+}
+
+fn runs() -> Vec<PathBuf> {
+    let folders = ["memory", "h200", "leaks"].map(testdata);
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
+    let mut runs: Vec<_> = files.map(|file| file.path()).collect();
+    runs.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
+    runs.sort();
+    runs
+}
+
+#[test]
+fn no_other_run_leaks_and_every_account_adds_up() {
+    // `mixed-7gb` adds more than it removes in every step, until memory is out; `crowded` keeps all there is.
+    let leaking = ["leak", "leak-10", "leak-12", "mixed-7gb", "mixed-7gb-expandable", "crowded"];
+    let mut compared = 0;
+    for path in runs() {
+        let run = path.to_str().unwrap();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        for growth in json(&["leaks", run, "--json"])["allocators"].as_array().unwrap() {
+            assert_eq!(growth["verdict"] == "leak", leaking.contains(&stem), "{run}: {}", growth["verdict"]);
+            let account = &growth["account"];
+            let bytes = |name: &str| number(&account[name]);
+            let sum = bytes("before_bytes") - bytes("given_back_bytes")
+                + bytes("leaked_bytes")
+                + bytes("kept_once_bytes")
+                + bytes("young_bytes");
+            assert_eq!(sum, bytes("after_bytes"), "{run}");
+            assert_eq!(bytes("not_attributed_bytes"), 0, "{run}");
+            let points = growth["points"].as_array().unwrap();
+            assert_eq!(points.last().map_or(0, |point| number(&point["live_bytes"])), sum, "{run}");
+            let warm_up = growth["warm_up_count"].as_u64().unwrap() as usize;
+            assert_eq!(number(&points[warm_up]["live_bytes"]), bytes("before_bytes"), "{run}");
+            let survived: i64 = points.iter().map(|point| number(&point["survived_bytes"])).sum();
+            assert_eq!(survived, sum, "{run}");
+            let of = |part: &str, name: &str| -> i64 {
+                growth[part].as_array().unwrap().iter().map(|one| number(&one[name])).sum()
+            };
+            assert_eq!(
+                of("sites", "blocks_bytes"),
+                bytes("leaked_bytes") + bytes("kept_once_bytes"),
+                "{run}"
+            );
+            let recent = bytes("leaked_bytes") + bytes("kept_once_bytes") + bytes("young_bytes");
+            assert_eq!((of("ages", "bytes"), of("sizes", "bytes")), (recent, recent), "{run}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 28, "{compared} allocators");
+}
+
+#[test]
+fn views_are_what_the_command_says() {
+    let run = testdata("memory/leak.parquet");
+    let growth = &json(&["leaks", &run, "--json"])["allocators"][0];
+    let leaks = rows(&run, "SELECT * FROM leaks");
+    assert_eq!((leaks.len(), &leaks[0]["verdict"]), (1, &growth["verdict"]));
+    assert_eq!(leaks[0]["leaked_bytes"], growth["account"]["leaked_bytes"]);
+    let sites = rows(&run, "SELECT * FROM leak_sites ORDER BY is_leak DESC");
+    assert_eq!(sites[0]["blocks_count"], growth["sites"][0]["blocks_count"]);
+    assert_eq!(sites[0]["addr"], growth["sites"][0]["examples"][0]["addr"]);
+    assert!(sites[0]["frames"].as_str().unwrap().contains("empty_cuda"));
+    let epochs = rows(&run, "SELECT * FROM memory_epochs ORDER BY epoch");
+    assert_eq!(epochs.len(), growth["points"].as_array().unwrap().len());
+    assert_eq!(epochs[40]["live_bytes"], growth["account"]["after_bytes"]);
+}
+
+#[test]
+fn people_read_verdict_account_and_sites() {
+    let (code, out, err) = analyze(&["leaks", &testdata("memory/leak.parquet"), "--top", "1"]);
+    assert_eq!(code, 0, "{err}");
+    for expected in ["device 0: leak", "40 epochs (ranges \"epoch #\")", "+ leaked", "kept by: 1 of 2 sites"]
+    {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    assert!(!out.contains("#2"), "{out}");
+}
+
+#[test]
+fn without_an_allocator_there_is_nothing_to_judge() {
+    let run = testdata("courtroom/vm/nothing.parquet");
+    let (code, out, _) = analyze(&["leaks", &run]);
+    assert!(code == 0 && out.starts_with("no allocator of PyTorch was at work"), "{code}: {out}");
+    assert_eq!(json(&["leaks", &run, "--json"])["allocators"], Value::Array(Vec::new()));
+    let (code, out, _) = analyze(&["alerts", &run]);
+    assert!(code == 0 && out.starts_with("no GPU was read"), "{code}: {out}");
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let run = testdata("memory/leak.parquet");
+    for (words, expected) in [
+        (&["leaks", &run, "--epochs", "no'such"][..], "has no marks"),
+        (&["leaks", "no-such-file.parquet"], "no-such-file.parquet"),
+        (&["alerts", &run, "--over", "101%"], "neither a part"),
+        (&["alerts", &run, "--over", "90"], "neither a part"),
+        (&["alerts", &run, "--for", "long"], "is not a time"),
+    ] {
+        let (code, out, err) = analyze(words);
+        assert!(code == 2 && out.is_empty() && err.contains(expected), "{words:?}: {code} {err}");
+    }
+    let bytes = fs::read(&run).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let broken = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cut = broken("cut.parquet", &bytes[..bytes.len() / 2]);
+    let mut damaged = bytes.clone();
+    damaged[1000..20_000].fill(0xff);
+    let damaged = broken("damaged.parquet", &damaged);
+    for path in [cut, damaged] {
+        for verb in ["leaks", "alerts"] {
+            let (code, _, err) = analyze(&[verb, &path]);
+            assert!(code == 2 && Path::new(&path).exists(), "{verb} {path}: {code} {err}");
+        }
+    }
+}
+
+#[test]
+fn time_over_a_threshold_is_that_of_the_readings() {
+    let run = testdata("memory/leak.parquet");
+    let alerts = json(&["alerts", &run, "--over", "300MiB", "--for", "200ms", "--json"]);
+    let (device, allocator) = (&alerts["alerts"][0], &alerts["alerts"][1]);
+    assert_eq!((&device["verdict"], &allocator["verdict"]), (&"alert".into(), &"alert".into()));
+    // The first reading over it, and the first after that which is not.
+    let used = rows(&run, "SELECT ts, used_bytes FROM memory_use ORDER BY ts");
+    let over = |row: &&Value| number(&row["used_bytes"]) > 300 << 20;
+    let first = number(&used.iter().find(over).unwrap()["ts"]);
+    let last = used.iter().rfind(over).unwrap();
+    let next = used.iter().find(|row| number(&row["ts"]) > number(&last["ts"])).unwrap();
+    let span = &device["spans"][0];
+    assert_eq!((number(&span["ts_ns"]), number(&span["dur_ns"])), (first, number(&next["ts"]) - first));
+    // What is reserved is known at every instant.
+    let curve = rows(&run, "SELECT min(ts) AS ts FROM memory_curve WHERE reserved_bytes > 314572800");
+    assert_eq!(allocator["spans"][0]["ts_ns"], curve[0]["ts"]);
+    let (code, out, _) = analyze(&["alerts", &run, "--over", "90%", "--for", "5m"]);
+    assert!(code == 0 && out.contains("GPU 0, in use: no alert"), "{out}");
+}
