@@ -75,17 +75,16 @@ pub(crate) async fn run(trace: &Trace, ts: i64) -> Result<Map, AnalyzeError> {
         }));
     }
     let query = format!(
-        "SELECT pid, segment_addr, addr, size_bytes, state FROM memory_blocks WHERE {at} AND segment_addr IS NOT NULL ORDER BY addr"
+        "SELECT pid, addr, size_bytes, state FROM memory_blocks WHERE {at} AND segment_addr IS NOT NULL ORDER BY addr"
     );
     for batch in trace.batches(&query).await? {
-        let (pid, of) = (integers(&batch, "pid")?, integers(&batch, "segment_addr")?);
-        let (addr, size) = (integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
+        let (pid, addr, size) =
+            (integers(&batch, "pid")?, integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
         let state = strings(&batch, "state")?;
         for row in 0..batch.num_rows() {
-            let key = (pid.value(row) as u32, of.value(row) as u64);
             let Some(segment) = map.segments.iter_mut().find(|segment| {
                 // An expandable one may have grown since: its blocks name it as it was when they ended.
-                segment.pid == key.0
+                segment.pid == pid.value(row) as u32
                     && (segment.addr..segment.addr + segment.size_bytes).contains(&(addr.value(row) as u64))
             }) else {
                 continue;

@@ -295,12 +295,12 @@ pub(crate) async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, An
     let mut found = watch.found;
     // A run without events of an allocator passes no instant.
     found.resize_with(times.len(), Vec::new);
+    name_stacks(trace, &mut found).await?;
     let devices = devices(trace, &times, &shown).await?;
     let mut moments = Vec::new();
-    for (((ts, place, label), mut allocators), (devices, ts_ns)) in
+    for (((ts, place, label), allocators), (devices, ts_ns)) in
         wanted.into_iter().zip(found).zip(devices.into_iter().zip(shown))
     {
-        name_stacks(trace, &mut allocators).await?;
         let mut drivers = driver_memory::run(trace, ts).await?;
         drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
         let since_start_ns = ts_ns - clock.start_ns;
@@ -316,8 +316,7 @@ pub(super) async fn devices(
     times: &[i64],
     shown: &[i64],
 ) -> Result<Vec<Vec<Device>>, AnalyzeError> {
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    let mut replay = device::input::Replay::new(&runs);
+    let mut replay = device::input::Replay::new(trace.files());
     let found = replay.at(trace.context(), times).await?;
     let of = |(instants, shown): (BTreeMap<i32, device::input::Instant>, &i64)| {
         instants.into_iter().map(|(number, instant)| at_instant(&replay, number, instant, *shown)).collect()
@@ -366,9 +365,9 @@ fn at_instant(
 }
 
 /// Spells out the call stacks of pinning blocks.
-async fn name_stacks(trace: &Trace, allocators: &mut [Held]) -> Result<(), AnalyzeError> {
+async fn name_stacks(trace: &Trace, moments: &mut [Vec<Held>]) -> Result<(), AnalyzeError> {
     let pins = |held: &Held| held.pinned.iter().flat_map(|s| &s.pins).any(|pin| pin.stack.is_some());
-    if !allocators.iter().any(pins) {
+    if !moments.iter().flatten().any(pins) {
         return Ok(());
     }
     let mut stacks = std::collections::HashMap::new();
@@ -379,7 +378,7 @@ async fn name_stacks(trace: &Trace, allocators: &mut [Held]) -> Result<(), Analy
             stacks.insert((pid.value(row), stack.value(row)), frames.value(row).to_owned());
         }
     }
-    for held in allocators {
+    for held in moments.iter_mut().flatten() {
         let pid = i64::from(held.pid);
         for pin in held.pinned.iter_mut().flat_map(|segment| &mut segment.pins) {
             pin.frames = pin.stack.and_then(|stack| stacks.get(&(pid, i64::from(stack))).cloned());

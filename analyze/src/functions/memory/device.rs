@@ -179,9 +179,7 @@ impl<B: Rows> PartitionStream for OfDevices<B> {
         let source = self.source.clone();
         builder.spawn(async move {
             let context = source.context()?;
-            let runs: Vec<_> =
-                source.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-            let mut replay = Replay::new(&runs);
+            let mut replay = Replay::new(&source.files);
             let mut filled = Filled::<B>::default();
             let mut input = Replay::start(&context).await.map_err(external)?;
             while let Some(batch) = input.next().await {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use arrow::array::RecordBatch;
 use datafusion::{execution::SendableRecordBatchStream, prelude::SessionContext};
 use futures::StreamExt;
-use trace_schema::Run;
 
 use super::{
     driver::{Call, LibraryId, Move, OPS, Piece},
@@ -16,6 +15,7 @@ use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
     memory::input::is_torch,
+    trace::RunFile,
 };
 
 const ADDRESS_FREE: &str = "cuMemAddressFree";
@@ -58,10 +58,10 @@ pub(crate) struct Replay {
 
 impl Replay {
     /// Of these runs.
-    pub(crate) fn new(runs: &[(String, Run)]) -> Self {
-        let pids = |run: &Run| run.processes.iter().map(|process| process.pid).collect();
+    pub(crate) fn new(files: &[RunFile]) -> Self {
+        let pids = |file: &RunFile| file.run.processes.iter().map(|process| process.pid).collect();
         Self {
-            recorded: runs.iter().map(|(name, run)| (name.clone(), pids(run))).collect(),
+            recorded: files.iter().map(|file| (file.name.clone(), pids(file))).collect(),
             ..Self::default()
         }
     }

@@ -11,9 +11,8 @@ use crate::trace::Trace;
 /// The account at each mark of a run that is not as the driver said: what, and by how much.
 async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
     let trace = Trace::open(&[path.to_owned()]).await.expect("a run");
-    let runs: Vec<_> = trace.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect();
     let times: Vec<i64> = marks.iter().map(|mark| mark["end_ns"].as_i64().expect("a time")).collect();
-    let found = Replay::new(&runs).at(trace.context(), &times).await.expect("accounts");
+    let found = Replay::new(trace.files()).at(trace.context(), &times).await.expect("accounts");
     let mut different = Vec::new();
     for (mark, devices) in marks.iter().zip(&found) {
         let said = mark["total_bytes"].as_i64().expect("bytes") - mark["free_bytes"].as_i64().expect("bytes");
