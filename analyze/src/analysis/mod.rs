@@ -41,3 +41,4 @@ pub(crate) mod threshold;
 pub(crate) mod time_split;
 pub(crate) mod timeline;
 pub(crate) mod walk;
+pub(crate) mod what_if;
