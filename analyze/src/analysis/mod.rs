@@ -23,6 +23,7 @@ pub(crate) mod judge;
 pub(crate) mod launch_gaps;
 pub(crate) mod leaks;
 pub(crate) mod measure;
+pub(crate) mod measuring;
 pub(crate) mod memory;
 pub(crate) mod memory_advice;
 pub(crate) mod memory_history;
