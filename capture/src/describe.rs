@@ -15,7 +15,7 @@ use crate::{
 /// The metadata at the start. `sampler`: NVML, or why there is none, if it was wanted.
 pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sampler, String>>) -> Run {
     let mut not_captured = vec![
-        "GPU-side execution: kernels and copies on the device have no rows".to_owned(),
+        Run::NO_DEVICE_ROWS.to_owned(),
         "runtime calls through a private copy of the CUDA runtime, as cuBLASLt and cuDNN have: only their \
          driver calls have rows, with that library as caller"
             .to_owned(),

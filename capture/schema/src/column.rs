@@ -55,7 +55,7 @@ macro_rules! for_each_column {
             in_cpu: UInt32, optional, "", "off_cpu: the CPU the thread came back on.";
             value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`. state_block: bytes of the block.";
             stack: UInt32, optional, "", "Number of the call stack, which the `name` row of the same process, number and `op` stack spells out. Null: none was taken.";
-            correlation: UInt64, optional, "", "Imported calls and device work: a number that a call and the work it caused have in common, within one process.";
+            correlation: UInt64, optional, "", "Imported calls and device work, and captured calls that a profile was aligned with: a number that a call and the work it caused have in common, within one process.";
         }
     };
 }

@@ -18,8 +18,8 @@ pub use direction::Direction;
 pub use kind::Kind;
 pub use op::{Class, Layer, Op};
 pub use run::{
-    AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION, ProcessInfo, Run,
-    Thread,
+    Alignment, AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION,
+    ProcessInfo, Run, Thread,
 };
 pub use text::Text;
 pub use unit::{Bytes, Nanos, UnitError};

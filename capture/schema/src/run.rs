@@ -55,6 +55,8 @@ pub struct Run {
     pub throttling_is_recorded: bool,
     /// In plain words, what this trace cannot show.
     pub not_captured: Vec<String>,
+    /// Profiles whose rows were moved onto this run's clock.
+    pub alignments: Vec<Alignment>,
 }
 
 /// The recording machine.
@@ -97,6 +99,22 @@ pub struct Clock {
     pub wall_error_ns: i64,
     /// By how much the wall's clock had been moved against the monotonic one when recording ended.
     pub wall_step_ns: i64,
+}
+
+impl Clock {
+    /// Times above are Unix times, below of a clock that began with the machine or a session.
+    const UNIX_TIME_NS: i64 = 1_000_000_000_000_000_000;
+
+    /// What to add to a time of the run to get Unix time, and the bound of its error against the host's own clock, as far as they are
+    /// known. An imported trace may be on that clock itself.
+    pub fn wall_offset(&self) -> Option<(i64, Option<i64>)> {
+        match self.wall_offset_ns {
+            0 => (self.start_ns > Self::UNIX_TIME_NS).then_some((0, None)),
+            offset => {
+                Some((offset, Some(self.wall_error_ns.saturating_add(self.wall_step_ns.saturating_abs()))))
+            }
+        }
+    }
 }
 
 /// A file in which probes were placed.
@@ -174,7 +192,45 @@ pub struct Lost {
     pub count: u64,
 }
 
+/// A profiler's trace whose rows were moved onto the clock of the run: `t` became
+/// `t + offset_ns + (t - origin_ns) * drift_ppm / 1e6`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Alignment {
+    /// Name of its file.
+    pub profile: String,
+    /// What made it.
+    pub producer: String,
+    /// Processes of the run that it is of.
+    pub pids: Vec<u32>,
+    /// Time on the profile's clock at which `offset_ns` holds.
+    pub origin_ns: i64,
+    /// What was added at that time.
+    pub offset_ns: i64,
+    /// Parts per million by which the profile's clock is slow against the run's. 0: it does not differ significantly.
+    pub drift_ppm: f64,
+    /// Half the width of the drift's 95 % confidence interval.
+    pub drift_error_ppm: f64,
+    /// The offset is off by no more than this, for in 99 % of calls one of the two records encloses the other. `None`: they do not.
+    pub offset_error_ns: Option<i64>,
+    /// Calls of the profile that the run could have.
+    pub matchable_count: u64,
+    /// Of these, those that it has.
+    pub matched_count: u64,
+    /// Distance between the middles of a call's two records after the move: median, 99th percentile, the largest.
+    pub residual_median_ns: i64,
+    /// Its 99th percentile.
+    pub residual_p99_ns: i64,
+    /// The largest.
+    pub residual_max_ns: i64,
+    /// The largest of the medians of up to 64 consecutive parts of the profile: by how much the clocks' relation is not a line.
+    pub nonlinearity_ns: i64,
+}
+
 impl Run {
+    /// What [`Run::not_captured`] says of a recording without a profiler.
+    pub const NO_DEVICE_ROWS: &str = "GPU-side execution: kernels and copies on the device have no rows";
+
     /// Events lost, all told.
     pub fn lost_count(&self) -> u64 {
         self.lost.iter().map(|lost| lost.count).sum()
