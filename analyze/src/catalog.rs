@@ -34,6 +34,7 @@ const FILES: &[(&str, &str)] = &[
     ("core/chain_links.sql", include_str!("../../queries/core/chain_links.sql")),
     ("core/critical_path.sql", include_str!("../../queries/core/critical_path.sql")),
     ("core/data_quality.sql", include_str!("../../queries/core/data_quality.sql")),
+    ("core/device_busy.sql", include_str!("../../queries/core/device_busy.sql")),
     ("core/device_work.sql", include_str!("../../queries/core/device_work.sql")),
     ("core/kernels.sql", include_str!("../../queries/core/kernels.sql")),
     ("core/launch_gaps.sql", include_str!("../../queries/core/launch_gaps.sql")),
@@ -49,14 +50,17 @@ const FILES: &[(&str, &str)] = &[
     ("core/process_events.sql", include_str!("../../queries/core/process_events.sql")),
     ("core/processes.sql", include_str!("../../queries/core/processes.sql")),
     ("core/run_metrics.sql", include_str!("../../queries/core/run_metrics.sql")),
+    ("core/runs.sql", include_str!("../../queries/core/runs.sql")),
     ("core/samples.sql", include_str!("../../queries/core/samples.sql")),
     ("core/slow_calls.sql", include_str!("../../queries/core/slow_calls.sql")),
     ("core/stacks.sql", include_str!("../../queries/core/stacks.sql")),
     ("core/threads.sql", include_str!("../../queries/core/threads.sql")),
+    ("core/wall_ops.sql", include_str!("../../queries/core/wall_ops.sql")),
     ("gpu/copies.sql", include_str!("../../queries/gpu/copies.sql")),
     ("gpu/graphs.sql", include_str!("../../queries/gpu/graphs.sql")),
     ("gpu/nccl_volume.sql", include_str!("../../queries/gpu/nccl_volume.sql")),
     ("gpu/op_latency.sql", include_str!("../../queries/gpu/op_latency.sql")),
+    ("gpu/sync_calls.sql", include_str!("../../queries/gpu/sync_calls.sql")),
     ("gpu/sync_waits.sql", include_str!("../../queries/gpu/sync_waits.sql")),
     ("host/off_cpu_causes.sql", include_str!("../../queries/host/off_cpu_causes.sql")),
     ("host/run_queue_latency.sql", include_str!("../../queries/host/run_queue_latency.sql")),
@@ -80,7 +84,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// Tables that exist before any view.
-const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_threads"];
+const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_runs", "_threads"];
 
 /// One column as its header documents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

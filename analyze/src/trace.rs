@@ -411,6 +411,22 @@ fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), Ana
             ("class", of_ops(|op| op.class().name())),
         ])?,
     )?;
+    let number = |of: &dyn Fn(&RunFile) -> Option<i64>| {
+        Arc::new(files.iter().map(of).collect::<arrow::array::Int64Array>()) as ArrayRef
+    };
+    let runs = RecordBatch::try_from_iter_with_nullable(
+        [
+            ("run", text(files.iter().map(|file| file.name.clone()).collect())),
+            ("host", text(files.iter().map(|file| file.run.host.name.clone()).collect())),
+            ("producer", text(files.iter().map(|file| file.run.producer.clone()).collect())),
+            ("start_ns", number(&|file| Some(file.run.clock.start_ns))),
+            ("end_ns", number(&|file| Some(file.run.clock.end_ns))),
+            ("wall_offset_ns", number(&|file| file.run.clock.wall_offset().map(|(offset, _)| offset))),
+            ("wall_error_ns", number(&|file| file.run.clock.wall_offset().and_then(|(_, error)| error))),
+        ]
+        .map(|(name, column)| (name, column, true)),
+    );
+    context.register_batch("_runs", runs.map_err(|error| AnalyzeError::Internal(error.to_string()))?)?;
     let threads: Vec<_> = files
         .iter()
         .flat_map(|file| file.run.threads.iter().map(move |thread| (&file.name, thread)))
