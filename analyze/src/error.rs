@@ -7,6 +7,8 @@ use trace_writer::WriteError;
 
 /// Wrong usage or bad input. `clap` uses the same code.
 pub(crate) const EXIT_BAD_INPUT: u8 = 2;
+/// The data does not answer the question.
+pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
 /// Reading or writing failed.
 pub(crate) const EXIT_IO: u8 = 5;
 /// A defect of this program.
@@ -43,6 +45,8 @@ pub(crate) enum AnalyzeError {
     Exists(PathBuf),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error("inconclusive: {0}")]
+    Inconclusive(String),
     #[error("defect in analyze, please report it: {0}")]
     Internal(String),
 }
@@ -68,6 +72,7 @@ impl AnalyzeError {
             ) => EXIT_BAD_INPUT,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => EXIT_BAD_INPUT,
             Self::Io { .. } | Self::Write(_) => EXIT_IO,
+            Self::Inconclusive(_) => EXIT_INCONCLUSIVE,
             Self::Internal(_) => EXIT_INTERNAL,
         })
     }

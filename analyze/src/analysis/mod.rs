@@ -7,6 +7,7 @@
 
 pub(crate) mod alerts;
 pub(crate) mod alibis;
+pub(crate) mod align;
 pub(crate) mod blocker;
 pub(crate) mod call;
 pub(crate) mod call_rows;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use trace_schema::{Bytes, Nanos};
 
-use super::{print, print_json};
+use super::{align, print, print_json};
 use crate::{analysis::info, error::AnalyzeError, output, trace::Trace};
 
 /// Where a run comes from, what was probed, what was lost, what is in it
@@ -65,6 +65,12 @@ fn text(info: &info::Info) -> String {
     for probe in &run.probes {
         if let Some(error) = &probe.error {
             text += &format!("           {} in {}: {error}\n", probe.symbol, probe.library);
+        }
+    }
+    for alignment in &run.alignments {
+        text += &fact("aligned", format!("with {}, {}", alignment.profile, alignment.producer));
+        for (name, value) in align::facts(alignment) {
+            text += &format!("           {name}: {value}\n");
         }
     }
     let lost = if run.lost_is_counted {

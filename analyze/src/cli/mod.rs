@@ -1,6 +1,7 @@
 //! Flags to library calls; a verb never computes. One file a verb.
 
 mod alerts;
+mod align;
 mod chains;
 mod import;
 mod info;
@@ -20,7 +21,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::AnalyzeError;
 
-const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 reading or writing failed; \
+const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 a defect of this program.";
 
 /// Turn recorded runs into verdicts: what was slow, why, and who is innocent.
@@ -46,6 +47,7 @@ enum Verb {
     Queries(queries::Args),
     Report(report::Args),
     Import(import::Args),
+    Align(align::Args),
     Recover(recover::Args),
 }
 
@@ -71,6 +73,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
             Verb::Import(args) => args.run(),
+            Verb::Align(args) => args.run().await,
             Verb::Recover(args) => args.run(),
         }
     })

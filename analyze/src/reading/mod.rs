@@ -12,6 +12,7 @@
 mod columns;
 mod group;
 mod merge;
+pub(crate) mod plain;
 mod query;
 mod rows;
 #[cfg(test)]

@@ -1,0 +1,320 @@
+//! Whether an alignment holds. It is refused if
+//! - too few calls are matched, of all or of those that the run could have;
+//! - the two records of a matched call lie too far apart, or the clocks' relation is not a line;
+//! - in more than a few calls neither record encloses the other: the records of one call always do;
+//! - calls at an end cannot be matched, and that is no chance, or some part of the profile fits elsewhere in its surroundings, or nowhere although the run lost nothing: a clock was set;
+//! - another offset matches nearly as many calls: a loop shifted by a turn, or chance.
+
+use std::ops::Range;
+
+use trace_schema::Nanos;
+
+use super::{
+    Attempt, Quality, REACH_NS, Recording,
+    calls::{Functions, Side},
+    line::{self, Line},
+    pair::{Lane, Pair, pairs, points, strata},
+};
+
+/// Matched calls at least.
+const MIN_MATCHED_COUNT: u64 = 32;
+/// Share of the calls that the run could have which it has, at least.
+const MIN_MATCHED_RATIO: f64 = 0.5;
+/// So many calls in a row may not be missing at an end, if by the others that would be less likely than this.
+const MIN_END_COUNT: u64 = 3;
+const MAX_END_CHANCE: f64 = 1e-3;
+/// Median distance of a call's two records, and of any part's from the line, at most.
+const MAX_RESIDUAL_NS: i64 = 5_000;
+/// By how much calls may contradict each other about the offset: what a clock may err from one reading to the next.
+const MAX_CONFLICT_NS: i64 = 2_000;
+/// Another offset may match at most this share of what the alignment does.
+const MAX_RIVAL_RATIO: f64 = 0.7;
+/// Shifts by so many calls are rivals.
+const RIVAL_CALLS: usize = 16;
+/// Parts on which rivals are measured.
+const RIVAL_PARTS: usize = 8;
+/// Parts of the profile that are looked at closely.
+const PARTS: usize = 64;
+/// Calls of a part that are looked at, at least and at most.
+const PART_CALLS: (usize, usize) = (64, 512);
+/// Surroundings in which a part could fit elsewhere.
+const SURROUNDINGS_NS: i64 = 50_000;
+/// A part fits where the alignment has it if no place has many more of its calls, and enough of them are there.
+const MIN_PLACE_RATIO: f64 = 0.9;
+const MIN_PART_RATIO: f64 = 0.25;
+/// Records are known to the nanosecond or the microsecond: distances below do not count.
+const MIN_WIDTH_NS: i64 = 500;
+/// Calls whose records may be wrong in the error of the offset.
+const OUTLIERS_RATIO: f64 = 0.01;
+
+/// Distances of the run's calls from the profile's, each with each of its lane, none above `reach_ns`; in order.
+pub(super) fn differences(
+    lanes: &[Lane],
+    line: &Line,
+    times: &Range<i64>,
+    reach_ns: i64,
+    max_calls: usize,
+) -> Vec<i64> {
+    /// Neighbours of one call at most.
+    const MAX_NEIGHBOURS: usize = 256;
+    let mut found = Vec::new();
+    for lane in lanes {
+        let from = lane.profile.partition_point(|call| call.middle() < times.start);
+        let calls = lane.profile.get(from..).unwrap_or_default().iter();
+        for call in calls.take_while(|call| call.middle() < times.end).take(max_calls) {
+            let moved = line.apply(call.middle());
+            let first = moved.saturating_sub(reach_ns);
+            let place = lane.captured.partition_point(|other| other.middle() < first);
+            let others = lane.captured.get(place..).unwrap_or_default().iter().map(|other| other.middle());
+            let near = others.take_while(|other| other.saturating_sub(moved) <= reach_ns);
+            found.extend(near.take(MAX_NEIGHBOURS).map(|other| other.saturating_sub(moved)));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The most values within `width`, and their median; `values` are in order.
+pub(super) fn densest(values: &[i64], width: i64) -> Option<(usize, i64)> {
+    let (mut end, mut best) = (0, None);
+    for (first, value) in values.iter().enumerate() {
+        while values.get(end).is_some_and(|last| last.saturating_sub(*value) <= width) {
+            end += 1;
+        }
+        if best.is_none_or(|(count, _)| end - first > count) {
+            best = Some((end - first, first));
+        }
+    }
+    let (count, first) = best?;
+    Some((count, *values.get(first + count / 2)?))
+}
+
+/// The value below which a share of all are; `values` are in order.
+fn quantile(values: &[i64], share: f64) -> i64 {
+    let place = (values.len().saturating_sub(1) as f64 * share).round() as usize;
+    values.get(place).copied().unwrap_or(0)
+}
+
+/// What the offset lacks, at least and at most: whichever record of a call encloses the other, the true one brings it there.
+/// If the least is above the most, no offset does so in nearly all calls.
+pub(super) fn offset_bounds(attempt: &Attempt, found: &[Pair]) -> (i64, i64) {
+    let (mut lows, mut highs) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+    for pair in found {
+        let calls = attempt.lanes.get(pair.lane).and_then(|lane| lane.calls(pair));
+        let Some((call, other)) = calls else { continue };
+        let start = other.start.saturating_sub(attempt.line.apply(call.start));
+        let end = other.end.saturating_sub(attempt.line.apply(call.end));
+        lows.push(start.min(end));
+        highs.push(start.max(end));
+    }
+    lows.sort_unstable();
+    highs.sort_unstable();
+    (quantile(&lows, 1.0 - OUTLIERS_RATIO), quantile(&highs, OUTLIERS_RATIO))
+}
+
+/// Measures an alignment.
+pub(super) fn quality(
+    attempt: &Attempt,
+    found: &[Pair],
+    profile: &Side,
+    recording: &Recording,
+    room_ns: i64,
+) -> Quality {
+    let points = points(&attempt.lanes, found);
+    let mut residuals: Vec<i64> = points
+        .iter()
+        .map(|(ts, offset)| offset.saturating_sub(attempt.line.offset_at(*ts)).saturating_abs())
+        .collect();
+    residuals.sort_unstable();
+    // Calls of a process of which the run has no thread are none that it could have.
+    let numbers = attempt.threads.iter().filter_map(|(a, _)| profile.threads.get(*a));
+    let pids: Vec<u32> = numbers.map(|thread| thread.pid).collect();
+    let own = profile.threads.iter().filter(|thread| pids.contains(&thread.pid));
+    let matchable = own
+        .flat_map(|thread| &thread.calls)
+        .filter(|call| recording.span.contains(&attempt.line.apply(call.middle())))
+        .count();
+    let is_told =
+        |ts: i64| recording.span.contains(&ts) && !recording.lost.iter().any(|lost| lost.contains(&ts));
+    let outside = |from: usize, to: usize| {
+        let times = attempt.times.get(from..to).unwrap_or_default().iter();
+        times.filter(|ts| is_told(attempt.line.apply(**ts))).count()
+    };
+    let first = points.first().map_or(0, |(ts, _)| attempt.times.partition_point(|time| time < ts));
+    let last = points.last().map_or(0, |(ts, _)| attempt.times.partition_point(|time| time <= ts));
+    Quality {
+        unmatched_end_count: outside(0, first).max(outside(last, attempt.times.len())) as u64,
+        matchable_count: matchable.max(found.len()) as u64,
+        matched_count: found.len() as u64,
+        residual_median_ns: quantile(&residuals, 0.5),
+        residual_p99_ns: quantile(&residuals, 0.99),
+        residual_max_ns: residuals.last().copied().unwrap_or(0),
+        nonlinearity_ns: line::nonlinearity_ns(&strata(&attempt.lanes, found), &attempt.line),
+        room_ns,
+    }
+}
+
+/// Times of the parts that are looked at, all of them within the recording.
+fn parts(attempt: &Attempt, recording: &Recording) -> Vec<Range<i64>> {
+    let inside = |ts: &i64| recording.span.contains(&attempt.line.apply(*ts));
+    let times: Vec<i64> = attempt.times.iter().copied().filter(inside).collect();
+    let count = (times.len() / PART_CALLS.0).clamp(1, PARTS);
+    let size = times.len().div_ceil(count).max(1);
+    let of = |part: &[i64]| {
+        let last = part.get(part.len().min(PART_CALLS.1) - 1)?;
+        Some(*part.first()?..last.saturating_add(1))
+    };
+    times.chunks(size).filter_map(of).collect()
+}
+
+/// How many calls of the parts have their two records within `width_ns` of one distance, which is sought up to `reach_ns`.
+fn score(
+    attempt: &Attempt,
+    line: Line,
+    parts: &[Range<i64>],
+    reach_ns: i64,
+    width_ns: i64,
+    functions: &Functions,
+) -> usize {
+    let mut by_ns = 0;
+    let mut count = 0;
+    for _ in 0..2 {
+        let line = line.shifted(by_ns);
+        let mut residuals: Vec<i64> = parts
+            .iter()
+            .flat_map(|part| points(&attempt.lanes, &pairs(&attempt.lanes, &line, part, reach_ns, functions)))
+            .map(|(ts, offset)| offset.saturating_sub(line.offset_at(ts)))
+            .filter(|residual| residual.saturating_add(by_ns).saturating_abs() <= reach_ns)
+            .collect();
+        residuals.sort_unstable();
+        let Some((most, at)) = densest(&residuals, width_ns) else { break };
+        count = count.max(most);
+        by_ns = by_ns.saturating_add(at);
+    }
+    count
+}
+
+/// Says why an alignment does not hold, if it does not. `others`: distances of the other candidates from it.
+///
+/// # Errors
+/// In words.
+pub(super) fn check(
+    attempt: &Attempt,
+    quality: &Quality,
+    others: &[i64],
+    recording: &Recording,
+    functions: &Functions,
+) -> Result<(), String> {
+    let Quality { matched_count, matchable_count, .. } = *quality;
+    if matched_count < MIN_MATCHED_COUNT {
+        return Err(format!(
+            "only {matched_count} calls can be matched of {matchable_count}; {MIN_MATCHED_COUNT} are needed"
+        ));
+    }
+    if (matched_count as f64) < MIN_MATCHED_RATIO * matchable_count as f64 {
+        return Err(format!("only {matched_count} of {matchable_count} calls can be matched"));
+    }
+    let at_end = quality.unmatched_end_count;
+    let missing = matchable_count.saturating_sub(matched_count).saturating_sub(at_end);
+    let chance = ((missing + 1) as f64 / (matchable_count + 1) as f64).powi(at_end.min(64) as i32);
+    if at_end >= MIN_END_COUNT && chance < MAX_END_CHANCE {
+        return Err(format!(
+            "the first or last {at_end} calls in a row cannot be matched, and of the rest only {missing}: a clock was set"
+        ));
+    }
+    if quality.residual_median_ns > MAX_RESIDUAL_NS {
+        return Err(format!(
+            "the two records of a call are {} apart (median): too far to be of one call",
+            Nanos(quality.residual_median_ns)
+        ));
+    }
+    if quality.nonlinearity_ns > MAX_RESIDUAL_NS {
+        return Err(format!(
+            "the relation of the clocks is not a line: in some part of the profile calls are {} off it (median)",
+            Nanos(quality.nonlinearity_ns)
+        ));
+    }
+    if quality.room_ns < -MAX_CONFLICT_NS {
+        return Err(format!(
+            "in more than a few calls neither of the two records encloses the other, and they contradict each other by {}: they \
+             are not of one call",
+            Nanos(-quality.room_ns)
+        ));
+    }
+    let width_ns = quality.residual_median_ns.saturating_mul(4).max(MIN_WIDTH_NS);
+    let parts = parts(attempt, recording);
+    for part in &parts {
+        in_its_place(attempt, part, width_ns, recording)?;
+    }
+    let parts: Vec<Range<i64>> =
+        parts.iter().step_by(parts.len().div_ceil(RIVAL_PARTS).max(1)).cloned().collect();
+    let own = score(attempt, attempt.line, &parts, REACH_NS, width_ns, functions);
+    if (own as u64) < MIN_MATCHED_COUNT / 2 {
+        return Err(format!("only {own} calls are close enough to tell this alignment from others"));
+    }
+    let times = &attempt.times;
+    let steps = (1..=RIVAL_CALLS).filter_map(|step| {
+        let mut gaps: Vec<i64> = times
+            .iter()
+            .zip(times.get(step..)?)
+            .step_by((times.len() / 4_096).max(1))
+            .map(|(a, b)| b.saturating_sub(*a))
+            .collect();
+        line::median(&mut gaps)
+    });
+    let rivals = steps.flat_map(|step| [step, -step]).chain(others.iter().copied());
+    for shift in rivals.filter(|shift| shift.saturating_abs() >= width_ns.saturating_mul(2)) {
+        // Not so far that it would find the alignment itself.
+        let reach_ns = REACH_NS.min(shift.saturating_abs() / 2);
+        let rival = score(attempt, attempt.line.shifted(shift), &parts, reach_ns, width_ns, functions);
+        if rival as f64 > MAX_RIVAL_RATIO * own as f64 {
+            return Err(format!(
+                "shifted by {}, the profile would match {rival} calls closely where it matches {own} now: that may be \
+                 chance, or a loop that repeats too evenly",
+                Nanos(shift)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a part of the profile would fit nowhere else in its surroundings.
+fn in_its_place(
+    attempt: &Attempt,
+    part: &Range<i64>,
+    width_ns: i64,
+    recording: &Recording,
+) -> Result<(), String> {
+    let found = differences(&attempt.lanes, &attempt.line, part, SURROUNDINGS_NS, PART_CALLS.1);
+    let near = |limit: i64| found.partition_point(|difference| *difference < limit);
+    let here = near(width_ns + 1) - near(-width_ns);
+    let (most, at) = densest(&found, width_ns * 2).unwrap_or((0, 0));
+    let first = attempt.times.partition_point(|ts| *ts < part.start);
+    let calls = attempt.times.partition_point(|ts| *ts < part.end) - first;
+    let when = || {
+        let start = attempt.times.first().copied().unwrap_or(0);
+        format!(
+            "from {} to {} after the profile's first call",
+            Nanos(part.start.saturating_sub(start)),
+            Nanos(part.end.saturating_sub(start))
+        )
+    };
+    let (start, end) = (attempt.line.apply(part.start), attempt.line.apply(part.end));
+    let is_lossy = recording.lost.iter().any(|lost| lost.start < end && start < lost.end);
+    let enough = MIN_PART_RATIO * calls as f64;
+    if !is_lossy && (here as f64) < enough {
+        return Err(format!(
+            "{}, {here} of {calls} calls fit, and the run does not say that it lost some: a clock was set",
+            when()
+        ));
+    }
+    let is_elsewhere = most as f64 >= enough && at.saturating_abs() > width_ns * 2;
+    if is_elsewhere && (here as f64) < MIN_PLACE_RATIO * most as f64 {
+        return Err(format!(
+            "{}, more calls fit {} further on than where the other parts would have them ({most} against {here}): a clock was set",
+            when(),
+            Nanos(at)
+        ));
+    }
+    Ok(())
+}
