@@ -15,6 +15,7 @@ mod random;
 mod ranges;
 mod reading;
 mod report;
+mod rewrite;
 #[cfg(test)]
 mod slt;
 mod trace;

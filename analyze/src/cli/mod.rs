@@ -2,18 +2,22 @@
 
 mod alerts;
 mod chains;
+mod head;
 mod import;
 mod info;
 mod leaks;
 mod memory;
+mod merge;
 mod oom;
 mod queries;
 mod recover;
 mod releases;
 mod report;
 mod shell;
+mod slice;
 mod sql;
 mod summary;
+mod verify;
 mod what_if;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +49,10 @@ enum Verb {
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
+    Head(head::Args),
+    Verify(verify::Args),
+    Slice(slice::Args),
+    Merge(merge::Args),
     Import(import::Args),
     Recover(recover::Args),
 }
@@ -70,6 +78,10 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
+            Verb::Head(args) => args.run().await,
+            Verb::Verify(args) => args.run().await,
+            Verb::Slice(args) => args.run().await,
+            Verb::Merge(args) => args.run().await,
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),
         }
