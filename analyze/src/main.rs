@@ -5,6 +5,7 @@ mod catalog;
 mod cli;
 mod columns;
 mod error;
+mod export;
 mod frames;
 mod functions;
 mod import;

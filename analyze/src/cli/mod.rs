@@ -2,6 +2,7 @@
 
 mod alerts;
 mod chains;
+mod export;
 mod head;
 mod import;
 mod info;
@@ -49,6 +50,7 @@ enum Verb {
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
+    Export(export::Args),
     Head(head::Args),
     Verify(verify::Args),
     Slice(slice::Args),
@@ -78,6 +80,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
+            Verb::Export(args) => args.run().await,
             Verb::Head(args) => args.run().await,
             Verb::Verify(args) => args.run().await,
             Verb::Slice(args) => args.run().await,
