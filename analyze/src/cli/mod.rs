@@ -21,7 +21,7 @@ mod summary;
 mod verify;
 mod what_if;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::AnalyzeError;
 
@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 read
 
 /// Turn recorded runs into verdicts: what was slow, why, and who is innocent.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(version)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -59,9 +59,20 @@ enum Verb {
     Recover(recover::Args),
 }
 
+/// The command with exit codes in its help, and in that of every verb that has none of its own.
+fn with_exit_codes(command: Command) -> Command {
+    let help = match command.get_after_help().map(ToString::to_string) {
+        Some(own) if own.contains("Exit codes:") => own,
+        Some(own) => format!("{own}\n{EXIT_CODES}"),
+        None => EXIT_CODES.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
+}
+
 /// Parses the command line and runs the verb.
 pub(crate) fn run() -> Result<(), AnalyzeError> {
-    let cli = Cli::parse();
+    let matches = with_exit_codes(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
