@@ -5,6 +5,7 @@ mod catalog;
 mod cli;
 mod columns;
 mod error;
+mod export;
 mod frames;
 mod functions;
 mod import;
@@ -15,6 +16,7 @@ mod random;
 mod ranges;
 mod reading;
 mod report;
+mod rewrite;
 #[cfg(test)]
 mod slt;
 mod trace;

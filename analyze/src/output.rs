@@ -1,7 +1,11 @@
 //! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
 //! terminals here, and only here.
 
-use std::{fs::File, io::Write, path::Path};
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use arrow::{
     array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
@@ -132,6 +136,21 @@ pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
         return Err(AnalyzeError::Exists(path.to_owned()));
     }
     File::create(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+}
+
+/// Refuses an output that is one of the inputs, by whatever name.
+///
+/// # Errors
+/// If it is.
+pub(crate) fn differs<'a>(
+    out: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), AnalyzeError> {
+    let Ok(place) = out.canonicalize() else { return Ok(()) };
+    match inputs.into_iter().any(|input| input.canonicalize().is_ok_and(|input| input == place)) {
+        true => Err(AnalyzeError::Query(format!("{} is an input: give --out another name", out.display()))),
+        false => Ok(()),
+    }
 }
 
 /// Rows of text in aligned columns; columns named in `right` are right-aligned.

@@ -270,6 +270,21 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Opens one run.
+    ///
+    /// # Errors
+    /// As [`Self::open`], or if the path stands for several.
+    pub(crate) async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
+        let trace = Self::open(&[path.to_owned()]).await?;
+        match trace.files.len() {
+            1 => Ok(trace),
+            count => Err(AnalyzeError::Query(format!(
+                "{} stands for {count} runs, and this takes one: `analyze merge` makes one of them",
+                path.display()
+            ))),
+        }
+    }
+
     async fn finish(
         context: SessionContext,
         files: Vec<RunFile>,

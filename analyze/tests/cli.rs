@@ -341,3 +341,18 @@ fn ingero_databases_are_read_and_others_refused() {
     }
     assert_eq!(analyze(&["import", "ingero", &good, "--out", &out]).status.code(), Some(2), "no overwriting");
 }
+
+#[test]
+fn every_help_has_the_exit_codes() {
+    fn check(path: &[&str]) -> usize {
+        let mut args = path.to_vec();
+        args.push("--help");
+        let help = stdout(&args);
+        assert!(help.contains("Exit codes: 0 "), "{path:?}: {help}");
+        let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let verbs = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+        let verbs = verbs.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help");
+        1 + verbs.map(|verb| check(&[path, &[verb]].concat())).sum::<usize>()
+    }
+    assert!(check(&[]) > 20, "every verb");
+}

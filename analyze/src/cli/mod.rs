@@ -2,21 +2,26 @@
 
 mod alerts;
 mod chains;
+mod export;
+mod head;
 mod import;
 mod info;
 mod leaks;
 mod memory;
+mod merge;
 mod oom;
 mod queries;
 mod recover;
 mod releases;
 mod report;
 mod shell;
+mod slice;
 mod sql;
 mod summary;
+mod verify;
 mod what_if;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::AnalyzeError;
 
@@ -25,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 read
 
 /// Turn recorded runs into verdicts: what was slow, why, and who is innocent.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(version)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -45,13 +50,29 @@ enum Verb {
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
+    Export(export::Args),
+    Head(head::Args),
+    Verify(verify::Args),
+    Slice(slice::Args),
+    Merge(merge::Args),
     Import(import::Args),
     Recover(recover::Args),
 }
 
+/// The command with exit codes in its help, and in that of every verb that has none of its own.
+fn with_exit_codes(command: Command) -> Command {
+    let help = match command.get_after_help().map(ToString::to_string) {
+        Some(own) if own.contains("Exit codes:") => own,
+        Some(own) => format!("{own}\n{EXIT_CODES}"),
+        None => EXIT_CODES.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
+}
+
 /// Parses the command line and runs the verb.
 pub(crate) fn run() -> Result<(), AnalyzeError> {
-    let cli = Cli::parse();
+    let matches = with_exit_codes(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -70,6 +91,11 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
+            Verb::Export(args) => args.run().await,
+            Verb::Head(args) => args.run().await,
+            Verb::Verify(args) => args.run().await,
+            Verb::Slice(args) => args.run().await,
+            Verb::Merge(args) => args.run().await,
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),
         }

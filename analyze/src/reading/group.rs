@@ -3,11 +3,12 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arrow::{
     array::{AsArray, RecordBatch},
-    datatypes::Int64Type,
+    datatypes::{Int64Type, SchemaRef},
 };
 use parquet::{
     arrow::{
@@ -30,6 +31,14 @@ fn load(path: &Path) -> Result<ArrowReaderMetadata, AnalyzeError> {
     let file = File::open(path).map_err(io)?;
     let damaged = |error| AnalyzeError::NotParquet { path: path.to_owned(), reason: format!("{error}") };
     ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(damaged)
+}
+
+/// Columns of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
+    Ok(Arc::clone(load(path)?.schema()))
 }
 
 /// The leaf column `ts`.

@@ -9,6 +9,7 @@
 //!                     (flush)                           (per row group)          (rename)
 //! ```
 
+mod copy;
 mod error;
 mod merge;
 mod parquet_file;
@@ -16,6 +17,7 @@ mod parts;
 mod recording;
 mod rows;
 
+pub use copy::write;
 pub use error::WriteError;
 pub use parts::{Parts, part_path, parts_of};
 pub use recording::{Finished, Recorder, recover};
