@@ -1,10 +1,16 @@
 //! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
 //! terminals here, and only here.
 
-use std::{fs::File, io::Write, path::Path};
+use std::{fs::File, io::Write, path::Path, sync::Arc};
 
 use arrow::{
-    array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
+    array::{Array, RecordBatch, RecordBatchOptions, StringArray},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+    error::ArrowError,
+    util::{
+        display::{ArrayFormatter, FormatOptions},
+        pretty::pretty_format_batches,
+    },
 };
 use parquet::arrow::ArrowWriter;
 
@@ -50,6 +56,30 @@ pub(crate) enum Sink<W: Write + Send> {
     Parquet(Box<ArrowWriter<W>>),
 }
 
+/// The same rows with text in place of lists and structs, as CSV has none.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let mut fields = Vec::new();
+    let mut columns = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !field.data_type().is_nested() {
+            fields.push(Arc::clone(field));
+            columns.push(Arc::clone(column));
+            continue;
+        }
+        let options = FormatOptions::default().with_null("null");
+        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let text = |row| match column.is_null(row) {
+            true => Ok(None),
+            false => formatter.value(row).try_to_string().map(Some),
+        };
+        let cells = (0..batch.num_rows()).map(text).collect::<Result<StringArray, _>>()?;
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        columns.push(Arc::new(cells));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
 /// What a writer says, as an error of `path`.
 fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
     match error {
@@ -69,7 +99,9 @@ impl<W: Write + Send> Sink<W> {
             Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
             Format::Csv => {
                 let mut writer = arrow::csv::Writer::new(out);
-                writer.write(&RecordBatch::new_empty(schema)).map_err(internal)?;
+                flat(&RecordBatch::new_empty(schema))
+                    .and_then(|header| writer.write(&header))
+                    .map_err(internal)?;
                 Self::Csv(Box::new(writer))
             }
             Format::Json => Self::Json(arrow::json::ArrayWriter::new(out)),
@@ -90,7 +122,9 @@ impl<W: Write + Send> Sink<W> {
                 batches.push(batch.clone());
                 Ok(())
             }
-            Self::Csv(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Csv(writer) => {
+                flat(batch).and_then(|batch| writer.write(&batch)).map_err(|error| failed(path, error))
+            }
             Self::Json(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Parquet(writer) => writer.write(batch).map_err(|error| failed(path, error.into())),
