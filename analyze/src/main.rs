@@ -1,5 +1,6 @@
 //! `analyze`: turns runs into verdicts. Parse, run, exit code; everything else has a room of its own.
 
+mod absent;
 mod analysis;
 mod catalog;
 mod cli;
@@ -17,6 +18,7 @@ mod reading;
 mod report;
 #[cfg(test)]
 mod slt;
+mod sql_error;
 mod trace;
 
 use std::process::ExitCode;

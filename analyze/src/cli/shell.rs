@@ -142,7 +142,7 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
             Some(_) => print(HELP)?,
             None => {
                 let result = match plan(trace, text, &answer.params).await {
-                    Ok(frame) => answer.write(frame).await,
+                    Ok(frame) => answer.write(trace, frame).await,
                     Err(error) => Err(error),
                 };
                 if let Err(error) = result {

@@ -20,7 +20,15 @@ use datafusion::{
     prelude::SessionContext,
 };
 
+use trace_schema::Kind;
+
 use crate::{error::AnalyzeError, trace::RunFile};
+
+/// A table that Rust makes: the events without which it has no rows.
+pub(crate) fn kinds_of(table: &str) -> Option<&'static [Kind]> {
+    let mut tables = tables::NAMES.into_iter().chain(memory::NAMES);
+    tables.find(|(name, _)| *name == table).map(|(_, kinds)| kinds)
+}
 
 /// Functions of values.
 fn scalars() -> Vec<ScalarUDF> {
