@@ -11,6 +11,7 @@ mod functions;
 mod import;
 mod memory;
 mod output;
+mod progress;
 #[cfg(test)]
 mod random;
 mod ranges;

@@ -27,7 +27,7 @@ use crate::{
         self,
         derived::{Derived, Source},
     },
-    import, sql_error,
+    import, progress, sql_error,
 };
 
 /// One opened file.
@@ -109,11 +109,11 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
         return Ok(None);
     }
     let Some(format) = import::sniff(path).map_err(io)? else { return Ok(None) };
-    eprintln!(
+    progress::say(&format!(
         "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
         path.display(),
         name = format.name()
-    );
+    ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
     import::run(Some(format), path, &out, false)?;

@@ -69,6 +69,15 @@ fn an_answer_that_is_empty_for_other_reasons_has_no_note() {
     }
 }
 
+/// A line of progress is for terminals, however long the work.
+#[test]
+fn nothing_is_said_of_long_work_in_a_pipe() {
+    let query = "SELECT sum(value % 7) FROM generate_series(1, 1000000000000)";
+    let output = sql(&["--timeout", "1500ms", &run("compile"), query]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "analyze: the query took longer than 1.50 s (--timeout)\n");
+}
+
 #[test]
 fn imported_runs_say_what_their_source_lacks() {
     let directory = tempfile::tempdir().unwrap();

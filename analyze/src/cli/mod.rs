@@ -17,7 +17,7 @@ mod summary;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, progress};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 reading or writing failed; \
 70 a defect of this program.";
@@ -26,6 +26,9 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 read
 #[derive(Parser)]
 #[command(version, after_help = EXIT_CODES)]
 struct Cli {
+    /// Show no progress (it is shown on terminals only)
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -54,7 +57,11 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
         .enable_all()
         .build()
         .map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-    runtime.block_on(async {
+    if !cli.quiet {
+        progress::allow();
+    }
+    progress::begin();
+    let result = runtime.block_on(async {
         match cli.verb {
             Verb::Info(args) => args.run().await,
             Verb::Summary(args) => args.run().await,
@@ -70,12 +77,15 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),
         }
-    })
+    });
+    progress::end();
+    result
 }
 
 /// Prints to standard output; a reader that closed it early is no error.
 fn print(text: &str) -> Result<(), AnalyzeError> {
     use std::io::Write;
+    progress::end();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(source) => Err(AnalyzeError::Io { path: "standard output".into(), source }),

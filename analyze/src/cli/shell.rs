@@ -16,7 +16,7 @@ use super::{
     print,
     sql::{Answer, plan},
 };
-use crate::{catalog, error::AnalyzeError, functions::reference, output, trace::Trace};
+use crate::{catalog, error::AnalyzeError, functions::reference, output, progress, trace::Trace};
 
 const HELP: &str = "A query ends with a semicolon. \\d lists tables and views, \\d NAME describes one, \\df lists functions, \\q leaves; Tab completes names.\n";
 
@@ -141,10 +141,12 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
             }
             Some(_) => print(HELP)?,
             None => {
+                progress::begin();
                 let result = match plan(trace, text, &answer.params).await {
                     Ok(frame) => answer.write(trace, frame).await,
                     Err(error) => Err(error),
                 };
+                progress::end();
                 if let Err(error) = result {
                     print(&format!("{}\n", output::harmless(&error.to_string())))?;
                 }

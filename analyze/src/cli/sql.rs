@@ -3,11 +3,15 @@
 use std::{
     io::{IsTerminal, Read, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use arrow::array::{ArrayRef, RecordBatch};
-use datafusion::{execution::SendableRecordBatchStream, prelude::DataFrame, scalar::ScalarValue};
+use datafusion::{
+    execution::SendableRecordBatchStream, physical_plan::execute_stream, prelude::DataFrame,
+    scalar::ScalarValue,
+};
 use futures::StreamExt;
 use trace_schema::{Bytes, Nanos};
 
@@ -16,6 +20,7 @@ use crate::{
     absent,
     error::AnalyzeError,
     output::{self, Format, Sink},
+    progress,
     trace::{Options, Trace, guessed},
 };
 
@@ -96,7 +101,7 @@ impl Answer {
         let logical = frame.logical_plan().clone();
         if self.in_time(self.stream(frame)).await? {
             for note in absent::notes(trace, &logical).await? {
-                eprintln!("note: {note}");
+                progress::say(&format!("note: {note}"));
             }
         }
         Ok(())
@@ -110,13 +115,20 @@ impl Answer {
         }
         let schema = frame.schema().inner().clone();
         // First, so that a query that cannot be run leaves what is there untouched.
-        let rows = frame.execute_stream().await?;
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        progress::scans(&plan);
+        let rows = execute_stream(plan, context)?;
         match &self.out {
             Some(path) => {
                 let file = std::io::BufWriter::new(output::create(path, self.force)?);
                 write_all(rows, Sink::new(format, schema, file)?, path).await
             }
             None => {
+                if format != Format::Table && std::io::stdout().is_terminal() {
+                    // Rows come there as they are read.
+                    progress::end();
+                }
                 let out = std::io::BufWriter::new(std::io::stdout());
                 let path = Path::new("standard output");
                 match write_all(rows, Sink::new(format, schema, out)?, path).await {
@@ -169,6 +181,7 @@ async fn write_all(
         says_something |= rows_count > 1 || (batch.num_rows() == 1 && !says_nothing(&batch));
         sink.write(&batch, path)?;
     }
+    progress::end();
     sink.finish(path)?;
     Ok(!says_something)
 }
