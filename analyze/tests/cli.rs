@@ -89,6 +89,12 @@ fn every_account_adds_up_on_every_trace() {
         "SELECT count(*) AS n FROM marks m JOIN (SELECT phase, range_ts, sum(dur) AS total FROM critical_path \
          GROUP BY phase, range_ts) p ON p.phase = m.name AND p.range_ts = m.ts WHERE m.dur <> p.total",
         "SELECT coalesce(sum(rows_count), 0) AS n FROM data_quality",
+        // The same time off the CPU as sets of time say, thread by thread.
+        "SELECT count(*) AS n FROM (SELECT pid, tid, interval_union(ts, dur) AS called FROM ops WHERE depth = 0 GROUP BY pid, tid) \
+         JOIN (SELECT pid, tid, interval_union(ts, dur) AS off FROM off_cpu GROUP BY pid, tid) USING (pid, tid) \
+         JOIN (SELECT pid, tid, sum(dur) AS dur, sum(on_cpu_ns) AS on_ns FROM op_time WHERE depth = 0 GROUP BY pid, tid) USING (pid, tid) \
+         WHERE interval_coverage_ns(called) <> dur OR interval_coverage_ns(interval_subtract(called, off)) <> on_ns \
+         OR interval_coverage_ns(interval_intersect(called, off)) <> dur - on_ns",
     ];
     let mut runs = 0;
     for file in fs::read_dir(testdata("h200")).unwrap().flatten() {
