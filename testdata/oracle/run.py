@@ -14,6 +14,10 @@ OUT gets `S addr total stream is_large is_expandable size:requested:state…` pe
 snapshot, and at the end `E action addr size stream` for every event. `PYTORCH_CUDA_ALLOC_CONF` and FAKE_CAP, the
 bytes of the device, come from the environment. Each result is kept as DIR/N.txt with the version and the settings in its first line;
 then `INQUEST_ORACLE=DIR cargo nextest run -p analyze oracle` compares them all with the replay.
+
+With --pairs each workload runs twice, with other settings (DIR/N-a.txt, DIR/N-b.txt): what `analyze what-if` says of the
+second from the first is compared by `INQUEST_PAIRS=DIR`. No event tells of an empty_cache; here each is between two
+snapshots, and a line `X K` says that it followed the Kth, from 0. `M` has the bytes of the device.
 """
 
 import argparse
@@ -81,6 +85,33 @@ def run(oracle, version, config, lines, cap_bytes, out):
         out.write_text(f"C {version} {config}\n{result.read_text()}")
 
 
+def in_snapshots(lines):
+    """The same, with each empty_cache between snapshots; and the lines `X K`."""
+    found, notes, snapshots = [], [], 0
+    for line in lines:
+        if line == "e":
+            notes.append(f"X {snapshots}")
+            found += ["s", "e", "s"]
+            snapshots += 2
+        else:
+            found.append(line)
+            snapshots += line == "s"
+    return found, notes
+
+
+def run_pair(arguments, number):
+    chance = random.Random(number)
+    configs = [settings(chance), settings(chance)]
+    cap_bytes = chance.choice([80 << 30, 600 * MIB, 200 * MIB, 100 * MIB])
+    length = arguments.length or chance.randint(50, 1500)
+    lines, notes = in_snapshots(workload(chance, length, has_tensors=cap_bytes > 4 << 30))
+    notes.append(f"M {cap_bytes}")
+    for letter, config in zip("ab", configs):
+        out = arguments.keep / f"{number}-{letter}.txt"
+        run(arguments.oracle.resolve(), arguments.torch_version, config, lines, cap_bytes, out)
+        out.write_text(out.read_text() + "\n".join(notes) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("oracle", type=pathlib.Path)
@@ -88,10 +119,14 @@ def main():
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--length", type=int, default=0, help="operations of a workload (default: 50 to 1500)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pairs", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     arguments.keep.mkdir(parents=True, exist_ok=True)
     for number in range(arguments.seed, arguments.seed + arguments.count):
+        if arguments.pairs:
+            run_pair(arguments, number)
+            continue
         chance = random.Random(number)
         config = settings(chance)
         cap_bytes = chance.choice([80 << 30, 80 << 30, 2 << 30, 600 * MIB, 200 * MIB])

@@ -93,6 +93,18 @@ fn counts(is_sync: bool, link: &Link) -> bool {
 }
 
 impl Totals {
+    /// Adds those of other calls.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (key, ns) in other.tasks {
+            add(self.tasks.entry(key).or_default(), ns);
+        }
+        for (key, ns) in other.syscalls {
+            add(self.syscalls.entry(key).or_default(), ns);
+        }
+        self.causes.iter_mut().zip(other.causes).for_each(|(total, ns)| add(total, ns));
+        self.behind.iter_mut().zip(other.behind).for_each(|(total, ns)| add(total, ns));
+    }
+
     /// Adds one call of a thread, whose chain this is.
     pub(crate) fn add_call(
         &mut self,

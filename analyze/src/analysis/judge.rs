@@ -10,6 +10,7 @@ use std::{
     ops::Range,
 };
 
+use rayon::prelude::*;
 use serde::Serialize;
 use trace_schema::{Class, Run};
 
@@ -315,25 +316,25 @@ pub(crate) fn judge(
         doubt: Doubt::new(runs, schedule),
     };
     let candidates = std::mem::take(&mut measure.candidates);
-    let slow = candidates.iter().filter_map(|call| judgement.judge_call(schedule, params, call));
+    let slow = candidates.par_iter().filter_map(|call| judgement.judge_call(schedule, params, call));
     let mut slow: Vec<SlowCall> = slow.collect();
     drop(candidates);
-    slow.sort_by_key(|slow| {
+    slow.par_sort_by_key(|slow| {
         let kind = judgement.kind(slow);
         ((kind.run, kind.op), slow.call.thread(schedule), slow.call.ts, slow.call.depth)
     });
     judgement.slow = slow;
-    let mut at = 0;
-    for (key, index) in &measure.functions {
-        let of_function = judgement.slow[at..].iter().take_while(|call| {
-            let kind = judgement.kind(call);
-            (kind.run, kind.op) == *key
-        });
-        let range = at..at + of_function.count();
-        at = range.end;
-        let of = (&measure.of_functions[*index], &measure.strata);
-        let function = judgement.function(schedule, *key, of, range);
-        judgement.functions.push(function);
-    }
+    let function_of = |call: &SlowCall| {
+        let kind = judgement.kind(call);
+        (kind.run, kind.op)
+    };
+    let functions: Vec<_> = measure.functions.iter().collect();
+    let functions = functions.par_iter().map(|(key, index)| {
+        let start = judgement.slow.partition_point(|call| function_of(call) < **key);
+        let end = judgement.slow.partition_point(|call| function_of(call) <= **key);
+        let of = (&measure.of_functions[**index], &measure.strata);
+        judgement.function(schedule, **key, of, start..end)
+    });
+    judgement.functions = functions.collect();
     Ok((judgement, measure))
 }

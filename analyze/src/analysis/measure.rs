@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use rayon::prelude::*;
 use trace_schema::Class;
 
 use super::{
-    call::{Call, Sink},
+    call::Call,
     culprits::Totals,
     judge::Params,
     multiset::Multiset,
@@ -19,7 +20,7 @@ use super::{
     time_split::Parts,
     walk::walk,
 };
-use crate::{error::AnalyzeError, reading::Names};
+use crate::reading::Names;
 
 /// Calls of a kind before any of them is let go.
 const FIRST_CALLS: u64 = 4096;
@@ -87,6 +88,64 @@ impl Function {
     }
 }
 
+/// A call that is final, as far as it matters here: 112 bytes, because all of them go from one thread to another.
+#[derive(Debug)]
+pub(super) struct Left {
+    ts: i64,
+    dur: Option<i64>,
+    size: Option<i64>,
+    nested_ns: i64,
+    run: u32,
+    slot: u32,
+    op: u32,
+    direction: Option<u32>,
+    phase: Option<u32>,
+    child: u32,
+    depth: u32,
+    class: Option<Class>,
+    is_first: bool,
+    /// `None`: all of it was on CPU.
+    parts: Option<Box<Parts>>,
+}
+
+const _: () = assert!(size_of::<Left>() <= 112);
+
+impl Left {
+    pub(super) fn of(call: &Call, parts: Option<&Parts>, names: &Names) -> Self {
+        let class = names.class(call.op);
+        let nested_ns = match call.child {
+            Some((child, _)) if names.class(child) != class => call.child_ns,
+            _ => 0,
+        };
+        Self {
+            ts: call.ts,
+            dur: call.dur,
+            size: call.size,
+            nested_ns,
+            run: call.thread.0,
+            slot: call.slot as u32,
+            op: call.op,
+            direction: call.direction,
+            phase: call.phase,
+            child: call.child.map_or(u32::MAX, |(child, _)| child),
+            depth: call.depth,
+            class,
+            is_first: call.is_first,
+            parts: parts.filter(|parts| Some(parts.on_cpu) != call.dur).map(|parts| Box::new(*parts)),
+        }
+    }
+}
+
+/// An outermost call some of whose time was off CPU: what it waited for is looked for when the schedule is complete.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    ts: i64,
+    end: i64,
+    run: u32,
+    slot: u32,
+    is_sync: bool,
+}
+
 /// What a kind of call has to do with.
 #[derive(Clone, Copy, Debug)]
 struct OfKind {
@@ -106,7 +165,7 @@ pub(crate) type LineKey = (u32, u32, Option<u32>);
 /// Sizes and own running times, in the order of time: 16 bytes a copy.
 pub(crate) type Points = Vec<(f64, f64)>;
 
-/// The sink.
+/// See the module.
 pub(crate) struct Measure {
     params: Params,
     /// What is slow, if that is known from a reading before.
@@ -123,8 +182,7 @@ pub(crate) struct Measure {
     pub(crate) points: Vec<Points>,
     pub(crate) candidates: Vec<Candidate>,
     many: usize,
-    /// By run: time that tasks took from outermost calls.
-    pub(crate) totals: HashMap<u32, Totals>,
+    waited: Vec<Waited>,
     /// Runs in which a reason is not on record.
     pub(crate) with_unknown: HashSet<u32>,
     /// Runs in which a first launch was seen.
@@ -168,7 +226,7 @@ impl Measure {
             points: Vec::new(),
             candidates: Vec::new(),
             many: MANY_CANDIDATES,
-            totals: HashMap::new(),
+            waited: Vec::new(),
             with_unknown: HashSet::new(),
             with_first: HashSet::new(),
         }
@@ -253,9 +311,31 @@ impl Measure {
         self.many = MANY_CANDIDATES.max(self.candidates.len() * 2);
     }
 
-    fn finished(&mut self, call: &Call, dur: i64, parts: &Parts, names: &Names) {
-        let run = call.thread.0;
-        let class = names.class(call.op);
+    /// Takes the next call.
+    pub(super) fn add(&mut self, call: &Left) {
+        if call.is_first {
+            self.with_first.insert(call.run);
+        }
+        let Some(dur) = call.dur else {
+            let function = self.function(call.run, call.op);
+            self.of_functions[function].censored_count += 1;
+            return;
+        };
+        let on_cpu = Parts { on_cpu: dur, ..Parts::default() };
+        self.finished(call, dur, call.parts.as_deref().unwrap_or(&on_cpu));
+        if call.depth == 0 && call.parts.is_some() {
+            self.waited.push(Waited {
+                ts: call.ts,
+                end: call.ts.saturating_add(dur),
+                run: call.run,
+                slot: call.slot,
+                is_sync: call.class == Some(Class::Sync),
+            });
+        }
+    }
+
+    fn finished(&mut self, call: &Left, dur: i64, parts: &Parts) {
+        let (run, class) = (call.run, call.class);
         let is_sized = is_sized(class);
         let size = call.size.filter(|_| is_sized);
         let number = self.kind(
@@ -270,13 +350,9 @@ impl Measure {
             },
             is_sized,
         );
-        let nested_ns = match call.child {
-            Some((child, _)) if names.class(child) != class => call.child_ns,
-            _ => 0,
-        };
         let taken = taken(class, parts);
         let sample =
-            Sample { own: dur - taken, is_whole: taken == 0, nested: nested_ns, blocked: parts.blocked };
+            Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked: parts.blocked };
         let count = self.strata.add(number, &sample);
         if count == self.kinds[number as usize].next_count {
             self.tighten(number);
@@ -299,44 +375,36 @@ impl Measure {
             self.with_unknown.insert(run);
         }
         if dur as f64 > of.limit_ns {
-            let child = call.child.map_or(u32::MAX, |(child, _)| child);
-            let (slot, depth) = (call.slot as u32, call.depth);
-            let size = call.size;
             self.add_candidate(Candidate {
-                slot,
+                slot: call.slot,
                 kind: number,
                 ts: call.ts,
                 dur,
-                size,
-                nested_ns,
-                child,
-                depth,
+                size: call.size,
+                nested_ns: call.nested_ns,
+                child: call.child,
+                depth: call.depth,
             });
         } else {
             of.longest_ns = of.longest_ns.max(dur);
         }
     }
-}
 
-impl Sink for Measure {
-    fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        let run = call.thread.0;
-        if call.is_first {
-            self.with_first.insert(run);
-        }
-        let Some((parts, dur)) = parts.zip(call.dur) else {
-            let function = self.function(run, call.op);
-            self.of_functions[function].censored_count += 1;
-            return Ok(());
+    /// By run: time that tasks took from outermost calls.
+    pub(crate) fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
+        let waited = std::mem::take(&mut self.waited);
+        let add = |mut totals: HashMap<u32, Totals>, call: &Waited| {
+            let (slot, ts, end) = (call.slot as usize, call.ts, call.end);
+            let links = walk(schedule, slot, ts, end);
+            let of_run = totals.entry(call.run).or_default();
+            of_run.add_call(schedule, &self.thread_names, call.is_sync, &links, (slot, ts, end));
+            totals
         };
-        self.finished(call, dur, parts, &schedule.names);
-        if call.depth == 0 && parts.on_cpu < dur {
-            let is_sync = schedule.names.class(call.op) == Some(Class::Sync);
-            let links = walk(schedule, call.slot, call.ts, call.end());
-            let totals = self.totals.entry(run).or_default();
-            let place = (call.slot, call.ts, call.end());
-            totals.add_call(schedule, &self.thread_names, is_sync, &links, place);
-        }
-        Ok(())
+        waited.par_iter().fold(HashMap::new, add).reduce(HashMap::new, |mut all, more| {
+            for (run, totals) in more {
+                all.entry(run).or_default().merge(totals);
+            }
+            all
+        })
     }
 }

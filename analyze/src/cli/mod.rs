@@ -14,6 +14,7 @@ mod report;
 mod shell;
 mod sql;
 mod summary;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 
@@ -43,6 +44,7 @@ enum Verb {
     Oom(oom::Args),
     Leaks(leaks::Args),
     Alerts(alerts::Args),
+    WhatIf(what_if::Args),
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
@@ -71,6 +73,7 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Oom(args) => args.run().await,
             Verb::Leaks(args) => args.run().await,
             Verb::Alerts(args) => args.run().await,
+            Verb::WhatIf(args) => args.run().await,
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,

@@ -101,7 +101,9 @@ fn shown(number: usize, oom: &OomReport, top: usize) -> String {
         (true, _) => "segments were expandable\n",
         (_, Some(true)) => "expandable segments would have had room, wherever the blocks had lain\n",
         (_, Some(false)) => "expandable segments would have had no room either\n",
-        (_, None) => "expandable segments: not known, it depends on where the blocks would have lain\n",
+        (_, None) => {
+            "expandable segments: not known, it depends on where the blocks would have lain; `analyze what-if RUN` lays them\n"
+        }
     };
     match &oom.moment {
         Some(moment) => text += &shown_moment(moment, top),

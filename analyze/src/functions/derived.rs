@@ -19,6 +19,7 @@ use crate::{
         fault::Faults,
         judge::{self, Judgement, Params},
         measure::Measure,
+        measuring::Measuring,
         schedule::Schedule,
         strata::Kind,
         sweep::Sweep,
@@ -144,13 +145,14 @@ impl Source {
             let measure = |names: &mut Names| {
                 let joined = runs.iter().filter(|(_, run)| run.joined_running);
                 let joined = joined.map(|(name, _)| names.number(name)).collect();
-                Measure::new(params, joined, self.thread_names(names), limits)
+                Measuring::new(Measure::new(params, joined, self.thread_names(names), limits))
             };
             let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
-            match judge::judge(sink, &schedule, &runs, params) {
+            match judge::judge(sink.finish()?, &schedule, &runs, params) {
                 Err(limits) => known = Some(limits),
-                Ok((judgement, measure)) => {
-                    let Measure { thread_names, totals, with_unknown, with_first, .. } = measure;
+                Ok((judgement, mut measure)) => {
+                    let totals = measure.totals(&schedule);
+                    let Measure { thread_names, with_unknown, with_first, .. } = measure;
                     return Ok(Arc::new(Derived {
                         schedule,
                         faults,

@@ -29,3 +29,4 @@ pub(crate) mod settings;
 pub(crate) mod span;
 pub(crate) mod story;
 pub(crate) mod totals;
+pub(crate) mod whatif;

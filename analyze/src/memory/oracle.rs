@@ -83,7 +83,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str) -> Self {
         let mut settings = Settings::default();
         let mut said: Vec<Snapshot> = Vec::new();
         let mut current = Snapshot::default();
@@ -124,6 +124,13 @@ impl Workload {
         assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
         events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
         Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
+    }
+}
+
+impl Workload {
+    /// How many events a snapshot came after.
+    pub(super) fn place(&self, number: usize) -> usize {
+        self.snapshots[number].0
     }
 }
 

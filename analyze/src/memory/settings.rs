@@ -1,4 +1,4 @@
-//! The allocator's settings that decide how large a block is: `PYTORCH_CUDA_ALLOC_CONF` and its successor
+//! The allocator's settings that decide how large a block is and where it comes from: `PYTORCH_CUDA_ALLOC_CONF` and its successor
 //! `PYTORCH_ALLOC_CONF`, as c10/core/AllocatorConfig.cpp reads them.
 
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) expandable_segments: bool,
     /// The large segment, and the page of an expandable one.
     pub(crate) large_segment_bytes: u64,
+    /// A block that is not split serves no request that it is so much larger than.
+    pub(crate) max_rounding_bytes: u64,
     /// Steps between powers of two that sizes are rounded up to, by size; 0 and 1: multiples of 512.
     divisions: [u64; INTERVALS],
     /// The share of memory from which unused blocks are released early.
@@ -42,6 +44,7 @@ impl Default for Settings {
             max_split_bytes: u64::MAX,
             expandable_segments: false,
             large_segment_bytes: LARGE_SEGMENT_BYTES,
+            max_rounding_bytes: LARGE_SEGMENT_BYTES,
             divisions: [0; INTERVALS],
             gc_threshold_ratio: None,
             unknown: Vec::new(),
@@ -73,13 +76,13 @@ impl Settings {
         let mebibytes = || value.parse::<u64>().ok()?.checked_mul(1 << 20);
         match name {
             "max_split_size_mb" => self.max_split_bytes = mebibytes()?,
+            "max_non_split_rounding_mb" => self.max_rounding_bytes = mebibytes()?,
             "large_segment_size_mb" => self.large_segment_bytes = mebibytes()?,
             "expandable_segments" => self.expandable_segments = truth(value)?,
             "garbage_collection_threshold" => self.gc_threshold_ratio = Some(value.parse().ok()?),
             "roundup_power2_divisions" => self.divisions = divisions(value, is_old)?,
             // These decide when memory is asked for or given back, which the events say.
             "backend"
-            | "max_non_split_rounding_mb"
             | "pinned_use_cuda_host_register"
             | "pinned_num_register_threads"
             | "pinned_use_background_threads"

@@ -1,0 +1,13 @@
+//! What the allocator would have had from the driver with other settings: the requests of a run, served anew by the
+//! allocator's own rules.
+//!
+//! ```text
+//! requests on record ─┬─► policy, settings as they were ─► must reserve what the record says: the control
+//!                     └─► policy, other settings        ─► what these would reserve
+//! ```
+
+#[cfg(test)]
+mod oracle;
+pub(crate) mod policy;
+pub(crate) mod record;
+pub(crate) mod requests;

@@ -1,0 +1,454 @@
+//! The allocator's own choices, as c10/cuda/CUDACachingAllocator.cpp makes them: which free block serves a request, when
+//! memory is asked for, and what is given back when the device is full. Of equal blocks the one at the lowest address
+//! serves, so addresses matter a little: a segment that is also on record lies where it lay, the others lie above, in the
+//! order in which they come.
+//!
+//! ```text
+//! request ─► smallest free block of its pool and stream that is large enough
+//!         ─► memory from the driver: a segment, or pages behind an expandable one
+//!         ─► the same, after large unused segments have been given back (max_split_size_mb)
+//!         ─► the same, after everything unused has been given back
+//!         ─► out of memory
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::super::{
+    event::PoolId,
+    settings::{SMALL_BYTES, SMALL_SEGMENT_BYTES, Settings},
+    totals::DEFAULT_POOL,
+};
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Addresses without memory, of an expandable segment.
+    Unmapped,
+    Free,
+    Active,
+    /// Given back, and still in use by other streams.
+    Pending,
+}
+
+/// A block; those of a space tile it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) size_bytes: u64,
+    pub(super) is: Use,
+    /// The number of its space.
+    pub(super) space: usize,
+}
+
+/// Pool, and whether its blocks are small ones.
+type Class = (PoolId, bool);
+
+/// A segment, or the addresses of an expandable one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    addr: u64,
+    size_bytes: u64,
+    pub(super) stream: u64,
+    pub(super) class: Class,
+    /// Of an expandable segment: what is mapped at once.
+    pub(super) page_bytes: Option<u64>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Had from the driver.
+    pub(crate) reserved_bytes: u64,
+    /// The most of it.
+    pub(crate) peak_reserved_bytes: u64,
+    /// In blocks handed out.
+    pub(crate) allocated_bytes: u64,
+    /// In those, and in blocks that other streams still use.
+    pub(crate) active_bytes: u64,
+    /// Times that memory was asked for and had.
+    pub(crate) asked_count: u64,
+    /// Times that some was given back.
+    pub(crate) given_back_count: u64,
+    /// Times that everything unused was given back because the device was full.
+    pub(crate) retries_count: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    settings: Settings,
+    /// Of the device: what it can have at most.
+    capacity_bytes: u64,
+    /// Of the device, and an eighth: what an expandable segment has addresses for.
+    span_bytes: u64,
+    pub(super) blocks: BTreeMap<u64, Block>,
+    pub(super) spaces: Vec<Space>,
+    /// Stream, size and address of free blocks.
+    free: HashMap<Class, BTreeSet<(u64, u64, u64)>>,
+    /// Stream and address of unmapped ones.
+    unmapped: HashMap<Class, BTreeSet<(u64, u64)>>,
+    pending: BTreeSet<u64>,
+    /// Pools that a program made whose rests stay with their blocks.
+    whole_pools: HashSet<PoolId>,
+    next_addr: u64,
+    /// Segments on record that the request to come was served with: address and size.
+    seen: Vec<(u64, u64)>,
+    pub(crate) counts: Counts,
+}
+
+/// What a device has if it does not say: only fragments of an address space could tell.
+const DEVICE_BYTES: u64 = 80 << 30;
+
+/// Above what any device has.
+const FIRST_ADDR: u64 = 1 << 58;
+
+impl Policy {
+    /// With nothing allocated. `capacity_bytes`: `None`, as much as it wants.
+    pub(crate) fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
+        Self {
+            settings,
+            capacity_bytes: capacity_bytes.unwrap_or(u64::MAX),
+            span_bytes: DEVICE_BYTES + DEVICE_BYTES / 8,
+            blocks: BTreeMap::new(),
+            spaces: Vec::new(),
+            free: HashMap::new(),
+            unmapped: HashMap::new(),
+            pending: BTreeSet::new(),
+            whole_pools: HashSet::new(),
+            next_addr: FIRST_ADDR,
+            seen: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Rests of a pool's blocks stay with them.
+    pub(crate) fn keep_whole(&mut self, pool: PoolId) {
+        self.whole_pools.insert(pool);
+    }
+
+    /// The record has a segment for the request to come.
+    pub(crate) fn see(&mut self, addr: u64, bytes: u64) {
+        self.seen.push((addr, bytes));
+    }
+
+    /// Serves a request; the address of its block, or `None`: out of memory.
+    pub(crate) fn alloc(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
+        let found = self.serve(bytes, stream, pool);
+        self.seen.clear();
+        found
+    }
+
+    fn serve(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
+        let size = self.settings.round(bytes);
+        let class = (pool, size <= SMALL_BYTES);
+        let addr = self
+            .best_fit(class, stream, size)
+            .or_else(|| self.more(class, stream, size))
+            .or_else(|| self.release_large(class, stream, size).then(|| self.more(class, stream, size))?)
+            .or_else(|| {
+                self.counts.retries_count += 1;
+                self.empty_cache();
+                self.more(class, stream, size)
+            })?;
+        let found = self.remove_free(addr)?;
+        let rest = found.size_bytes - size;
+        let splits = self.settings.splits(size, rest, class.1, self.settings.expandable_segments);
+        let taken = if splits && !self.whole_pools.contains(&pool) { size } else { found.size_bytes };
+        if taken < found.size_bytes {
+            self.insert_free(addr + taken, Block { size_bytes: found.size_bytes - taken, ..found });
+        }
+        self.blocks.insert(addr, Block { size_bytes: taken, is: Use::Active, ..found });
+        self.counts.allocated_bytes += taken;
+        self.counts.active_bytes += taken;
+        Some(addr)
+    }
+
+    /// A block is given back; other streams may still use it.
+    pub(crate) fn free_requested(&mut self, addr: u64) {
+        if let Some(block) = self.blocks.get_mut(&addr).filter(|block| block.is == Use::Active) {
+            block.is = Use::Pending;
+            self.counts.allocated_bytes -= block.size_bytes;
+            self.pending.insert(addr);
+        }
+    }
+
+    /// Nothing uses a block any more.
+    pub(crate) fn free_completed(&mut self, addr: u64) {
+        self.free_requested(addr);
+        if self.pending.remove(&addr)
+            && let Some(block) = self.blocks.remove(&addr)
+        {
+            self.counts.active_bytes -= block.size_bytes;
+            self.join(addr, Block { is: Use::Free, ..block });
+        }
+    }
+
+    /// Everything unused is given back, after what other streams use has been waited for.
+    pub(crate) fn empty_cache(&mut self) {
+        for addr in std::mem::take(&mut self.pending) {
+            self.pending.insert(addr);
+            self.free_completed(addr);
+        }
+        self.release_pool(DEFAULT_POOL);
+    }
+
+    /// Everything unused of a pool is given back.
+    pub(crate) fn release_pool(&mut self, pool: PoolId) {
+        let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
+        let free: Vec<u64> = free.flatten().map(|(_, _, addr)| *addr).collect();
+        for addr in free {
+            self.release(addr);
+        }
+    }
+
+    fn neighbour(&self, addr: u64, space: usize, is_after: bool) -> Option<(u64, Block)> {
+        let (addr, block) = match is_after {
+            true => self.blocks.range(addr + 1..).next()?,
+            false => self.blocks.range(..addr).next_back()?,
+        };
+        (block.space == space).then_some((*addr, *block))
+    }
+
+    fn insert_free(&mut self, addr: u64, block: Block) {
+        let space = &self.spaces[block.space];
+        self.free.entry(space.class).or_default().insert((space.stream, block.size_bytes, addr));
+        self.blocks.insert(addr, Block { is: Use::Free, ..block });
+    }
+
+    fn remove_free(&mut self, addr: u64) -> Option<Block> {
+        let block = self.blocks.remove(&addr)?;
+        let space = &self.spaces[block.space];
+        self.free.entry(space.class).or_default().remove(&(space.stream, block.size_bytes, addr));
+        Some(block)
+    }
+
+    fn insert_unmapped(&mut self, addr: u64, block: Block) {
+        let space = &self.spaces[block.space];
+        self.unmapped.entry(space.class).or_default().insert((space.stream, addr));
+        self.blocks.insert(addr, Block { is: Use::Unmapped, ..block });
+    }
+
+    fn remove_unmapped(&mut self, addr: u64) -> Option<Block> {
+        let block = self.blocks.remove(&addr)?;
+        let space = &self.spaces[block.space];
+        self.unmapped.entry(space.class).or_default().remove(&(space.stream, addr));
+        Some(block)
+    }
+
+    /// Puts a free or unmapped block in, as one with those of its kind beside it; where that begins.
+    fn join(&mut self, mut addr: u64, mut block: Block) -> u64 {
+        let is_same = |other: &(u64, Block)| other.1.is == block.is;
+        let beside =
+            [false, true].map(|is_after| self.neighbour(addr, block.space, is_after).filter(is_same));
+        for (other, _) in beside.into_iter().flatten() {
+            let taken = match block.is {
+                Use::Unmapped => self.remove_unmapped(other),
+                _ => self.remove_free(other),
+            };
+            block.size_bytes += taken.map_or(0, |taken| taken.size_bytes);
+            addr = addr.min(other);
+        }
+        match block.is {
+            Use::Unmapped => self.insert_unmapped(addr, block),
+            _ => self.insert_free(addr, block),
+        }
+        addr
+    }
+
+    /// The free block that serves a request.
+    fn best_fit(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
+        let mut fitting = self
+            .free
+            .get(&class)?
+            .range((stream, size, 0)..)
+            .take_while(|(of, ..)| *of == stream)
+            .map(|(_, size, addr)| (*size, *addr));
+        let (mut found_size, mut found) = fitting.next()?;
+        if self.settings.expandable_segments {
+            // A block that can grow counts as large as it can grow.
+            let reach = |(size, addr): (u64, u64)| {
+                let next = self.neighbour(addr, self.blocks.get(&addr)?.space, true);
+                let room = next.filter(|(_, next)| next.is == Use::Unmapped);
+                Some(size + room.map_or(0, |(_, next)| next.size_bytes))
+            };
+            let mut best = reach((found_size, found))?;
+            for next in fitting {
+                match reach(next) {
+                    Some(reached) if reached < best => (best, (found_size, found)) = (reached, next),
+                    _ => break,
+                }
+            }
+        }
+        let most = match size < self.settings.max_split_bytes {
+            true => self.settings.max_split_bytes,
+            false => size.saturating_add(self.settings.max_rounding_bytes),
+        };
+        (found_size < most).then_some(found)
+    }
+
+    /// Memory from the driver for a request, in a block that is free.
+    fn more(&mut self, class: Class, stream: u64, size: u64) -> Option<u64> {
+        if self.settings.expandable_segments {
+            return self.expand(class, stream, size);
+        }
+        let bytes = self.settings.segment_bytes(size);
+        self.ask(bytes)?;
+        let (addr, space) = self.space(class, stream, bytes, None);
+        self.insert_free(addr, Block { size_bytes: bytes, is: Use::Free, space });
+        Some(addr)
+    }
+
+    /// Bytes from the driver; `None`: there are not so many.
+    fn ask(&mut self, bytes: u64) -> Option<()> {
+        let reserved = self.counts.reserved_bytes.checked_add(bytes)?;
+        if reserved > self.capacity_bytes {
+            return None;
+        }
+        self.counts.reserved_bytes = reserved;
+        self.counts.peak_reserved_bytes = self.counts.peak_reserved_bytes.max(reserved);
+        self.counts.asked_count += 1;
+        Some(())
+    }
+
+    fn space(&mut self, class: Class, stream: u64, bytes: u64, page_bytes: Option<u64>) -> (u64, usize) {
+        let seen = self.seen.iter().find(|(addr, size)| *size == bytes && self.is_unused(*addr, bytes));
+        let addr = match seen.filter(|_| page_bytes.is_none()) {
+            Some((addr, _)) => *addr,
+            None => {
+                let next = self.next_addr.saturating_add(bytes.next_multiple_of(SMALL_SEGMENT_BYTES));
+                std::mem::replace(&mut self.next_addr, next)
+            }
+        };
+        self.spaces.push(Space { addr, size_bytes: bytes, stream, class, page_bytes });
+        (addr, self.spaces.len() - 1)
+    }
+
+    fn is_unused(&self, addr: u64, bytes: u64) -> bool {
+        let before = self.blocks.range(..addr.saturating_add(bytes)).next_back();
+        before.is_none_or(|(start, block)| start + block.size_bytes <= addr)
+    }
+
+    /// Where an expandable segment has free memory and addresses beside each other for a request.
+    fn room(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
+        let unmapped = self.unmapped.get(&class)?.range((stream, 0)..);
+        for (_, addr) in unmapped.take_while(|(of, _)| *of == stream) {
+            let space = self.blocks.get(addr)?.space;
+            let before = self.neighbour(*addr, space, false).filter(|(_, block)| block.is == Use::Free);
+            let start = before.map_or(*addr, |(addr, _)| addr);
+            let from = self.blocks.range(start..).map(|(_, block)| block);
+            let usable = from
+                .take_while(|block| block.space == space && matches!(block.is, Use::Free | Use::Unmapped));
+            let mut bytes = 0_u64;
+            if usable.map(|block| block.size_bytes).any(|more| {
+                bytes = bytes.saturating_add(more);
+                bytes >= size
+            }) {
+                return Some(start);
+            }
+        }
+        None
+    }
+
+    fn expand(&mut self, class: Class, stream: u64, size: u64) -> Option<u64> {
+        let start = match self.room(class, stream, size) {
+            Some(start) => start,
+            None => {
+                let page = if class.1 { SMALL_SEGMENT_BYTES } else { self.settings.large_segment_bytes };
+                let bytes = self.span_bytes.max(size).checked_next_multiple_of(page)?;
+                let (addr, space) = self.space(class, stream, bytes, Some(page));
+                let block = Block { size_bytes: bytes, is: Use::Unmapped, space };
+                self.insert_unmapped(addr, block);
+                addr
+            }
+        };
+        let mut at = start;
+        let mut block = *self.blocks.get(&at)?;
+        if block.is == Use::Unmapped {
+            at = self.map(at, block.size_bytes.min(size))?;
+            block = *self.blocks.get(&at)?;
+        }
+        while block.size_bytes < size {
+            let (next, of) = self.neighbour(at, block.space, true)?;
+            at = self.map(next, of.size_bytes.min(size - block.size_bytes))?;
+            block = *self.blocks.get(&at)?;
+        }
+        Some(at)
+    }
+
+    /// Maps the pages that the first bytes of an unmapped block are in; the free block that they are in then.
+    fn map(&mut self, addr: u64, bytes: u64) -> Option<u64> {
+        let block = *self.blocks.get(&addr)?;
+        let space = self.spaces[block.space];
+        let offset = addr - space.addr;
+        let end = (offset + bytes).next_multiple_of(space.page_bytes?);
+        let mapped = (end - offset).min(block.size_bytes);
+        self.ask(mapped)?;
+        self.remove_unmapped(addr);
+        if mapped < block.size_bytes {
+            self.insert_unmapped(addr + mapped, Block { size_bytes: block.size_bytes - mapped, ..block });
+        }
+        Some(self.join(addr, Block { size_bytes: mapped, is: Use::Free, ..block }))
+    }
+
+    /// Gives a free block back, if it is a whole segment, or the whole pages of it.
+    fn release(&mut self, addr: u64) {
+        let Some(block) = self.blocks.get(&addr).copied().filter(|block| block.is == Use::Free) else {
+            return;
+        };
+        let space = self.spaces[block.space];
+        let Some(page) = space.page_bytes else {
+            if block.size_bytes == space.size_bytes {
+                self.remove_free(addr);
+                self.counts.reserved_bytes -= block.size_bytes;
+                self.counts.given_back_count += 1;
+            }
+            return;
+        };
+        let first = (addr - space.addr).next_multiple_of(page);
+        let last = (addr - space.addr + block.size_bytes) / page * page;
+        if first >= last {
+            return;
+        }
+        let (first, last, end) = (space.addr + first, space.addr + last, addr + block.size_bytes);
+        self.remove_free(addr);
+        for (from, to) in [(addr, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
+            self.insert_free(from, Block { size_bytes: to - from, ..block });
+        }
+        self.counts.reserved_bytes -= last - first;
+        self.counts.given_back_count += 1;
+        let at = self.join(first, Block { size_bytes: last - first, is: Use::Unmapped, ..block });
+        if self.blocks.get(&at).is_some_and(|block| block.size_bytes == space.size_bytes) {
+            self.remove_unmapped(at);
+        }
+    }
+
+    /// Gives blocks back that are too large to be split, to make room for a request; whether there may be room now.
+    fn release_large(&mut self, class: Class, stream: u64, size: u64) -> bool {
+        let limit = self.settings.max_split_bytes;
+        if limit == u64::MAX {
+            return false;
+        }
+        let wanted = size.max(limit);
+        let Some(free) = self.free.get(&class) else { return false };
+        let of_stream = |(of, ..): &&(u64, u64, u64)| *of == stream;
+        if let Some((_, _, addr)) = free.range((stream, wanted, 0)..).next().filter(of_stream) {
+            self.release(*addr);
+            return true;
+        }
+        let smaller = free.range(..(stream, wanted, 0)).rev();
+        let smaller = smaller.take_while(|(of, size, _)| *of == stream && *size >= limit);
+        let mut total = 0;
+        let mut chosen = Vec::new();
+        for (_, size, addr) in smaller {
+            if total >= wanted {
+                break;
+            }
+            // Pages of expandable segments stay.
+            if self.blocks.get(addr).is_some_and(|block| self.spaces[block.space].page_bytes.is_none()) {
+                total += size;
+                chosen.push(*addr);
+            }
+        }
+        chosen.into_iter().for_each(|addr| self.release(addr));
+        total >= wanted
+    }
+}

@@ -1,0 +1,134 @@
+//! `analyze what-if` on runs recorded on an H200, and on bad input.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+fn analyze(words: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(words: &[&str]) -> Vec<Value> {
+    let (code, out, err) = analyze(words);
+    assert_eq!(code, 0, "{words:?}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn testdata(name: &str) -> String {
+    format!("{}/../testdata/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn runs() -> Vec<PathBuf> {
+    let folders = ["memory", "leaks", "h200"].map(testdata);
+    let files =
+        folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
+}
+
+#[test]
+fn the_control_reserves_what_every_record_says() {
+    let mut requests = 0;
+    for run in runs() {
+        let run = run.to_string_lossy().into_owned();
+        for found in json(&["what-if", &run, "--conf", "expandable_segments:True", "--json"]) {
+            assert_eq!(found["control_equal_count"], found["requests_count"], "{run}");
+            assert_eq!(found["control"]["peak_reserved_bytes"], found["peak_reserved_bytes"], "{run}");
+            assert_eq!(found["control"]["end_reserved_bytes"], found["end_reserved_bytes"], "{run}");
+            requests += found["requests_count"].as_i64().unwrap();
+        }
+    }
+    assert!(requests > 400_000, "{requests}");
+}
+
+/// The same program ran with either setting: from each run, what does the other have? (Where other streams use blocks, the
+/// GPU decides when they are free, which differs from run to run.)
+#[test]
+fn what_other_settings_come_to_is_what_they_came_to() {
+    for name in ["examples", "graphs-memory"] {
+        let plain = testdata(&format!("memory/{name}.parquet"));
+        let expandable = testdata(&format!("memory/{name}-expandable.parquet"));
+        for (from, to, conf) in [
+            (&plain, &expandable, "expandable_segments:True"),
+            (&expandable, &plain, "expandable_segments:False"),
+        ] {
+            let found = &json(&["what-if", from, "--conf", conf, "--json"])[0];
+            let there = &json(&["what-if", to, "--conf", conf, "--json"])[0];
+            let outcome = &found["outcomes"][0];
+            for field in ["peak_reserved_bytes", "end_reserved_bytes"] {
+                assert_eq!(outcome[field], there[field], "{name} {conf} {field}");
+            }
+            let saved = found["peak_reserved_bytes"].as_i64().unwrap()
+                - there["peak_reserved_bytes"].as_i64().unwrap();
+            assert_eq!((&outcome["saved_bytes"], &outcome["is_known"]), (&saved.into(), &true.into()));
+        }
+    }
+}
+
+#[test]
+fn a_request_that_failed_is_served_by_expandable_segments() {
+    let run = testdata("memory/crowded.parquet");
+    let found = &json(&["what-if", &run, "--conf", "expandable_segments:True", "--json"])[0];
+    let outcome = &found["outcomes"][0];
+    assert!(outcome["serves_since_start_ns"].is_i64() && outcome["saved_bytes"].is_null(), "{outcome}");
+    assert_eq!(outcome["ended_requested_bytes"], 1 << 30);
+    let (_, text, _) = analyze(&["what-if", &run, "--conf", "expandable_segments:True"]);
+    assert!(text.contains("serves the 1.00 GiB that failed"), "{text}");
+    let short =
+        &json(&["what-if", &run, "--conf", "expandable_segments:True", "--capacity", "1GiB", "--json"])[0];
+    assert!(short["outcomes"][0]["fails_since_start_ns"].is_i64(), "{short}");
+    assert!(short["notes"][0].as_str().unwrap().contains("the control has"), "{short}");
+    assert!(short["notes"][1].as_str().unwrap().starts_with("inconclusive: the control fails"), "{short}");
+    assert_eq!(short["outcomes"][0]["is_known"], false);
+}
+
+fn write(folder: &Path, text: &str) -> String {
+    let path = folder.join("requests.csv");
+    fs::write(&path, text).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn requests_from_elsewhere_explain_the_segments_or_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = testdata("memory/neighbour.parquet");
+    let query = "SELECT size_bytes FROM events WHERE kind = 'alloc' AND op = 'alloc' ORDER BY ts";
+    let (_, sizes, _) = analyze(&["sql", &run, query, "--format", "csv"]);
+    let lines: Vec<String> =
+        sizes.lines().skip(1).enumerate().map(|(n, size)| format!("{size},block {n}\n")).collect();
+    assert_eq!(lines.len(), 2);
+    let requests = write(folder.path(), &lines.concat());
+    let found = &json(&["what-if", &run, "--requests", &requests, "--json"])[0];
+    assert_eq!((&found["equal_count"], &found["recorded_count"]), (&2.into(), &2.into()));
+    assert_eq!(found["reserved_bytes"], 302 << 20);
+    let (_, text, _) = analyze(&["what-if", &run, "--requests", &requests]);
+    assert!(text.contains("2 of 2 cudaMalloc, in order") && text.contains("inferred"), "{text}");
+    let other = write(folder.path(), "bytes\n500000000\n");
+    let (code, text, _) = analyze(&["what-if", &run, "--requests", &other]);
+    assert!(code == 0 && text.contains("0 of 1 cudaMalloc") && text.contains("inconclusive"), "{text}");
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = testdata("memory/neighbour.parquet");
+    let bad = write(folder.path(), "bytes\n5\nfive\n");
+    for (words, part) in [
+        (&["--conf", "expandable:True"][..], "\"expandable:True\" is no setting"),
+        (&["--conf", "garbage_collection_threshold:0.8"], "garbage_collection_threshold"),
+        (&["--requests", &bad], "line 3: \"five\""),
+        (&["--requests", "nowhere.csv"], "nowhere.csv"),
+        (&["--capacity", "much"], "much"),
+    ] {
+        let (code, out, err) = analyze(&[&["what-if", &run], words].concat());
+        assert!(code == 2 && out.is_empty() && err.contains(part), "{words:?}: {code} {out} {err}");
+    }
+    let (code, out, _) = analyze(&["what-if", &testdata("memory/pause.parquet")]);
+    assert!(code == 0 && out.starts_with("no requests of PyTorch's allocator"), "{out}");
+}
