@@ -4,7 +4,7 @@
 //! word, and tables that Rust makes of events of some kind. A condition that is written otherwise is not recognised.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -170,6 +170,7 @@ fn why(run: &Run, wanted: impl Fn(&str) -> bool) -> String {
     let without = run.libraries.iter().find(|library| library.absent.iter().any(|symbol| wanted(symbol)));
     match without {
         Some(library) => format!("{} does not have it", library.path),
+        None if run.profile.is_empty() => "not probed".to_owned(),
         None => {
             format!("not probed with --profile {}: `capture probes` says which profile does", run.profile)
         }
@@ -181,7 +182,16 @@ fn note(asked: &[Asked], kinds: &[Kind], files: &[RunFile]) -> Option<String> {
     let names: Vec<&str> = asked.iter().map(Asked::name).collect();
     let (first, listed) = (asked.first()?, names.join(" or "));
     let runs = |wanted: &dyn Fn(&str) -> bool| {
-        let each = files.iter().map(|file| format!("{}: {}", file.name, why(&file.run, wanted)));
+        let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for file in files {
+            reasons.entry(why(&file.run, wanted)).or_default().push(&file.name);
+        }
+        let each = reasons.into_iter().map(|(why, runs)| match runs.split_first_chunk::<3>() {
+            Some((first, rest)) if !rest.is_empty() => {
+                format!("{} and {} more: {why}", first.join(", "), rest.len())
+            }
+            _ => format!("{}: {why}", runs.join(", ")),
+        });
         each.collect::<Vec<_>>().join("; ")
     };
     let sources = |kinds: &[Kind]| kinds.iter().map(|kind| kind.source()).collect::<Vec<_>>().join(" ");

@@ -22,6 +22,9 @@ const ALIKE: f64 = 0.5;
 /// Names suggested.
 const NAMES: usize = 3;
 
+/// Characters of a long line that are shown before a place, and from it on.
+const AROUND: usize = 80;
+
 /// A part of one line of a query. Lines and columns count from 1; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
@@ -48,13 +51,14 @@ impl Place {
 
     /// The line, and marks below the part.
     fn shown(self, query: &str) -> String {
-        let line = self.line(query);
         let head = format!("  line {}:  ", self.line);
+        let before = self.column.saturating_sub(1);
+        let cut = before.saturating_sub(AROUND);
+        let line: String = self.line(query).chars().skip(cut).take(2 * AROUND).collect();
         // A tab stays one, so that marks are where the terminal puts the part.
-        let before =
-            line.chars().take(self.column.saturating_sub(1)).map(|c| if c == '\t' { '\t' } else { ' ' });
-        let margin = " ".repeat(head.len()) + &before.collect::<String>();
-        format!("\n{head}{line}\n{margin}{}", "^".repeat(self.length))
+        let blank = line.chars().take(before - cut).map(|c| if c == '\t' { '\t' } else { ' ' });
+        let margin = " ".repeat(head.len()) + &blank.collect::<String>();
+        format!("\n{head}{line}\n{margin}{}", "^".repeat(self.length.min(AROUND)))
     }
 }
 
@@ -251,6 +255,8 @@ mod tests {
             "fmt_ns takes one number\n  line 2:   fmt_ns (op) FROM ops\n            ^^^^^^"
         );
         assert!(of("SELECT time_bucket(1, op) FROM ops").await.ends_with("\n                  ^^^^^^^^^^^"));
+        let long = of(&format!("SELECT {} opp FROM ops", "1, ".repeat(500))).await;
+        assert!(long.lines().all(|line| line.chars().count() < 200) && long.ends_with("^^^"), "{long}");
         assert!(of("INSERT INTO events (run) VALUES ('r')").await.contains("not supported"));
     }
 }

@@ -42,6 +42,15 @@ fn an_empty_answer_names_what_would_have_filled_it() {
         said(&compile, "SELECT * FROM ops WHERE op = 'cudaMallocc'"),
         "note: no events with op cudaMallocc here; perhaps cudaMalloc, cudaMallocAsync, cudaMallocPitch; `analyze info` lists what there is\n"
     );
+    // Some are older than the record of the profile. Runs of one reason are told together.
+    let all = Path::new(&compile).parent().unwrap().to_str().unwrap().to_owned();
+    let note = said(&all, "SELECT * FROM ops WHERE op = 'cudaEventQuery'");
+    assert!(
+        note.contains(
+            " more: not probed; compile, graphs, malloc_async and 3 more: not probed with --profile default"
+        ),
+        "{note}"
+    );
     assert!(
         said(&compile, "SELECT * FROM stacks")
             .contains("no events with op stack here. They come from `capture`: kernels")
