@@ -65,6 +65,7 @@ const FILES: &[(&str, &str)] = &[
     ("memory/memory_curve.sql", include_str!("../../queries/memory/memory_curve.sql")),
     ("memory/memory_driver.sql", include_str!("../../queries/memory/memory_driver.sql")),
     ("memory/memory_epochs.sql", include_str!("../../queries/memory/memory_epochs.sql")),
+    ("memory/memory_exports.sql", include_str!("../../queries/memory/memory_exports.sql")),
     ("memory/memory_fragmentation.sql", include_str!("../../queries/memory/memory_fragmentation.sql")),
     ("memory/memory_ledger.sql", include_str!("../../queries/memory/memory_ledger.sql")),
     ("memory/memory_ooms.sql", include_str!("../../queries/memory/memory_ooms.sql")),

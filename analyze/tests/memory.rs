@@ -230,3 +230,17 @@ fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
         "{text}"
     );
 }
+
+/// A buffer of 48 MiB is another process's, too, and is given up there last.
+#[test]
+fn what_another_process_was_given_stays_for_that() {
+    let found = answer(&["releases", &run("lent"), "--json"]);
+    let kept: Vec<_> = found["releases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|release| [&release["given_back_bytes"], &release["exported_bytes"], &release["in_use_bytes"]])
+        .map(|bytes| bytes.map(|bytes| bytes.as_i64().unwrap() >> 20))
+        .collect();
+    assert_eq!(kept, [[0, 48, 112], [48, 0, 64], [64, 0, 0]]);
+}

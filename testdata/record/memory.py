@@ -517,6 +517,40 @@ def neighbour(state):
     work_beside(state, end)
 
 
+def borrow(queue, has, may_end):
+    tensor = queue.get()
+    has.set()
+    may_end.wait()
+    del tensor
+    gc.collect()
+
+
+def lend(state):
+    """A buffer goes to another process, is given up here, and stays until that process has given it up, too."""
+    context = torch.multiprocessing.get_context("spawn")
+    begin(state)
+    kept, lent = buffer(64 * MIB), buffer(48 * MIB)
+    queue, has, may_end = context.Queue(), context.Event(), context.Event()
+    child = context.Process(target=borrow, args=(queue, has, may_end))
+    child.start()
+    state.data["child_pid"] = child.pid
+    queue.put(lent)
+    assert has.wait(60)
+    state.mark("lent")
+    del lent
+    gc.collect()
+    torch.cuda.empty_cache()
+    state.mark("given up")
+    may_end.set()
+    child.join()
+    torch.cuda.ipc_collect()
+    torch.cuda.empty_cache()
+    state.mark("given back")
+    del kept
+    torch.cuda.empty_cache()
+    state.mark("end")
+
+
 SCENARIOS = {
     "plain": plain,
     "crowded": crowded,
@@ -530,6 +564,7 @@ SCENARIOS = {
     "pause": pause,
     "hold": hold,
     "process": process,
+    "lend": lend,
     "neighbour": neighbour,
 }
 

@@ -65,6 +65,7 @@ record leak leak 1 -- --stacks alloc
 record no_leak no_leak 1 -- --stacks alloc
 perf=()
 record pause pause
+record lent lend
 record process process
 rm -f "$out"/process.child.state.json.{ready,stop}
 

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 use trace_schema::Nanos;
 
-use super::memory_state::{self, At, Moment, Share};
+use super::{
+    memory_exports::Exports,
+    memory_state::{self, At, Moment, Share},
+};
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
@@ -51,6 +54,8 @@ pub(crate) struct ReleaseReport {
     /// Sum: in use, pinned, private, releasable, not known.
     pub(crate) after_bytes: i64,
     pub(crate) in_use_bytes: i64,
+    /// Of that, in segments of which other processes were given handles.
+    pub(crate) exported_bytes: i64,
     pub(crate) pinned_bytes: u64,
     pub(crate) private_bytes: i64,
     pub(crate) releasable_bytes: i64,
@@ -224,7 +229,7 @@ async fn frees(trace: &Trace) -> Result<Frees, AnalyzeError> {
     Ok(frees)
 }
 
-fn released(release: &Release, frees: &Frees, start_ns: i64) -> ReleaseReport {
+fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) -> ReleaseReport {
     // The allocator says that a segment is gone right before or after the call that made it so.
     let of = frees.get(&(release.key.pid, release.tid)).map_or(&[][..], Vec::as_slice);
     let first = of.partition_point(|(ts, _)| *ts < release.ts);
@@ -252,6 +257,7 @@ fn released(release: &Release, frees: &Frees, start_ns: i64) -> ReleaseReport {
         segments_count: release.segments_count,
         after_bytes: release.after.reserved_bytes,
         in_use_bytes: release.in_use_bytes(),
+        exported_bytes: exports.at(release.key.pid, release.key.device, release.last_ts),
         pinned_bytes: release.pinned_bytes,
         private_bytes: release.after.private_releasable_bytes,
         releasable_bytes: release.after.releasable_bytes,
@@ -457,9 +463,10 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
         }
     }
     let frees = frees(trace).await?;
+    let exports = Exports::of(trace).await?;
     let story = watch.story;
     let mut releases: Vec<ReleaseReport> =
-        story.releases.iter().map(|release| released(release, &frees, start_ns)).collect();
+        story.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
     add_others(trace, &story, &mut releases).await?;
     let mut ooms: Vec<OomReport> = story.ooms.iter().map(|oom| failed(oom, start_ns)).collect();
     let ats: Vec<At> = ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect();

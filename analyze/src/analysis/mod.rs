@@ -26,6 +26,7 @@ pub(crate) mod measure;
 pub(crate) mod measuring;
 pub(crate) mod memory;
 pub(crate) mod memory_advice;
+pub(crate) mod memory_exports;
 pub(crate) mod memory_history;
 pub(crate) mod memory_map;
 pub(crate) mod memory_state;

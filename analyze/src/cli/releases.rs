@@ -62,7 +62,8 @@ fn text(history: &History, top: usize) -> String {
             .iter()
             .map(|release| {
                 let kept = [
-                    (release.in_use_bytes, "in use"),
+                    (release.in_use_bytes - release.exported_bytes, "in use"),
+                    (release.exported_bytes, "in use in segments given to other processes"),
                     (release.pinned_bytes as i64, "pinned by it"),
                     (release.private_bytes, "private pools"),
                     (release.releasable_bytes, "could have gone"),

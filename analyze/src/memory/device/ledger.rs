@@ -220,13 +220,16 @@ impl Devices {
         let mut readings = last.clone();
         readings.extend(next);
         let of = |round: Round| {
-            let account = self.account(device, &Round { readings: readings.clone(), ..round.clone() });
-            // The next reading may have fallen into a call; the one before may do.
+            let with = |readings: &BTreeMap<u32, (i64, i64)>| {
+                self.account(device, &Round { readings: readings.clone(), ..round.clone() })
+            };
+            let account = with(&readings);
+            // The next reading may have fallen into a call: the one before may do. A process of the one before may be
+            // gone: the next may do.
             if account.is_settled() {
                 return account;
             }
-            let earlier = self.account(device, &Round { readings: last.clone(), ..round });
-            if earlier.is_settled() { earlier } else { account }
+            [&last, next].into_iter().map(with).find(Account::is_settled).unwrap_or(account)
         };
         asked.into_iter().map(of).collect()
     }
