@@ -1,5 +1,6 @@
 //! `analyze`: turns runs into verdicts. Parse, run, exit code; everything else has a room of its own.
 
+mod absent;
 mod analysis;
 mod catalog;
 mod cli;
@@ -11,6 +12,7 @@ mod functions;
 mod import;
 mod memory;
 mod output;
+mod progress;
 #[cfg(test)]
 mod random;
 mod ranges;
@@ -19,6 +21,7 @@ mod report;
 mod rewrite;
 #[cfg(test)]
 mod slt;
+mod sql_error;
 mod trace;
 
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ mod what_if;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, progress};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 reading or writing failed; \
 70 a defect of this program.";
@@ -32,6 +32,9 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 5 read
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
+    /// Show no progress (it is shown on terminals only)
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -77,7 +80,11 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
         .enable_all()
         .build()
         .map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-    runtime.block_on(async {
+    if !cli.quiet {
+        progress::allow();
+    }
+    progress::begin();
+    let result = runtime.block_on(async {
         match cli.verb {
             Verb::Info(args) => args.run().await,
             Verb::Summary(args) => args.run().await,
@@ -99,12 +106,15 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Import(args) => args.run(),
             Verb::Recover(args) => args.run(),
         }
-    })
+    });
+    progress::end();
+    result
 }
 
 /// Prints to standard output; a reader that closed it early is no error.
 fn print(text: &str) -> Result<(), AnalyzeError> {
     use std::io::Write;
+    progress::end();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(source) => Err(AnalyzeError::Io { path: "standard output".into(), source }),

@@ -67,6 +67,7 @@ pub(super) struct Place {
     index: usize,
     /// No row is earlier.
     pub(super) first_ts: i64,
+    pub(super) rows_count: u64,
 }
 
 /// The row groups of a file.
@@ -84,7 +85,8 @@ pub(super) fn places(path: &Path) -> Result<Vec<Place>, AnalyzeError> {
                 _ => None,
             };
             let (path, metadata) = (path.to_owned(), metadata.clone());
-            Place { path, metadata, index, first_ts: first_ts.unwrap_or(i64::MIN) }
+            let rows_count = u64::try_from(group.num_rows()).unwrap_or_default();
+            Place { path, metadata, index, first_ts: first_ts.unwrap_or(i64::MIN), rows_count }
         })
         .collect())
 }
