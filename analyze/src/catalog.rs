@@ -24,10 +24,7 @@ use std::path::{Path, PathBuf};
 use datafusion::prelude::SessionContext;
 use serde::Serialize;
 
-use crate::{
-    error::AnalyzeError,
-    functions::{memory, tables},
-};
+use crate::{error::AnalyzeError, functions};
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
@@ -225,8 +222,7 @@ pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeErr
     while !waiting.is_empty() {
         let known = |name: &str| {
             TABLES.contains(&name)
-                || memory::NAMES.contains(&name)
-                || tables::NAMES.contains(&name)
+                || functions::kinds_of(name).is_some()
                 || ordered.iter().any(|query| query.name == name)
         };
         let (ready, rest): (Vec<_>, Vec<_>) =
@@ -251,19 +247,23 @@ pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeErr
     Ok(ordered)
 }
 
-/// Registers every query as a view, but for those that take parameters.
+/// Registers every query as a view, but for those that take parameters; all of them.
 ///
 /// # Errors
 /// If a query does not plan: a defect of this program, or of the user's directory.
-pub(crate) async fn register(context: &SessionContext, directory: Option<&Path>) -> Result<(), AnalyzeError> {
-    for query in queries(directory)?.iter().filter(|query| query.params.is_empty()) {
+pub(crate) async fn register(
+    context: &SessionContext,
+    directory: Option<&Path>,
+) -> Result<Vec<Query>, AnalyzeError> {
+    let queries = queries(directory)?;
+    for query in queries.iter().filter(|query| query.params.is_empty()) {
         let view = context.sql(&query.sql).await.map_err(|error| {
             let text = format!("{}: {}", query.path, error.strip_backtrace());
             if directory.is_some() { AnalyzeError::Query(text) } else { AnalyzeError::Internal(text) }
         })?;
         context.register_table(query.name.as_str(), view.into_view())?;
     }
-    Ok(())
+    Ok(queries)
 }
 
 /// The library as a document.
@@ -317,6 +317,8 @@ mod tests {
             .flat_map(|package| std::fs::read_dir(package.path()).into_iter().flatten().flatten())
             .map(|file| file.path())
             .filter(|path| path.extension().is_some_and(|extension| extension == ending))
+            // Tests of functions, which have no SQL file.
+            .filter(|path| !path.parent().is_some_and(|parent| parent.ends_with("functions")))
             .map(|path| path.strip_prefix(directory).expect("below").to_string_lossy().into_owned())
             .collect();
         found.sort();

@@ -1,13 +1,17 @@
 //! Typed access to the columns of query results, whatever physical form the planner chose.
 
+use std::sync::Arc;
+
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
-        UInt64Array,
+        UInt64Array, new_null_array,
     },
-    compute::cast,
-    datatypes::{DataType, Float64Type, Int64Type},
+    compute::{CastOptions, cast, cast_with_options},
+    datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef},
+    error::ArrowError,
 };
+use trace_schema::{COLUMNS, Column, ColumnType};
 
 use crate::error::AnalyzeError;
 
@@ -36,6 +40,32 @@ pub(crate) fn strings(batch: &RecordBatch, name: &str) -> Result<StringArray, An
 /// A truth column.
 pub(crate) fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanArray, AnalyzeError> {
     Ok(column(batch, name, &DataType::Boolean)?.as_boolean().clone())
+}
+
+/// The columns of `events` with texts as such: dictionaries differ from batch to batch, and not every format has them.
+pub(crate) fn plain_schema() -> Schema {
+    let field = |column: &Column| {
+        let ty = match column.ty {
+            ColumnType::Text => DataType::Utf8,
+            other => other.data_type(),
+        };
+        Field::new(column.name, ty, column.nullable)
+    };
+    Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>())
+}
+
+/// The batch with these columns, of these types; one that it lacks is null.
+///
+/// # Errors
+/// If a value does not fit the type, or one that must be there is missing.
+pub(crate) fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let column = |field: &Arc<Field>| match batch.column_by_name(field.name()) {
+        Some(column) => cast_with_options(column, field.data_type(), &strict)
+            .map_err(|error| ArrowError::CastError(format!("column {}: {error}", field.name()))),
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+    };
+    RecordBatch::try_new(Arc::clone(schema), schema.fields().iter().map(column).collect::<Result<_, _>>()?)
 }
 
 /// The value of a cell, if it is not null.

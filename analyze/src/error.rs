@@ -41,6 +41,8 @@ pub(crate) enum AnalyzeError {
     Query(String),
     #[error("damaged data: {0}")]
     Damaged(String),
+    #[error("{} is broken: {count} faults", path.display())]
+    Broken { path: PathBuf, count: usize },
     #[error("{} exists; use --force to replace it", .0.display())]
     Exists(PathBuf),
     #[error(transparent)]
@@ -66,6 +68,7 @@ impl AnalyzeError {
             | Self::BadBytes { .. }
             | Self::Query(_)
             | Self::Damaged(_)
+            | Self::Broken { .. }
             | Self::Exists(_)
             | Self::Write(
                 WriteError::Exists(_) | WriteError::Unfinished(_) | WriteError::NotARecording { .. },

@@ -8,8 +8,12 @@ const ALLOCATOR: &str = "CachingAllocator";
 /// Deeper than any name in use; a hostile one costs no more.
 const DEPTH: u32 = 64;
 
-/// A symbol as its source has it, without parameters; what is no C++ symbol stays.
+/// A symbol as its source has it, without parameters; what is no symbol of C++ or Rust stays.
 pub(crate) fn demangle(symbol: &str) -> String {
+    // First, as older Rust's symbols are C++ ones with a hash for a last name.
+    if let Ok(name) = rustc_demangle::try_demangle(symbol) {
+        return format!("{name:#}");
+    }
     if !symbol.starts_with("_Z") {
         return symbol.to_owned();
     }
@@ -39,6 +43,8 @@ mod tests {
     fn names_are_as_in_the_source() {
         assert_eq!(demangle("_ZN2at6detail10empty_cudaEv"), "at::detail::empty_cuda");
         assert_eq!(demangle("main"), "main");
+        assert_eq!(demangle("_ZN10tokenizers6encode17h0123456789abcdefE"), "tokenizers::encode");
+        assert_eq!(demangle("_RNvCskwGfYPst2Cb_3foo16example_function"), "foo::example_function");
         for broken in ["_Z", "_ZN", "_ZN9999999999E", "_ZSt\u{0}"] {
             assert_eq!(demangle(broken), broken);
         }

@@ -1,15 +1,18 @@
 //! `analyze`: turns runs into verdicts. Parse, run, exit code; everything else has a room of its own.
 
+mod absent;
 mod analysis;
 mod catalog;
 mod cli;
 mod columns;
 mod error;
+mod export;
 mod frames;
 mod functions;
 mod import;
 mod memory;
 mod output;
+mod progress;
 #[cfg(test)]
 mod random;
 mod ranges;
@@ -18,6 +21,7 @@ mod report;
 mod rewrite;
 #[cfg(test)]
 mod slt;
+mod sql_error;
 mod trace;
 
 use std::process::ExitCode;

@@ -1,10 +1,22 @@
 //! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
 //! terminals here, and only here.
 
-use std::{fs::File, io::Write, path::Path};
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
-    array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
+    array::{Array, RecordBatch, RecordBatchOptions, StringArray},
+    csv::WriterBuilder,
+    datatypes::{DataType, Field, Schema, SchemaRef},
+    error::ArrowError,
+    util::{
+        display::{ArrayFormatter, FormatOptions},
+        pretty::pretty_format_batches,
+    },
 };
 use parquet::arrow::ArrowWriter;
 
@@ -44,10 +56,35 @@ pub(crate) fn harmless(text: &str) -> String {
 /// Writes a result as it comes. A table needs all of it first: its columns are as wide as their widest cell.
 pub(crate) enum Sink<W: Write + Send> {
     Table(Vec<RecordBatch>, W),
-    Csv(Box<arrow::csv::Writer<W>>),
+    /// Text that is still to be written, and where: Arrow's own writer does not tell what kept it from writing.
+    Csv(Vec<u8>, W),
     Json(arrow::json::ArrayWriter<W>),
     Ndjson(arrow::json::LineDelimitedWriter<W>),
     Parquet(Box<ArrowWriter<W>>),
+}
+
+/// The same rows with text in place of lists and structs, as CSV has none.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let mut fields = Vec::new();
+    let mut columns = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !field.data_type().is_nested() {
+            fields.push(Arc::clone(field));
+            columns.push(Arc::clone(column));
+            continue;
+        }
+        let options = FormatOptions::default().with_null("null");
+        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let text = |row| match column.is_null(row) {
+            true => Ok(None),
+            false => formatter.value(row).try_to_string().map(Some),
+        };
+        let cells = (0..batch.num_rows()).map(text).collect::<Result<StringArray, _>>()?;
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        columns.push(Arc::new(cells));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
 /// What a writer says, as an error of `path`.
@@ -68,9 +105,11 @@ impl<W: Write + Send> Sink<W> {
             // The header is there even if no row is.
             Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
             Format::Csv => {
-                let mut writer = arrow::csv::Writer::new(out);
-                writer.write(&RecordBatch::new_empty(schema)).map_err(internal)?;
-                Self::Csv(Box::new(writer))
+                let mut header = Vec::new();
+                flat(&RecordBatch::new_empty(schema))
+                    .and_then(|batch| arrow::csv::Writer::new(&mut header).write(&batch))
+                    .map_err(internal)?;
+                Self::Csv(header, out)
             }
             Format::Json => Self::Json(arrow::json::ArrayWriter::new(out)),
             Format::Ndjson => Self::Ndjson(arrow::json::LineDelimitedWriter::new(out)),
@@ -90,7 +129,14 @@ impl<W: Write + Send> Sink<W> {
                 batches.push(batch.clone());
                 Ok(())
             }
-            Self::Csv(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Csv(text, out) => {
+                let mut writer = WriterBuilder::new().with_header(false).build(&mut *text);
+                flat(batch).and_then(|batch| writer.write(&batch)).map_err(internal)?;
+                drop(writer);
+                out.write_all(text).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+                text.clear();
+                Ok(())
+            }
             Self::Json(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Parquet(writer) => writer.write(batch).map_err(|error| failed(path, error.into())),
@@ -108,7 +154,7 @@ impl<W: Write + Send> Sink<W> {
                 let table = pretty_format_batches(&batches).map_err(internal)?;
                 writeln!(out, "{}", harmless(&table.to_string())).map_err(io)
             }
-            Self::Csv(writer) => writer.into_inner().flush().map_err(io),
+            Self::Csv(text, mut out) => out.write_all(&text).and_then(|()| out.flush()).map_err(io),
             Self::Json(mut writer) => {
                 writer.finish().map_err(|error| failed(path, error))?;
                 let mut out = writer.into_inner();
@@ -132,6 +178,21 @@ pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
         return Err(AnalyzeError::Exists(path.to_owned()));
     }
     File::create(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+}
+
+/// Refuses an output that is one of the inputs, by whatever name.
+///
+/// # Errors
+/// If it is.
+pub(crate) fn differs<'a>(
+    out: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), AnalyzeError> {
+    let Ok(place) = out.canonicalize() else { return Ok(()) };
+    match inputs.into_iter().any(|input| input.canonicalize().is_ok_and(|input| input == place)) {
+        true => Err(AnalyzeError::Query(format!("{} is an input: give --out another name", out.display()))),
+        false => Ok(()),
+    }
 }
 
 /// Rows of text in aligned columns; columns named in `right` are right-aligned.

@@ -27,7 +27,7 @@ use crate::{
         self,
         derived::{Derived, Source},
     },
-    import,
+    import, progress, sql_error,
 };
 
 /// One opened file.
@@ -50,6 +50,8 @@ pub(crate) struct Trace {
     context: SessionContext,
     files: Vec<RunFile>,
     derived: Arc<Source>,
+    /// The library, and the user's own queries.
+    queries: Vec<Query>,
     /// Where runs lie that were imported for this trace; removed with it.
     _imported: Vec<tempfile::TempDir>,
 }
@@ -107,11 +109,11 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
         return Ok(None);
     }
     let Some(format) = import::sniff(path).map_err(io)? else { return Ok(None) };
-    eprintln!(
+    progress::say(&format!(
         "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
         path.display(),
         name = format.name()
-    );
+    ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
     import::run(Some(format), path, &out, false)?;
@@ -270,6 +272,21 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Opens one run.
+    ///
+    /// # Errors
+    /// As [`Self::open`], or if the path stands for several.
+    pub(crate) async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
+        let trace = Self::open(&[path.to_owned()]).await?;
+        match trace.files.len() {
+            1 => Ok(trace),
+            count => Err(AnalyzeError::Query(format!(
+                "{} stands for {count} runs, and this takes one: `analyze merge` makes one of them",
+                path.display()
+            ))),
+        }
+    }
+
     async fn finish(
         context: SessionContext,
         files: Vec<RunFile>,
@@ -278,8 +295,8 @@ impl Trace {
     ) -> Result<Self, AnalyzeError> {
         register_facts(&context, &files)?;
         let derived = functions::register(&context, &files, immutable)?;
-        catalog::register(&context, queries).await?;
-        Ok(Self { context, files, derived, _imported: Vec::new() })
+        let queries = catalog::register(&context, queries).await?;
+        Ok(Self { context, files, derived, queries, _imported: Vec::new() })
     }
 
     /// An empty `events` table that rows can be inserted into: for tests of the queries.
@@ -315,7 +332,8 @@ impl Trace {
     pub(crate) async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
         let options =
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        Ok(self.context.sql_with_options(query, options).await?)
+        let planned = self.context.sql_with_options(query, options).await;
+        planned.map_err(|error| sql_error::explained(error, query, &self.context, &self.queries))
     }
 
     /// Plans a query of the library, with some of its parameters; the others are what its header says.
@@ -385,6 +403,7 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
     }
     let mut config = SessionConfig::new().with_information_schema(true);
     let options = config.options_mut();
+    options.sql_parser.collect_spans = true;
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;

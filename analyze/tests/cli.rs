@@ -3,8 +3,9 @@
 
 use std::{
     fs,
+    io::Read,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -89,6 +90,12 @@ fn every_account_adds_up_on_every_trace() {
         "SELECT count(*) AS n FROM marks m JOIN (SELECT phase, range_ts, sum(dur) AS total FROM critical_path \
          GROUP BY phase, range_ts) p ON p.phase = m.name AND p.range_ts = m.ts WHERE m.dur <> p.total",
         "SELECT coalesce(sum(rows_count), 0) AS n FROM data_quality",
+        // The same time off the CPU as sets of time say, thread by thread.
+        "SELECT count(*) AS n FROM (SELECT pid, tid, interval_union(ts, dur) AS called FROM ops WHERE depth = 0 GROUP BY pid, tid) \
+         JOIN (SELECT pid, tid, interval_union(ts, dur) AS off FROM off_cpu GROUP BY pid, tid) USING (pid, tid) \
+         JOIN (SELECT pid, tid, sum(dur) AS dur, sum(on_cpu_ns) AS on_ns FROM op_time WHERE depth = 0 GROUP BY pid, tid) USING (pid, tid) \
+         WHERE interval_coverage_ns(called) <> dur OR interval_coverage_ns(interval_subtract(called, off)) <> on_ns \
+         OR interval_coverage_ns(interval_intersect(called, off)) <> dur - on_ns",
     ];
     let mut runs = 0;
     for file in fs::read_dir(testdata("h200")).unwrap().flatten() {
@@ -340,4 +347,37 @@ fn ingero_databases_are_read_and_others_refused() {
         );
     }
     assert_eq!(analyze(&["import", "ingero", &good, "--out", &out]).status.code(), Some(2), "no overwriting");
+}
+
+#[test]
+fn every_help_has_the_exit_codes() {
+    fn check(path: &[&str]) -> usize {
+        let mut args = path.to_vec();
+        args.push("--help");
+        let help = stdout(&args);
+        assert!(help.contains("Exit codes: 0 "), "{path:?}: {help}");
+        let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let verbs = commands.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+        let verbs = verbs.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help");
+        1 + verbs.map(|verb| check(&[path, &[verb]].concat())).sum::<usize>()
+    }
+    assert!(check(&[]) > 20, "every verb");
+}
+
+/// As `| head` does.
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let run = run("qwen2-quiet");
+    for format in ["csv", "json", "ndjson"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_analyze"))
+            .args(["sql", &run, "SELECT * FROM events", "--format", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut some = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{format}");
+    }
 }

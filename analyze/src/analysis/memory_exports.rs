@@ -11,8 +11,8 @@ use crate::{
 
 const QUERY: &str = "
 WITH e AS (
-    SELECT run, pid, device, segment_addr, ts + segment_dur AS until, min(ts) AS ts
-    FROM memory_exports WHERE segment_addr IS NOT NULL GROUP BY run, pid, device, segment_addr, ts + segment_dur
+    SELECT run, pid, device, segment_addr, ts + segment_dur_ns AS until, min(ts) AS ts
+    FROM memory_exports WHERE segment_addr IS NOT NULL GROUP BY run, pid, device, segment_addr, ts + segment_dur_ns
 )
 SELECT
     CAST(b.pid AS BIGINT) AS pid, CAST(b.device AS BIGINT) AS device, b.size_bytes,

@@ -47,6 +47,17 @@ pub(crate) enum At {
     End,
 }
 
+impl At {
+    /// What people type: `peak`, `end`, a time, or the name of a mark.
+    pub(crate) fn parse(at: &str) -> Self {
+        match at {
+            "peak" => Self::Peak,
+            "end" => Self::End,
+            other => other.parse().map_or_else(|_| Self::Mark(other.to_owned()), Self::Time),
+        }
+    }
+}
+
 /// A block that keeps free memory around it from being released.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pin {
@@ -240,7 +251,10 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
 const END: &str = "at the end of the run";
 
 /// The instant on the trace's clock: everything before it has happened. With what to call it.
-async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
+///
+/// # Errors
+/// If there is no such mark, or the run's data cannot be read.
+pub(crate) async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
         At::End => Ok((i64::MAX - 1, END.to_owned())),

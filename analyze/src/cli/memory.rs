@@ -41,14 +41,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn parse(at: &str) -> At {
-    match at {
-        "peak" => At::Peak,
-        "end" => At::End,
-        other => other.parse().map_or_else(|_| At::Mark(other.to_owned()), At::Time),
-    }
-}
-
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
@@ -56,7 +48,7 @@ impl Args {
             let review = memory_advice::run(&trace).await?;
             return if self.json { print_json(&review) } else { print(&shown_review(&review)) };
         }
-        let moment = memory_state::run(&trace, &parse(&self.at)).await?;
+        let moment = memory_state::run(&trace, &At::parse(&self.at)).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
             return print_json(&serde_json::json!({ "moment": moment, "warnings": warnings }));

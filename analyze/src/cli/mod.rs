@@ -3,31 +3,39 @@
 mod alerts;
 mod align;
 mod chains;
+mod export;
+mod head;
 mod import;
 mod info;
 mod leaks;
 mod memory;
+mod merge;
 mod oom;
 mod queries;
 mod recover;
 mod releases;
 mod report;
 mod shell;
+mod slice;
 mod sql;
 mod summary;
+mod verify;
 mod what_if;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, progress};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 a defect of this program.";
 
 /// Turn recorded runs into verdicts: what was slow, why, and who is innocent.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(version)]
 struct Cli {
+    /// Show no progress (it is shown on terminals only)
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -46,19 +54,39 @@ enum Verb {
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
+    Export(export::Args),
+    Head(head::Args),
+    Verify(verify::Args),
+    Slice(slice::Args),
+    Merge(merge::Args),
     Import(import::Args),
     Align(align::Args),
     Recover(recover::Args),
 }
 
+/// The command with exit codes in its help, and in that of every verb that has none of its own.
+fn with_exit_codes(command: Command) -> Command {
+    let help = match command.get_after_help().map(ToString::to_string) {
+        Some(own) if own.contains("Exit codes:") => own,
+        Some(own) => format!("{own}\n{EXIT_CODES}"),
+        None => EXIT_CODES.to_owned(),
+    };
+    command.after_help(help).mut_subcommands(with_exit_codes)
+}
+
 /// Parses the command line and runs the verb.
 pub(crate) fn run() -> Result<(), AnalyzeError> {
-    let cli = Cli::parse();
+    let matches = with_exit_codes(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-    runtime.block_on(async {
+    if !cli.quiet {
+        progress::allow();
+    }
+    progress::begin();
+    let result = runtime.block_on(async {
         match cli.verb {
             Verb::Info(args) => args.run().await,
             Verb::Summary(args) => args.run().await,
@@ -72,16 +100,24 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
+            Verb::Export(args) => args.run().await,
+            Verb::Head(args) => args.run().await,
+            Verb::Verify(args) => args.run().await,
+            Verb::Slice(args) => args.run().await,
+            Verb::Merge(args) => args.run().await,
             Verb::Import(args) => args.run(),
             Verb::Align(args) => args.run().await,
             Verb::Recover(args) => args.run(),
         }
-    })
+    });
+    progress::end();
+    result
 }
 
 /// Prints to standard output; a reader that closed it early is no error.
 fn print(text: &str) -> Result<(), AnalyzeError> {
     use std::io::Write;
+    progress::end();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(source) => Err(AnalyzeError::Io { path: "standard output".into(), source }),

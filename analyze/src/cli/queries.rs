@@ -79,6 +79,6 @@ impl Args {
         let trace = self.answer.open(&self.runs).await?;
         let frame = trace.query(query, &self.answer.params).await?;
         let frame = if self.explain { frame.explain(false, false)? } else { frame };
-        self.answer.write(frame).await
+        self.answer.write(&trace, frame).await
     }
 }

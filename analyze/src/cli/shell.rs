@@ -16,9 +16,9 @@ use super::{
     print,
     sql::{Answer, plan},
 };
-use crate::{catalog, error::AnalyzeError, output, trace::Trace};
+use crate::{catalog, error::AnalyzeError, functions::reference, output, progress, trace::Trace};
 
-const HELP: &str = "A query ends with a semicolon. \\d lists tables and views, \\d NAME describes one, \\q leaves; Tab completes names.\n";
+const HELP: &str = "A query ends with a semicolon. \\d lists tables and views, \\d NAME describes one, \\df lists functions, \\q leaves; Tab completes names.\n";
 
 /// What Tab completes: words of SQL, and names of views and columns.
 struct Names(Vec<String>);
@@ -84,6 +84,19 @@ fn described(queries: &[catalog::Query], name: &str) -> String {
     format!("{}\n{}", query.purpose, output::columns(&["column", "type", "unit", ""], &rows, &[]))
 }
 
+fn functions() -> String {
+    let functions = reference::functions();
+    let row = |function: &reference::Function| {
+        let of = &function.documentation;
+        vec![
+            of.syntax_example.clone(),
+            of.description.split_inclusive(". ").next().unwrap_or_default().to_owned(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = functions.iter().map(row).collect();
+    output::columns(&["function", "and all of DataFusion's"], &rows, &[])
+}
+
 /// Asks for queries until there are no more. What is wrong with one does not end the dialogue.
 ///
 /// # Errors
@@ -97,6 +110,7 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
         names.push(query.name.clone());
         names.extend(query.columns.iter().map(|column| column.name.clone()));
     }
+    names.extend(reference::functions().into_iter().map(|function| function.name));
     names.sort();
     names.dedup();
     let mut editor: Editor<Names, FileHistory> = Editor::new().map_err(|error| failed(&error))?;
@@ -121,15 +135,18 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
         let _ = editor.add_history_entry(line.as_str());
         match text.strip_prefix('\\') {
             Some("q") => break,
+            Some("df") => print(&functions())?,
             Some(command) if command == "d" || command.starts_with("d ") => {
                 print(&described(&queries, command[1..].trim()))?;
             }
             Some(_) => print(HELP)?,
             None => {
+                progress::begin();
                 let result = match plan(trace, text, &answer.params).await {
-                    Ok(frame) => answer.write(frame).await,
+                    Ok(frame) => answer.write(trace, frame).await,
                     Err(error) => Err(error),
                 };
+                progress::end();
                 if let Err(error) = result {
                     print(&format!("{}\n", output::harmless(&error.to_string())))?;
                 }

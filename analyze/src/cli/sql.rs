@@ -3,17 +3,24 @@
 use std::{
     io::{IsTerminal, Read, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use datafusion::prelude::DataFrame;
+use arrow::array::{ArrayRef, RecordBatch};
+use datafusion::{
+    execution::SendableRecordBatchStream, physical_plan::execute_stream, prelude::DataFrame,
+    scalar::ScalarValue,
+};
 use futures::StreamExt;
 use trace_schema::{Bytes, Nanos};
 
 use super::shell;
 use crate::{
+    absent,
     error::AnalyzeError,
     output::{self, Format, Sink},
+    progress,
     trace::{Options, Trace, guessed},
 };
 
@@ -88,26 +95,48 @@ impl Answer {
         Trace::open_with(runs, &options).await
     }
 
-    /// Runs a query and writes its rows as they come.
-    pub(super) async fn write(&self, frame: DataFrame) -> Result<(), AnalyzeError> {
+    /// Runs a query and writes its rows as they come. If they say nothing, what they could not be made of is told on
+    /// standard error.
+    pub(super) async fn write(&self, trace: &Trace, frame: DataFrame) -> Result<(), AnalyzeError> {
+        let logical = frame.logical_plan().clone();
+        if self.in_time(self.stream(frame)).await? {
+            for note in absent::notes(trace, &logical).await? {
+                progress::say(&format!("note: {note}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the rows say nothing.
+    async fn stream(&self, frame: DataFrame) -> Result<bool, AnalyzeError> {
         let format = self.format();
+        if self.out.is_none() && format == Format::Parquet {
+            return Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned()));
+        }
+        let schema = frame.schema().inner().clone();
+        // First, so that a query that cannot be run leaves what is there untouched.
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        progress::scans(&plan);
+        let rows = execute_stream(plan, context)?;
         match &self.out {
             Some(path) => {
                 let file = std::io::BufWriter::new(output::create(path, self.force)?);
-                self.in_time(stream(frame, format, file, path)).await
-            }
-            None if format == Format::Parquet => {
-                Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned()))
+                write_all(rows, Sink::new(format, schema, file)?, path).await
             }
             None => {
+                if format != Format::Table && std::io::stdout().is_terminal() {
+                    // Rows come there as they are read.
+                    progress::end();
+                }
                 let out = std::io::BufWriter::new(std::io::stdout());
                 let path = Path::new("standard output");
-                match self.in_time(stream(frame, format, out, path)).await {
+                match write_all(rows, Sink::new(format, schema, out)?, path).await {
                     // A reader that closed it early is no error.
                     Err(AnalyzeError::Io { source, .. })
                         if source.kind() == std::io::ErrorKind::BrokenPipe =>
                     {
-                        Ok(())
+                        Ok(false)
                     }
                     result => result,
                 }
@@ -115,10 +144,10 @@ impl Answer {
         }
     }
 
-    async fn in_time(
+    async fn in_time<T>(
         &self,
-        work: impl Future<Output = Result<(), AnalyzeError>>,
-    ) -> Result<(), AnalyzeError> {
+        work: impl Future<Output = Result<T, AnalyzeError>>,
+    ) -> Result<T, AnalyzeError> {
         let Some(limit) = self.timeout else { return work.await };
         let allowed = Duration::from_nanos(u64::try_from(limit.0).unwrap_or_default());
         tokio::time::timeout(allowed, work).await.unwrap_or_else(|_| {
@@ -127,19 +156,34 @@ impl Answer {
     }
 }
 
-async fn stream(
-    frame: DataFrame,
-    format: Format,
-    out: impl Write + Send,
+/// A row of nulls, zeros and empty lists, as aggregates over nothing are.
+fn says_nothing(row: &RecordBatch) -> bool {
+    let is_nothing = |value: ScalarValue| match &value {
+        ScalarValue::List(list) => list.values().is_empty(),
+        value if value.is_null() => true,
+        value => ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| zero == *value),
+    };
+    let of = |column: &ArrayRef| ScalarValue::try_from_array(column, 0).is_ok_and(is_nothing);
+    row.num_rows() == 1 && row.columns().iter().all(of)
+}
+
+/// Whether the rows say nothing: there are none, or it is one of nulls, zeros and empty lists.
+async fn write_all(
+    mut rows: SendableRecordBatchStream,
+    mut sink: Sink<impl Write + Send>,
     path: &Path,
-) -> Result<(), AnalyzeError> {
-    let schema = frame.schema().inner().clone();
-    let mut sink = Sink::new(format, schema, out)?;
-    let mut batches = frame.execute_stream().await?;
-    while let Some(batch) = batches.next().await {
-        sink.write(&batch?, path)?;
+) -> Result<bool, AnalyzeError> {
+    let mut rows_count = 0;
+    let mut says_something = false;
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        rows_count += batch.num_rows();
+        says_something |= rows_count > 1 || (batch.num_rows() == 1 && !says_nothing(&batch));
+        sink.write(&batch, path)?;
     }
-    sink.finish(path)
+    progress::end();
+    sink.finish(path)?;
+    Ok(!says_something)
 }
 
 /// Plans a query with values for its parameters.
@@ -190,7 +234,7 @@ impl Args {
         let (runs, query) = self.query()?;
         let trace = self.answer.open(&runs).await?;
         match query {
-            Some(query) => self.answer.write(plan(&trace, &query, &self.answer.params).await?).await,
+            Some(query) => self.answer.write(&trace, plan(&trace, &query, &self.answer.params).await?).await,
             None => shell::run(&trace, &self.answer).await,
         }
     }

@@ -31,6 +31,7 @@ use datafusion::{
 };
 use parking_lot::RwLock;
 use tokio::sync::mpsc::Sender;
+use trace_schema::Kind;
 
 use crate::{
     error::AnalyzeError,
@@ -46,19 +47,19 @@ use crate::{
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 11] = [
-    "_memory_blocks",
-    "_memory_segments",
-    "_memory_curve",
-    "_memory_faults",
-    "_memory_pools",
-    "_memory_requests",
-    "_memory_releases",
-    "_memory_ooms",
-    "_memory_ledger",
-    "_memory_driver",
-    "_memory_pauses",
+/// The tables in the order in which they are registered, each with the events without which it has no rows.
+pub(crate) const NAMES: [(&str, &[Kind]); 11] = [
+    ("_memory_blocks", &[Kind::Alloc]),
+    ("_memory_segments", &[Kind::Alloc]),
+    ("_memory_curve", &[Kind::Alloc]),
+    ("_memory_faults", &[]),
+    ("_memory_pools", &[Kind::Alloc]),
+    ("_memory_requests", &[Kind::Alloc]),
+    ("_memory_releases", &[Kind::Alloc]),
+    ("_memory_ooms", &[Kind::Alloc]),
+    ("_memory_ledger", &[Kind::Sample]),
+    ("_memory_driver", &[Kind::Call]),
+    ("_memory_pauses", &[Kind::Call]),
 ];
 
 fn text() -> DataType {
@@ -429,7 +430,7 @@ pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<()
         device::table::<device::Pieces>(&source)?,
         device::table::<device::Paused>(&source)?,
     ];
-    for (name, table) in NAMES.into_iter().zip(tables) {
+    for ((name, _), table) in NAMES.into_iter().zip(tables) {
         context.register_table(name, table)?;
     }
     Ok(())

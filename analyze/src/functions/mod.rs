@@ -1,16 +1,47 @@
 //! Tables and functions that SQL cannot express, one a file. Quantiles in SQL are DataFusion's own exact
 //! `percentile_cont` and `median`; [`crate::analysis::multiset`] has the same definition for Rust.
 
+mod demangle;
 pub(crate) mod derived;
+mod document;
+mod fmt;
+mod histogram;
 pub(crate) mod interval_join;
+mod interval_set;
 pub(crate) mod memory;
+pub(crate) mod reference;
 pub(crate) mod tables;
+mod time_bucket;
 
 use std::sync::Arc;
 
-use datafusion::prelude::SessionContext;
+use datafusion::{
+    logical_expr::{AggregateUDF, ScalarUDF},
+    prelude::SessionContext,
+};
+
+use trace_schema::Kind;
 
 use crate::{error::AnalyzeError, trace::RunFile};
+
+/// A table that Rust makes: the events without which it has no rows.
+pub(crate) fn kinds_of(table: &str) -> Option<&'static [Kind]> {
+    let mut tables = tables::NAMES.into_iter().chain(memory::NAMES);
+    tables.find(|(name, _)| *name == table).map(|(_, kinds)| kinds)
+}
+
+/// Functions of values.
+fn scalars() -> Vec<ScalarUDF> {
+    let mut functions = vec![demangle::function(), time_bucket::function()];
+    functions.extend(fmt::functions());
+    functions.extend(interval_set::functions());
+    functions
+}
+
+/// Functions of groups.
+fn aggregates() -> Vec<AggregateUDF> {
+    vec![histogram::function(), interval_set::aggregate()]
+}
 
 /// Registers all of them; the source of the derived tables. `immutable`: `events` does not change, so
 /// they are computed once.
@@ -20,6 +51,12 @@ pub(crate) fn register(
     immutable: bool,
 ) -> Result<Arc<derived::Source>, AnalyzeError> {
     let source = Arc::new(derived::Source::new(context, files, immutable));
+    for function in scalars() {
+        context.register_udf(function);
+    }
+    for function in aggregates() {
+        context.register_udaf(function);
+    }
     tables::register(context, &source)?;
     memory::register(context, files)?;
     Ok(source)

@@ -29,6 +29,7 @@ use datafusion::{
 };
 use futures::future::BoxFuture;
 use tokio::sync::mpsc::Sender;
+use trace_schema::Kind;
 
 use super::derived::Source;
 use crate::{
@@ -131,17 +132,17 @@ impl PartitionStream for Scan {
     }
 }
 
-/// The names of the tables, in the order in which they are registered.
-pub(crate) const NAMES: [&str; 9] = [
-    "_calls",
-    "_slow_calls",
-    "_chain_links",
-    "_launch_gaps",
-    "_critical_path",
-    "_data_quality",
-    "_leaks",
-    "_leak_sites",
-    "_memory_epochs",
+/// The tables in the order in which they are registered, each with the events without which it has no rows.
+pub(crate) const NAMES: [(&str, &[Kind]); 9] = [
+    ("_calls", &[Kind::Call]),
+    ("_slow_calls", &[Kind::Call]),
+    ("_chain_links", &[Kind::Call, Kind::OffCpu]),
+    ("_launch_gaps", &[Kind::Call]),
+    ("_critical_path", &[Kind::Mark]),
+    ("_data_quality", &[]),
+    ("_leaks", &[Kind::Alloc]),
+    ("_leak_sites", &[Kind::Alloc]),
+    ("_memory_epochs", &[Kind::Alloc]),
 ];
 
 /// Registers the tables.
@@ -160,7 +161,7 @@ pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result
         (leaks::rows::sites_schema(), |source, output| Box::pin(leaks::rows::fill_sites(source, output))),
         (leaks::rows::epochs_schema(), |source, output| Box::pin(leaks::rows::fill_epochs(source, output))),
     ];
-    for (name, (schema, fill)) in NAMES.into_iter().zip(tables) {
+    for ((name, _), (schema, fill)) in NAMES.into_iter().zip(tables) {
         context.register_table(name, Arc::new(Table { source: Arc::clone(source), schema, fill }))?;
     }
     Ok(())

@@ -270,7 +270,9 @@ fn write_events(
     let error = database.sqlite("events");
     let mut statement = database.inner.connection.prepare(EVENTS).map_err(&error)?;
     let mut rows = statement.query([]).map_err(&error)?;
+    let progress = database.inner.progress("events");
     while let Some(row) = rows.next().map_err(&error)? {
+        progress.add(1);
         // The id is a number in some versions and text in later ones.
         let id = || match row.get::<_, Value>(0) {
             Ok(Value::Integer(id)) => id.to_string(),

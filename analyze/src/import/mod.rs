@@ -2,6 +2,7 @@
 //! source cannot tell.
 
 mod compressed;
+mod events;
 mod ingero;
 mod json;
 mod kineto;
@@ -16,13 +17,15 @@ use std::path::Path;
 use clap::ValueEnum;
 use trace_writer::Finished;
 
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, output};
 
 pub(crate) use sniff::sniff;
 
 /// What can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
+    /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or Parquet
+    Events,
     /// SQLite database of the ingero eBPF tracer
     Ingero,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
@@ -56,7 +59,9 @@ pub(crate) fn run(
             .map_err(|source| AnalyzeError::Io { path: file.to_owned(), source })?
             .ok_or_else(|| AnalyzeError::UnknownFormat { path: file.to_owned() })?,
     };
+    output::differs(out, [&file.to_owned()])?;
     match format {
+        Format::Events => events::import(file, out, force),
         Format::Ingero => ingero::import(file, out, force),
         Format::Kineto => kineto::import(file, out, force),
         Format::Nsys => nsys::import(file, out, force),

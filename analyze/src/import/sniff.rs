@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Format, compressed, sqlite};
+use super::{Format, compressed, events, sqlite};
 
 /// Bytes that are looked at.
 const LOOK_BYTES: u64 = 1 << 16;
@@ -50,9 +50,12 @@ fn text_or_pickle(bytes: &[u8]) -> Option<Format> {
         [b'(', b'd', ..] | [b'}', ..] if is_snapshot() => Some(Format::TorchSnapshot),
         _ => {
             let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
-            let is_json = matches!(bytes[start], b'{' | b'[');
-            (is_json && (contains(bytes, "\"traceEvents\"") || contains(bytes, "\"ph\"")))
-                .then_some(Format::Kineto)
+            if matches!(bytes[start], b'{' | b'[')
+                && (contains(bytes, "\"traceEvents\"") || contains(bytes, "\"ph\""))
+            {
+                return Some(Format::Kineto);
+            }
+            events::is_text(&bytes[start..]).then_some(Format::Events)
         }
     }
 }
@@ -63,10 +66,13 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_content() {
-        let cases: [(&[u8], Option<Format>); 9] = [
+        let cases: [(&[u8], Option<Format>); 12] = [
             (b" {\n\"schemaVersion\": 1, \"traceEvents\": [", Some(Format::Kineto)),
             (b"[{\"ph\": \"X\"", Some(Format::Kineto)),
             (b"{\"a\": 1}", None),
+            (b"{\"ts\":1,\"kind\":\"call\",\"op\":\"\",\"pid\":1,\"tid\":1}\n", Some(Format::Events)),
+            (b"ts,dur,kind,op,pid,tid\n", Some(Format::Events)),
+            (b"ts,dur,op\nkind,pid,tid\n", None),
             (b"", None),
             (b"   ", None),
             (b"\x80\x04\x95}\x8c\x08segments", Some(Format::TorchSnapshot)),

@@ -1,11 +1,14 @@
 //! SQLite databases of other tools, opened immutable: nothing is written beside them either.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::Format;
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, progress};
 
 /// Tables that tell whose database it is.
 const SIGNS: [(Format, &[&str]); 2] = [(Format::Ingero, &["events", "ops"]), (Format::Nsys, &["StringIds"])];
@@ -41,6 +44,16 @@ impl Database {
             statement.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
         };
         read().map_err(|error: rusqlite::Error| error.to_string())
+    }
+
+    /// Counts the rows of a table as they are read. How many there are is an estimate, by the number of the last.
+    pub(super) fn progress(&self, table: &str) -> Arc<progress::Counter> {
+        let quoted = table.replace('"', "\"\"");
+        let query = format!("SELECT max(rowid) FROM \"{quoted}\"");
+        let last = self.connection.query_row(&query, [], |row| row.get::<_, Option<i64>>(0));
+        // A table without such numbers.
+        let last = last.ok().flatten().unwrap_or_default();
+        progress::rows(u64::try_from(last).unwrap_or_default())
     }
 
     /// What an error of SQLite means while a table is read.

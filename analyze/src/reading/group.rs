@@ -3,11 +3,12 @@
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arrow::{
     array::{AsArray, RecordBatch},
-    datatypes::Int64Type,
+    datatypes::{Int64Type, SchemaRef},
 };
 use parquet::{
     arrow::{
@@ -30,6 +31,14 @@ fn load(path: &Path) -> Result<ArrowReaderMetadata, AnalyzeError> {
     let file = File::open(path).map_err(io)?;
     let damaged = |error| AnalyzeError::NotParquet { path: path.to_owned(), reason: format!("{error}") };
     ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(damaged)
+}
+
+/// Columns of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
+    Ok(Arc::clone(load(path)?.schema()))
 }
 
 /// The leaf column `ts`.
@@ -58,6 +67,7 @@ pub(super) struct Place {
     index: usize,
     /// No row is earlier.
     pub(super) first_ts: i64,
+    pub(super) rows_count: u64,
 }
 
 /// The row groups of a file.
@@ -75,7 +85,8 @@ pub(super) fn places(path: &Path) -> Result<Vec<Place>, AnalyzeError> {
                 _ => None,
             };
             let (path, metadata) = (path.to_owned(), metadata.clone());
-            Place { path, metadata, index, first_ts: first_ts.unwrap_or(i64::MIN) }
+            let rows_count = u64::try_from(group.num_rows()).unwrap_or_default();
+            Place { path, metadata, index, first_ts: first_ts.unwrap_or(i64::MIN), rows_count }
         })
         .collect())
 }

@@ -13,7 +13,7 @@ use super::{
     group::{Decoder, Place, places},
     rows::Known,
 };
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, progress};
 
 /// Rows that are decoded and wait, all groups together: more than one group, so that decoders are not idle.
 const WAITING_ROWS: usize = 3 << 19;
@@ -147,6 +147,7 @@ impl Head {
 
 struct Reader<'a> {
     shared: &'a Shared,
+    progress: &'a progress::Counter,
     heads: Vec<Head>,
     /// By number of the group.
     known: Vec<Known>,
@@ -208,6 +209,7 @@ impl Reader<'_> {
                 if self.known.len() <= number {
                     self.known.resize_with(number + 1, Known::default);
                 }
+                self.progress.add(batch.num_rows() as u64);
                 let rows = Rows::new(&batch, consumer.names(), &mut self.known[number])?;
                 self.heads.push(Head { number, rows, at: 0 });
             }
@@ -243,6 +245,7 @@ pub(super) fn read(
     for path in paths {
         unopened.extend(places(path)?);
     }
+    let progress = progress::rows(unopened.iter().map(|place| place.rows_count).sum());
     unopened.sort_by_key(|place| std::cmp::Reverse(place.first_ts));
     let decoders = thread::available_parallelism().map_or(1, usize::from).clamp(1, MAX_DECODERS);
     let board = Board { unopened, open: Vec::new(), waiting_rows: 0, ended: false, error: None };
@@ -251,7 +254,8 @@ pub(super) fn read(
         for _ in 0..decoders {
             scope.spawn(|| decode(&shared, columns));
         }
-        let mut reader = Reader { shared: &shared, heads: Vec::new(), known: Vec::new() };
+        let mut reader =
+            Reader { shared: &shared, progress: &progress, heads: Vec::new(), known: Vec::new() };
         let result = reader.run(consumer);
         shared.board.lock().ended = true;
         shared.room.notify_all();

@@ -18,8 +18,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::{ops::Range, path::PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
+use arrow::datatypes::SchemaRef;
 use datafusion::prelude::SessionContext;
 
 use columns::KEY_COLUMNS;
@@ -70,6 +74,32 @@ impl Origin {
             false => Self::Query,
         }
     }
+}
+
+/// Columns of a file, as it has them.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
+    group::schema(path)
+}
+
+/// Checks that rows are in the order that their row group declares.
+///
+/// # Errors
+/// If they are not, or cannot be decoded.
+pub(crate) fn check_order(path: &Path) -> Result<(), AnalyzeError> {
+    if !group::is_sorted(path) {
+        return Err(AnalyzeError::Damaged(format!(
+            "{}: not every row group is sorted by ts",
+            path.display()
+        )));
+    }
+    for place in group::places(path)? {
+        let mut decoder = group::Decoder::open(place, &["ts"])?;
+        while decoder.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 /// Hands all rows to `consumer`, with the `wanted` columns, and gives it back. It works on a thread that may block.

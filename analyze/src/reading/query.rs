@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use datafusion::{
     execution::{runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
+    physical_plan::execute_stream,
     prelude::SessionContext,
 };
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
 
 use super::{Consumer, Rows, rows::Known};
-use crate::{columns::strings, error::AnalyzeError};
+use crate::{columns::strings, error::AnalyzeError, progress};
 
 /// Memory that sorting may take before it spills.
 const SORT_BYTES: usize = 512 << 20;
@@ -33,7 +34,13 @@ pub(super) fn read(
         "SELECT run, {} FROM events WHERE kind IN ('call', 'off_cpu', 'run', 'mark', 'alloc') ORDER BY run, ts",
         columns.join(", ")
     );
-    let sorted = async { SessionContext::new_with_state(state).sql(&query).await?.execute_stream().await };
+    let sorted = async {
+        let frame = SessionContext::new_with_state(state).sql(&query).await?;
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        progress::scans(&plan);
+        execute_stream(plan, context)
+    };
     let mut batches = runtime.block_on(sorted)?;
     let mut last: Option<String> = None;
     let mut known = Known::default();

@@ -1,4 +1,68 @@
-//! Runs made of other runs: rows as they are or moved, metadata that says what was done to them.
+//! Runs made of other runs: rows as they are, metadata that says what was done to them.
 
 pub(crate) mod align;
+pub(crate) mod merge;
 mod moved;
+pub(crate) mod slice;
+
+use std::{fs::File, path::PathBuf};
+
+use arrow::{
+    array::{AsArray, RecordBatch, StringArray},
+    compute::cast,
+    datatypes::{ArrowPrimitiveType, DataType},
+};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::error::AnalyzeError;
+
+/// Rows read at once.
+const BATCH_ROWS: usize = 1 << 14;
+
+/// All rows of some files, in the order in which they are there.
+pub(crate) fn rows(paths: Vec<PathBuf>) -> impl Iterator<Item = Result<RecordBatch, AnalyzeError>> {
+    paths.into_iter().flat_map(|path| {
+        let damaged = |what: String| AnalyzeError::Damaged(format!("{}: {what}", path.display()));
+        let opened = File::open(&path).map_err(|source| AnalyzeError::Io { path: path.clone(), source });
+        let reader = opened.and_then(|file| {
+            ParquetRecordBatchReaderBuilder::try_new(file)
+                .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
+                .map_err(|error| damaged(error.to_string()))
+        });
+        let (reader, failed) = match reader {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        let name = path.clone();
+        let batches = reader.into_iter().flatten().map(move |batch| {
+            batch.map_err(|error| AnalyzeError::Damaged(format!("{}: {error}", name.display())))
+        });
+        failed.into_iter().chain(batches)
+    })
+}
+
+/// A column of numbers.
+fn numbers<T: ArrowPrimitiveType>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<arrow::array::PrimitiveArray<T>, AnalyzeError> {
+    let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<T>());
+    column.cloned().ok_or_else(|| AnalyzeError::Damaged(format!("column {name} is not {}", T::DATA_TYPE)))
+}
+
+/// A column of strings.
+fn texts(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
+    let missing = || AnalyzeError::Damaged(format!("column {name} is missing"));
+    let column = batch.column_by_name(name).ok_or_else(missing)?;
+    let texts = cast(column, &DataType::Utf8)
+        .map_err(|error| AnalyzeError::Damaged(format!("column {name}: {error}")))?;
+    Ok(texts.as_string::<i32>().clone())
+}
+
+/// Does blocking work for asynchronous code.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, AnalyzeError> + Send + 'static,
+) -> Result<T, AnalyzeError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|error| AnalyzeError::Internal(error.to_string()))?
+}

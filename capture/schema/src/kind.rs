@@ -92,4 +92,35 @@ impl Kind {
             }
         }
     }
+
+    /// What records it, and what brings it from elsewhere.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Call => {
+                "`capture`, by its probes in CUDA and NCCL (kernel launches from `--profile default` on). `analyze import`: ingero, kineto, nsys."
+            }
+            Self::Alloc => {
+                "`capture`, by its probes in PyTorch's allocator, from `--profile default` on. `analyze import`: kineto, torch-snapshot."
+            }
+            Self::OffCpu => {
+                "`capture`, by its scheduler probes. `analyze import`: ingero, and nsys if it recorded context switches."
+            }
+            Self::Run => "`capture`, by its scheduler probes.",
+            Self::Process => "`capture`, by its process probes. `analyze import`: ingero.",
+            Self::Mark => {
+                "`capture`, if the workload names its phases through the socket of `$INQUEST_MARKS` or NVTX. `analyze import`: kineto, nsys, torch-snapshot."
+            }
+            Self::Sample => "`capture`, from NVML (not with `--nvml off`) and control groups.",
+            Self::Name => {
+                "`capture`: kernels by its probes in the CUDA driver, stacks with `--stacks`. `analyze import`: torch-snapshot (stacks)."
+            }
+            Self::Device => "`analyze import`: kineto, nsys. `capture` does not look into the GPU.",
+            Self::Host => "`analyze import`: ingero, kineto, nsys.",
+        }
+    }
+
+    /// The kind of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }

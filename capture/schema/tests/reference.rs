@@ -25,9 +25,9 @@ fn reference() -> String {
         )
         .unwrap();
     }
-    text += "\n## Kinds\n\n| kind | meaning |\n|---|---|\n";
+    text += "\n## Kinds\n\n| kind | meaning | comes from |\n|---|---|---|\n";
     for kind in Kind::ALL {
-        writeln!(text, "| `{}` | {} |", kind.name(), kind.doc()).unwrap();
+        writeln!(text, "| `{}` | {} | {} |", kind.name(), kind.doc(), kind.source()).unwrap();
     }
     text += "\n## Known functions\n\n| op | layer | class |\n|---|---|---|\n";
     for op in Op::ALL {

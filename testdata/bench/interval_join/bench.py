@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The interval join against other engines: the same SQL on the same Parquet, each engine in a process of its own.
 
-    python -m venv .venv && .venv/bin/pip install duckdb polars pyarrow numpy
+    python -m venv .venv && .venv/bin/pip install duckdb polars numpy
     cargo build --release --example interval_join
     .venv/bin/python testdata/bench/interval_join/bench.py --out results.md
 
@@ -42,21 +42,20 @@ LABELS = {
 def write_table(path, rows, mean_gap_ns, seed):
     """Intervals of 16 threads in order of start over all threads, as a recording has them; one in 500 is long."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import polars as pl
 
     random = np.random.default_rng(seed)
-    schema = pa.schema([("tid", pa.int32()), ("ts", pa.int64()), ("dur", pa.int64())])
     now = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for start in range(0, rows, 1_000_000):
-            count = min(1_000_000, rows - start)
-            ts = now + np.cumsum(random.exponential(mean_gap_ns / THREADS, count).astype(np.int64))
-            now = int(ts[-1])
-            dur = random.exponential(mean_gap_ns * 0.8, count).astype(np.int64)
-            dur = np.where(random.random(count) < 0.002, dur * 200, dur)
-            tid = random.integers(0, THREADS, count).astype(np.int32)
-            writer.write_table(pa.table([tid, ts, dur], schema=schema), row_group_size=1_000_000)
+    parts = []
+    for start in range(0, rows, 1_000_000):
+        count = min(1_000_000, rows - start)
+        ts = now + np.cumsum(random.exponential(mean_gap_ns / THREADS, count).astype(np.int64))
+        now = int(ts[-1])
+        dur = random.exponential(mean_gap_ns * 0.8, count).astype(np.int64)
+        dur = np.where(random.random(count) < 0.002, dur * 200, dur)
+        tid = random.integers(0, THREADS, count).astype(np.int32)
+        parts.append(pl.DataFrame({"tid": tid, "ts": ts, "dur": dur}))
+    pl.concat(parts).write_parquet(path, compression="zstd", row_group_size=1_000_000)
 
 
 def run_here(engine, a, b):

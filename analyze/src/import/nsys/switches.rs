@@ -51,7 +51,9 @@ impl Import {
             let mut statement = self.database.connection.prepare(query).map_err(&failed)?;
             let mut rows = statement.query([]).map_err(&failed)?;
             let mut away: Option<Away> = None;
+            let progress = self.database.progress(TABLE);
             while let Some(row) = rows.next().map_err(&failed)? {
+                progress.add(1);
                 let number = row.get::<_, i64>(0).map_err(&failed)?;
                 let bad = |reason: String| AnalyzeError::BadRow {
                     path: self.database.path.clone(),

@@ -251,7 +251,9 @@ impl Import {
         {
             let mut statement = self.database.connection.prepare(&query).map_err(&failed)?;
             let mut rows = statement.query([]).map_err(&failed)?;
+            let progress = self.database.progress(table.name);
             while let Some(row) = rows.next().map_err(&failed)? {
+                progress.add(1);
                 let number = row.get::<_, i64>(0).map_err(&failed)?;
                 let cells = Cells { row, names: &names, base_ns: self.base_ns };
                 let found = (table.row)(&cells).map_err(|reason| AnalyzeError::BadRow {

@@ -1,0 +1,121 @@
+//! The rows of a run, in the order of its file, for programs that read no Parquet; `import::events` reads texts back.
+//!
+//! | file | what the run says about itself | a cell without value |
+//! |---|---|---|
+//! | `.arrow` (IPC file) | metadata of the schema, by the keys that the Parquet file has | null |
+//! | `.ndjson` (an object a line) | – | no field |
+//! | `.csv` | – | nothing: as an empty text |
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::{array::RecordBatch, csv, datatypes::SchemaRef, error::ArrowError, ipc, json};
+use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Run};
+
+use super::{NewFile, is_gzip};
+use crate::{
+    columns::{conformed, plain_schema},
+    error::AnalyzeError,
+    rewrite::{blocking, rows},
+    trace::Trace,
+};
+
+/// A format, told by the file's name.
+enum Table<W: Write> {
+    Arrow(Box<ipc::writer::FileWriter<W>>),
+    Csv(Box<csv::Writer<W>>),
+    Ndjson(json::LineDelimitedWriter<W>),
+}
+
+impl<W: Write> Table<W> {
+    fn new(ending: &str, schema: &SchemaRef, out: W) -> Result<Self, ArrowError> {
+        Ok(match ending {
+            "arrow" => Self::Arrow(Box::new(ipc::writer::FileWriter::try_new(out, schema)?)),
+            "csv" => {
+                let mut writer = csv::Writer::new(out);
+                // The header is there even if no row is.
+                writer.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
+                Self::Csv(Box::new(writer))
+            }
+            _ => Self::Ndjson(json::LineDelimitedWriter::new(out)),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        match self {
+            Self::Arrow(writer) => writer.write(batch),
+            Self::Csv(writer) => writer.write(batch),
+            Self::Ndjson(writer) => writer.write(batch),
+        }
+    }
+
+    fn finish(self) -> Result<(), ArrowError> {
+        match self {
+            Self::Arrow(mut writer) => writer.finish(),
+            Self::Csv(writer) => writer.into_inner().flush().map_err(ArrowError::from),
+            Self::Ndjson(mut writer) => writer.finish(),
+        }
+    }
+}
+
+/// The ending that tells the format, and whether gzip is wanted.
+fn ending(path: &Path) -> Result<(String, bool), AnalyzeError> {
+    let with_gzip = is_gzip(path);
+    let named = if with_gzip { PathBuf::from(path.file_stem().unwrap_or_default()) } else { path.to_owned() };
+    let ending = named.extension().unwrap_or_default().to_string_lossy().into_owned();
+    match (ending.as_str(), with_gzip) {
+        ("arrow", false) | ("csv" | "ndjson", _) => Ok((ending, with_gzip)),
+        ("parquet", false) => Err(AnalyzeError::Query(
+            "a run is Parquet already; `analyze slice` writes a part of it, or all".to_owned(),
+        )),
+        _ => Err(AnalyzeError::Query(format!(
+            "{}: give --out a name that ends in .arrow, .csv, .ndjson, .csv.gz or .ndjson.gz",
+            path.display()
+        ))),
+    }
+}
+
+/// The columns, with what the run says about itself.
+fn schema(mut run: Run) -> Result<SchemaRef, AnalyzeError> {
+    (run.part_number, run.part_is_last) = (0, false);
+    let run = serde_json::to_string(&run).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+    let metadata =
+        HashMap::from([(META_VERSION.to_owned(), FORMAT_VERSION.to_string()), (META_RUN.to_owned(), run)]);
+    Ok(Arc::new(plain_schema().with_metadata(metadata)))
+}
+
+/// Writes the rows of one run; how many they are.
+///
+/// # Errors
+/// If the name of `out` tells no format, the run's data cannot be read, or the file not be written.
+pub(crate) async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, AnalyzeError> {
+    let (ending, with_gzip) = ending(out)?;
+    let Some(file) = trace.files().first().cloned() else {
+        return Err(AnalyzeError::Internal("a trace without files".to_owned()));
+    };
+    let schema = schema(file.run)?;
+    let mut new = NewFile::create(trace, out, force, with_gzip)?;
+    let out = out.to_owned();
+    blocking(move || {
+        let failed = |error: ArrowError| match error {
+            ArrowError::IoError(_, source) => AnalyzeError::Io { path: out.clone(), source },
+            other => AnalyzeError::Io { path: out.clone(), source: io::Error::other(other) },
+        };
+        let mut table = Table::new(&ending, &schema, &mut new).map_err(failed)?;
+        let mut rows_count = 0;
+        for batch in rows(file.paths) {
+            let batch =
+                conformed(&batch?, &schema).map_err(|error| AnalyzeError::Damaged(error.to_string()))?;
+            rows_count += batch.num_rows() as u64;
+            table.write(&batch).map_err(failed)?;
+        }
+        table.finish().map_err(failed)?;
+        new.finish()?;
+        Ok(rows_count)
+    })
+    .await
+}

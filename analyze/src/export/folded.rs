@@ -1,0 +1,195 @@
+//! Sums by call stack, as flame graphs have them: `outer;inner;innermost 123`, a line a stack.
+//!
+//! | what | a stack is | its number |
+//! |---|---|---|
+//! | on-cpu-calls | process, thread, functions that called (if stacks were taken), calls around, call | ns that the call had a CPU, without calls in it |
+//! | off-cpu | process, thread, functions, calls it was in, state and system call | ns off CPU |
+//! | allocated-bytes | process, device, functions that asked | bytes of blocks handed out at an instant |
+//! | pinned-bytes | as above, of blocks in use beside free memory | free bytes that cannot be given back at that instant |
+//!
+//! The numbers sum to what the views say. Pinned bytes of a segment are divided equally among the blocks in use in it: each
+//! of them pins all of it, and a sum has each byte once.
+
+mod memory;
+mod time;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{
+    analysis::memory_state::At,
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+    frames, output,
+    trace::Trace,
+};
+
+/// What is summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum What {
+    /// Time that calls had a CPU
+    OnCpuCalls,
+    /// Time that threads were off CPU
+    OffCpu,
+    /// Memory handed out by PyTorch's allocator at an instant
+    AllocatedBytes,
+    /// Free memory that blocks in use keep from being given back, at an instant
+    PinnedBytes,
+}
+
+impl What {
+    /// Each of them.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::OnCpuCalls, Self::OffCpu, Self::AllocatedBytes, Self::PinnedBytes];
+
+    /// Its name, with its unit.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::OnCpuCalls => "on_cpu_ns",
+            Self::OffCpu => "off_cpu_ns",
+            Self::AllocatedBytes => "allocated_bytes",
+            Self::PinnedBytes => "pinned_bytes",
+        }
+    }
+
+    /// Its unit.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::OnCpuCalls | Self::OffCpu => "nanoseconds",
+            Self::AllocatedBytes | Self::PinnedBytes => "bytes",
+        }
+    }
+
+    /// What a run without it has none of.
+    pub(crate) fn missing(self) -> &'static str {
+        match self {
+            Self::OnCpuCalls => "no call that is known to have had a CPU",
+            Self::OffCpu => "no interval off CPU that ended",
+            Self::AllocatedBytes => "no memory handed out by PyTorch's allocator at that instant",
+            Self::PinnedBytes => "no memory pinned in PyTorch's allocator at that instant",
+        }
+    }
+}
+
+/// Sums by stack.
+#[derive(Debug, Default)]
+pub(crate) struct Folded {
+    sums: BTreeMap<String, u64>,
+    /// What the sums do not have, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Folded {
+    /// Adds to the stack of these frames, outermost first.
+    pub(super) fn add<'a>(&mut self, frames: impl Iterator<Item = &'a str>, value: u64) {
+        if value == 0 {
+            return;
+        }
+        let mut key = String::new();
+        for frame in frames {
+            if !key.is_empty() {
+                key.push(';');
+            }
+            key.extend(frame.chars().map(|c| match c {
+                ';' => ':',
+                c if c.is_control() => ' ',
+                c => c,
+            }));
+        }
+        let sum = self.sums.entry(output::harmless(&key)).or_default();
+        *sum = sum.saturating_add(value);
+    }
+
+    /// Notes that so many are not as they should be, if there are any.
+    fn note(&mut self, count: u64, what: &str) {
+        if count > 0 {
+            self.notes.push(format!("{count} {what}"));
+        }
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// Stacks with their sums, in the order of their names.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.sums.iter().map(|(stack, sum)| (stack.as_str(), *sum))
+    }
+
+    /// All of it.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sums.values().fold(0, |sum, value| sum.saturating_add(*value))
+    }
+
+    /// The lines.
+    pub(crate) fn text(&self) -> String {
+        self.stacks().map(|(stack, sum)| format!("{stack} {sum}\n")).collect()
+    }
+}
+
+/// What stacks are made of: names of processes, threads and functions.
+struct Names {
+    threads: HashMap<(u32, u32), String>,
+    /// By process and number of the stack, outermost first.
+    stacks: HashMap<(u32, u32), Vec<String>>,
+}
+
+impl Names {
+    async fn load(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let mut stacks = HashMap::new();
+        for batch in trace.batches("SELECT pid, stack, frames FROM stacks").await? {
+            let (pid, stack) = (integers(&batch, "pid")?, integers(&batch, "stack")?);
+            let text = strings(&batch, "frames")?;
+            for row in 0..batch.num_rows() {
+                let of_program = frames::of_program(text.at(row).unwrap_or_default());
+                let key = (pid.value(row) as u32, stack.value(row) as u32);
+                stacks.insert(key, of_program.map(frames::demangle).collect());
+            }
+        }
+        let threads = trace.files().iter().flat_map(|file| &file.run.threads);
+        let threads = threads.map(|thread| ((thread.pid, thread.tid), thread.comm.clone())).collect();
+        Ok(Self { threads, stacks })
+    }
+
+    fn stack(&self, pid: u32, stack: Option<u32>) -> &[String] {
+        stack.and_then(|stack| self.stacks.get(&(pid, stack))).map_or(&[], Vec::as_slice)
+    }
+
+    fn thread(&self, pid: u32, tid: u32) -> String {
+        let name = self.threads.get(&(pid, tid)).map_or("unnamed", String::as_str);
+        format!("{name} (thread {tid})")
+    }
+
+    fn process(&self, pid: u32) -> String {
+        let name = self.threads.get(&(pid, pid)).map_or("unnamed", String::as_str);
+        format!("{name} (process {pid})")
+    }
+}
+
+/// Sums up a run, each of `whats` (no two alike) by itself. What the run has nothing of is empty.
+///
+/// # Errors
+/// If its data cannot be read, or there is no such instant.
+pub(crate) async fn run(trace: &Trace, whats: &[What], at: &At) -> Result<Vec<(What, Folded)>, AnalyzeError> {
+    let names = Arc::new(Names::load(trace).await?);
+    let times = match whats.iter().any(|what| matches!(what, What::OnCpuCalls | What::OffCpu)) {
+        true => time::run(trace, &names).await?,
+        false => time::Times::default(),
+    };
+    let (mut on_cpu, mut off_cpu) = (Some(times.on_cpu), Some(times.off_cpu));
+    let mut found = Vec::new();
+    for what in whats {
+        let folded = match what {
+            What::OnCpuCalls => on_cpu.take().unwrap_or_default(),
+            What::OffCpu => off_cpu.take().unwrap_or_default(),
+            What::AllocatedBytes | What::PinnedBytes => {
+                memory::run(trace, *what, at, Arc::clone(&names)).await?
+            }
+        };
+        found.push((*what, folded));
+    }
+    Ok(found)
+}

@@ -1,0 +1,88 @@
+//! The file that an export becomes: half of one looks like a whole one, so that what is not finished is removed.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use flate2::{Compression, write::GzEncoder};
+
+use crate::{error::AnalyzeError, output, trace::Trace};
+
+enum Encoder {
+    Plain(BufWriter<File>),
+    Gzip(Box<GzEncoder<BufWriter<File>>>),
+}
+
+/// A file under construction.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    encoder: Encoder,
+    is_finished: bool,
+}
+
+/// Whether a file's name asks for gzip.
+pub(crate) fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+impl NewFile {
+    /// Creates it.
+    ///
+    /// # Errors
+    /// If it is a file of the run, exists without `force`, or cannot be created.
+    pub(crate) fn create(
+        trace: &Trace,
+        path: &Path,
+        force: bool,
+        with_gzip: bool,
+    ) -> Result<Self, AnalyzeError> {
+        output::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
+        let file = BufWriter::new(output::create(path, force)?);
+        let encoder = match with_gzip {
+            true => Encoder::Gzip(Box::new(GzEncoder::new(file, Compression::fast()))),
+            false => Encoder::Plain(file),
+        };
+        Ok(Self { path: path.to_owned(), encoder, is_finished: false })
+    }
+
+    /// Writes what is left; the file stays.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn finish(mut self) -> Result<(), AnalyzeError> {
+        let written = match &mut self.encoder {
+            Encoder::Plain(file) => file.flush(),
+            Encoder::Gzip(gzip) => gzip.try_finish().and_then(|()| gzip.get_mut().flush()),
+        };
+        written.map_err(|source| AnalyzeError::Io { path: self.path.clone(), source })?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.encoder {
+            Encoder::Plain(file) => file.write(bytes),
+            Encoder::Gzip(gzip) => gzip.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.encoder {
+            Encoder::Plain(file) => file.flush(),
+            Encoder::Gzip(gzip) => gzip.flush(),
+        }
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Why it failed is told already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! What a timeline shows, from which view.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::array::{Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::{
+    execution::{
+        SendableRecordBatchStream, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder,
+    },
+    prelude::SessionContext,
+};
+use futures::TryStreamExt;
+
+use super::{
+    Group, Owner, Sink, Slice, Timeline, Value,
+    imported::{self, CAUSED_WORK, work_flow},
+};
+use crate::{
+    analysis::{blocker::syscall_name, info},
+    columns::{Cell, floats, integers, strings},
+    error::AnalyzeError,
+    frames::demangle,
+    trace::Trace,
+};
+
+/// Memory that sorting may take before it spills.
+const SORT_BYTES: usize = 512 << 20;
+
+/// Calls, with what slow ones are due to, and the work of GPUs that they caused. Outer ones come before those in them.
+fn calls_query() -> String {
+    format!(
+        "{CAUSED_WORK}
+    SELECT c.pid, c.tid, c.ts, c.dur, c.depth, c.op, c.layer, c.direction, c.caller, c.phase, k.name AS kernel, s.verdict, s.root,
+        c.size_bytes, CAST(c.stream AS BIGINT) AS stream, c.ret, c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.throttled_ns,
+        c.blocked_ns, c.stopped_ns, c.unknown_ns, CAST(s.excess_ns AS BIGINT) AS excess_ns, s.verdict_share_ratio,
+        l.links_count, w.works_count
+    FROM _calls c
+    LEFT JOIN kernels k ON k.pid = c.pid AND k.func = c.func AND c.class = 'launch'
+    LEFT JOIN slow_calls s ON s.pid = c.pid AND s.tid = c.tid AND s.ts = c.ts AND s.depth = c.depth
+    LEFT JOIN (
+        SELECT call_pid, call_tid, call_ts, call_depth, count(*) AS links_count FROM chain_links WHERE task_tid > 0
+        GROUP BY call_pid, call_tid, call_ts, call_depth
+    ) l ON l.call_pid = c.pid AND l.call_tid = c.tid AND l.call_ts = c.ts AND l.call_depth = c.depth
+    LEFT JOIN (
+        SELECT call_pid, call_tid, call_ts, call_op, count(*) AS works_count FROM work GROUP BY call_pid, call_tid, call_ts, call_op
+    ) w ON w.call_pid = c.pid AND w.call_tid = c.tid AND w.call_ts = c.ts AND w.call_op = CAST(c.op AS VARCHAR)
+    ORDER BY c.ts, c.depth"
+    )
+}
+
+const LINKS: &str = "
+    SELECT call_pid, call_tid, call_ts, call_depth, op, ts, dur, pid AS waiting_pid, tid AS waiting_tid, state, cause, task_pid AS pid,
+        task_tid AS tid, task_comm,
+        row_number() OVER (PARTITION BY call_pid, call_tid, call_ts, call_depth ORDER BY ts, depth) AS number
+    FROM chain_links WHERE task_tid > 0
+    ORDER BY ts, dur DESC, pid, tid, call_pid, call_tid, call_ts, call_depth";
+
+const OFF_CPU: &str = "
+    SELECT pid, tid, ts, dur, state, syscall, waker_comm, next_comm, waker_pid, waker_tid, next_pid, next_tid, blocked_ns, runnable_ns,
+        cpu
+    FROM off_cpu ORDER BY ts, dur DESC";
+
+const MARKS: &str = "SELECT pid, tid, ts, dur, name, op FROM marks ORDER BY ts, coalesce(dur, 9223372036854775807) DESC, name";
+
+const EVENTS: &str =
+    "SELECT pid, tid, ts, op, detail, CAST(addr AS BIGINT) AS addr FROM process_events ORDER BY ts";
+
+const REQUESTS: &str = "
+    SELECT pid, tid, ts, device, requested_bytes, device_free_bytes, largest_free_bytes FROM memory_ooms ORDER BY ts";
+
+/// Runs a query whose sorts may spill.
+pub(in crate::export) async fn stream(
+    trace: &Trace,
+    query: &str,
+) -> Result<SendableRecordBatchStream, AnalyzeError> {
+    let environment = RuntimeEnvBuilder::new().with_memory_limit(SORT_BYTES, 1.0).build()?;
+    let state = SessionStateBuilder::new_from_existing(trace.context().state())
+        .with_runtime_env(Arc::new(environment))
+        .build();
+    Ok(SessionContext::new_with_state(state).sql(query).await?.execute_stream().await?)
+}
+
+/// Columns of a batch that become values beside a slice.
+pub(super) struct Args<'a> {
+    texts: Vec<(&'a str, StringArray)>,
+    integers: Vec<(&'a str, Int64Array)>,
+    floats: Vec<(&'a str, Float64Array)>,
+}
+
+impl<'a> Args<'a> {
+    pub(super) fn new(
+        batch: &RecordBatch,
+        texts: &[&'a str],
+        numbers: &[&'a str],
+        ratios: &[&'a str],
+    ) -> Result<Self, AnalyzeError> {
+        let named = |names: &[&'a str]| names.to_vec();
+        Ok(Self {
+            texts: named(texts)
+                .into_iter()
+                .map(|n| Ok((n, strings(batch, n)?)))
+                .collect::<Result<_, AnalyzeError>>()?,
+            integers: named(numbers)
+                .into_iter()
+                .map(|n| Ok((n, integers(batch, n)?)))
+                .collect::<Result<_, AnalyzeError>>()?,
+            floats: named(ratios)
+                .into_iter()
+                .map(|n| Ok((n, floats(batch, n)?)))
+                .collect::<Result<_, AnalyzeError>>()?,
+        })
+    }
+
+    /// Those that are not null.
+    pub(super) fn at<'b>(&'b self, row: usize, values: &mut Vec<(&'b str, Value<'b>)>) {
+        values.clear();
+        values.extend(self.texts.iter().filter_map(|(n, c)| Some((*n, Value::Text(c.at(row)?)))));
+        values.extend(self.integers.iter().filter_map(|(n, c)| Some((*n, Value::Int(c.at(row)?)))));
+        values.extend(self.floats.iter().filter_map(|(n, c)| Some((*n, Value::Float(c.at(row)?)))));
+    }
+}
+
+/// Whose rows they are, and when.
+pub(super) struct Keys {
+    pid: Int64Array,
+    tid: Int64Array,
+    pub(super) ts: Int64Array,
+}
+
+impl Keys {
+    pub(super) fn new(batch: &RecordBatch) -> Result<Self, AnalyzeError> {
+        Ok(Self { pid: integers(batch, "pid")?, tid: integers(batch, "tid")?, ts: integers(batch, "ts")? })
+    }
+
+    pub(super) fn thread(&self, row: usize) -> (u32, u32) {
+        (self.pid.value(row) as u32, self.tid.value(row) as u32)
+    }
+
+    pub(super) fn owner(&self, row: usize) -> Owner {
+        Some(self.thread(row))
+    }
+}
+
+/// The flow from a slow call to the link of this number: the same on every export of a run.
+pub(super) fn flow(call: [i64; 4], number: i64) -> u64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    call.into_iter().chain([number]).flat_map(i64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, fnv)
+}
+
+/// Everything.
+///
+/// # Errors
+/// If the data cannot be read, or the timeline not be written.
+pub(super) async fn write<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    recording(trace, to).await?;
+    calls(trace, to).await?;
+    off_cpu(trace, to).await?;
+    marks(trace, to).await?;
+    links(trace, to).await?;
+    imported::work(trace, to).await?;
+    imported::host(trace, to).await?;
+    events(trace, to).await?;
+    memory(trace, to).await?;
+    samples(trace, to).await?;
+    lost(to)
+}
+
+/// The circumstances, as a moment at the beginning: what a reader of any figure must know.
+async fn recording<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let run = to.run.clone();
+    let begun = to.sink.begin_run(&run);
+    to.written(begun)?;
+    let mut ts = run.clock.start_ns;
+    if ts == 0 {
+        for batch in trace.batches("SELECT min(ts) AS ts FROM events").await? {
+            ts = integers(&batch, "ts")?.at(0).unwrap_or_default();
+        }
+    }
+    let command = run.command.join(" ");
+    let gpus: Vec<String> =
+        run.gpus.iter().map(|gpu| format!("{}, driver {}", gpu.name, gpu.driver)).collect();
+    let gpus = gpus.join("; ");
+    let warnings = info::warnings(&run);
+    let mut args = vec![
+        ("producer", Value::Text(&run.producer)),
+        ("command", Value::Text(&command)),
+        ("host", Value::Text(&run.host.name)),
+        ("kernel", Value::Text(&run.host.kernel)),
+        ("gpus", Value::Text(&gpus)),
+    ];
+    let names: Vec<String> = (1..=warnings.len()).map(|number| format!("note_{number}")).collect();
+    args.extend(names.iter().zip(&warnings).map(|(name, text)| (name.as_str(), Value::Text(text.as_str()))));
+    let track = to.track(None, super::Kind::Child { name: "recording" })?;
+    to.instant(track, &point(ts, "recording begins", "recording", &args))
+}
+
+pub(super) fn point<'a>(
+    ts: i64,
+    name: &'a str,
+    category: &'a str,
+    args: &'a [(&'a str, Value<'a>)],
+) -> Slice<'a> {
+    Slice { ts, dur: None, name, category, args, flows: &[], ended_flow: None }
+}
+
+async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches = stream(trace, &calls_query()).await?;
+    // A kernel is launched many times.
+    let mut kernels: HashMap<String, String> = HashMap::new();
+    while let Some(batch) = batches.try_next().await? {
+        let keys = Keys::new(&batch)?;
+        let (dur, depth) = (integers(&batch, "dur")?, integers(&batch, "depth")?);
+        let (op, layer, kernel) =
+            (strings(&batch, "op")?, strings(&batch, "layer")?, strings(&batch, "kernel")?);
+        let (links, works) = (integers(&batch, "links_count")?, integers(&batch, "works_count")?);
+        let args = Args::new(
+            &batch,
+            &["direction", "caller", "phase", "verdict", "root"],
+            &[
+                "size_bytes",
+                "stream",
+                "ret",
+                "on_cpu_ns",
+                "preempted_ns",
+                "runnable_ns",
+                "throttled_ns",
+                "blocked_ns",
+                "stopped_ns",
+                "unknown_ns",
+                "excess_ns",
+            ],
+            &["verdict_share_ratio"],
+        )?;
+        let mut values = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let name = kernel
+                .at(row)
+                .map(|name| kernels.entry(name.to_owned()).or_insert_with(|| demangle(name)).clone());
+            let mut values = values.clone();
+            values.extend(name.as_deref().map(|name| ("kernel_name", Value::Text(name))));
+            let (pid, tid) = keys.thread(row);
+            let call = [pid.into(), tid.into(), keys.ts.value(row), depth.value(row)];
+            let to_links = (1..=links.at(row).unwrap_or(0)).map(|number| flow(call, number));
+            let to_work = (1..=works.at(row).unwrap_or(0)).map(|number| work_flow(call, number));
+            let flows: Vec<u64> = to_links.chain(to_work).collect();
+            let slice = Slice {
+                ts: keys.ts.value(row),
+                dur: dur.at(row),
+                name: op.value(row),
+                category: layer.at(row).unwrap_or("call"),
+                args: &values,
+                flows: &flows,
+                ended_flow: None,
+            };
+            to.slice(keys.owner(row), Group::Calls, &slice)?;
+        }
+    }
+    Ok(())
+}
+
+async fn off_cpu<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches = stream(trace, OFF_CPU).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let keys = Keys::new(&batch)?;
+        let (dur, syscall) = (integers(&batch, "dur")?, integers(&batch, "syscall")?);
+        let state = strings(&batch, "state")?;
+        let args = Args::new(
+            &batch,
+            &["waker_comm", "next_comm"],
+            &[
+                "syscall",
+                "blocked_ns",
+                "runnable_ns",
+                "cpu",
+                "waker_pid",
+                "waker_tid",
+                "next_pid",
+                "next_tid",
+            ],
+            &[],
+        )?;
+        let mut values = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let name = off_cpu_name(state.value(row), syscall.at(row));
+            let slice = Slice { dur: dur.at(row), ..point(keys.ts.value(row), &name, "off_cpu", &values) };
+            to.slice(keys.owner(row), Group::OffCpu, &slice)?;
+        }
+    }
+    Ok(())
+}
+
+/// State and system call of an interval off CPU.
+pub(in crate::export) fn off_cpu_name(state: &str, syscall: Option<i64>) -> String {
+    match syscall.map(|number| (number, syscall_name(number))) {
+        Some((_, Some(name))) => format!("{state} ({name})"),
+        Some((number, None)) => format!("{state} (system call {number})"),
+        None => state.to_owned(),
+    }
+}
+
+async fn marks<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches = stream(trace, MARKS).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let keys = Keys::new(&batch)?;
+        let (dur, op, name) = (integers(&batch, "dur")?, strings(&batch, "op")?, strings(&batch, "name")?);
+        for row in 0..batch.num_rows() {
+            let name = name.at(row).unwrap_or_default();
+            let slice = Slice { dur: dur.at(row), ..point(keys.ts.value(row), name, "mark", &[]) };
+            if op.value(row) == "range" {
+                to.slice(keys.owner(row), Group::Marks, &slice)?;
+            } else {
+                let (pid, tid) = keys.thread(row);
+                let track = to.thread(pid, tid)?;
+                to.instant(track, &slice)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Links of chains, on the threads that calls waited for.
+async fn links<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches = stream(trace, LINKS).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let keys = Keys::new(&batch)?;
+        let column = |name| integers(&batch, name);
+        let (dur, number) = (column("dur")?, column("number")?);
+        let call = [column("call_pid")?, column("call_tid")?, column("call_ts")?, column("call_depth")?];
+        let (op, comm) = (strings(&batch, "op")?, strings(&batch, "task_comm")?);
+        let args = Args::new(
+            &batch,
+            &["cause", "state"],
+            &["waiting_pid", "waiting_tid", "call_pid", "call_tid", "call_ts"],
+            &[],
+        )?;
+        let mut values = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let (pid, tid) = keys.thread(row);
+            if let Some(comm) = comm.at(row) {
+                to.name(pid, tid, comm);
+            }
+            let name = format!("delayed {}", op.value(row));
+            let slice = Slice {
+                dur: dur.at(row),
+                ended_flow: Some(flow([0, 1, 2, 3].map(|key| call[key].value(row)), number.value(row))),
+                ..point(keys.ts.value(row), &name, "chain", &values)
+            };
+            to.slice(keys.owner(row), Group::Delays, &slice)?;
+        }
+    }
+    Ok(())
+}
+
+/// What happened to a process: its life, and requests for memory that failed.
+async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches = stream(trace, EVENTS).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let (keys, op) = (Keys::new(&batch)?, strings(&batch, "op")?);
+        let args = Args::new(&batch, &["detail"], &["addr"], &[])?;
+        let mut values = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let (pid, tid) = keys.thread(row);
+            let track = to.thread(pid, tid)?;
+            to.instant(track, &point(keys.ts.value(row), op.value(row), "process", &values))?;
+        }
+    }
+    let mut batches = stream(trace, REQUESTS).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let keys = Keys::new(&batch)?;
+        let numbers = ["device", "requested_bytes", "device_free_bytes", "largest_free_bytes"];
+        let args = Args::new(&batch, &[], &numbers, &[])?;
+        let mut values = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let (pid, tid) = keys.thread(row);
+            let track = to.thread(pid, tid)?;
+            to.instant(track, &point(keys.ts.value(row), "out of memory", "alloc", &values))?;
+        }
+    }
+    Ok(())
+}
+
+/// What allocators have after every event of theirs.
+async fn memory<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    // Not sorted: rows come in the order of events, which tells those of one time apart.
+    let query = "SELECT pid, device, ts, reserved_bytes, coalesce(active_bytes, allocated_bytes) AS in_use_bytes FROM memory_curve";
+    let mut batches = stream(trace, query).await?;
+    let mut last = HashMap::new();
+    while let Some(batch) = batches.try_next().await? {
+        let column = |name| integers(&batch, name);
+        let (pid, device, ts) = (column("pid")?, column("device")?, column("ts")?);
+        let values =
+            [("reserved_bytes", column("reserved_bytes")?), ("in_use_bytes", column("in_use_bytes")?)];
+        for row in 0..batch.num_rows() {
+            let device = device.at(row).unwrap_or_default();
+            for (name, values) in &values {
+                let key = (pid.value(row), device, *name);
+                // Most events leave what is reserved as it was.
+                if let Some(value) = values.at(row)
+                    && last.insert(key, value) != Some(value)
+                {
+                    let name = format!("GPU {device} allocator {name}");
+                    to.value(Some(pid.value(row) as u32), &name, ts.value(row), value)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn samples<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut batches =
+        stream(trace, "SELECT ts, counter, device, pid, value FROM samples ORDER BY ts").await?;
+    while let Some(batch) = batches.try_next().await? {
+        let column = |name| integers(&batch, name);
+        let (ts, device, pid, value) = (column("ts")?, column("device")?, column("pid")?, column("value")?);
+        let counter = strings(&batch, "counter")?;
+        for row in 0..batch.num_rows() {
+            let counter = counter.value(row);
+            let name = device.at(row).map_or_else(|| counter.to_owned(), |n| format!("GPU {n} {counter}"));
+            if let Some(value) = value.at(row) {
+                to.value(pid.at(row).map(|pid| pid as u32), &name, ts.value(row), value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lost<S: Sink>(to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let mut lost = to.run.lost.clone();
+    lost.sort_by_key(|lost| (lost.from_ns, -lost.to_ns));
+    for lost in &lost {
+        let args = [("lost_count", Value::Int(lost.count as i64))];
+        let dur = Some(lost.to_ns.saturating_sub(lost.from_ns));
+        let slice = Slice { dur, ..point(lost.from_ns, &lost.probe, "lost", &args) };
+        to.slice(None, Group::Lost, &slice)?;
+    }
+    Ok(())
+}

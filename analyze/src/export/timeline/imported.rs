@@ -1,0 +1,99 @@
+//! What only imported profiles have: work of GPUs, and operators and functions of the host.
+
+use std::collections::HashMap;
+
+use futures::TryStreamExt;
+
+use super::{
+    Group, Sink, Slice, Timeline, Value,
+    content::{Args, Keys, flow, point, stream},
+};
+use crate::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+    frames::demangle,
+    trace::Trace,
+};
+
+/// Work of GPUs, with the first call that has its correlation, in the process that the work is of. Where that is not known
+/// (process 0), the call has to be of the one process that has such calls.
+pub(super) const CAUSED_WORK: &str = "
+    WITH call AS (
+        SELECT pid, tid, ts, CAST(op AS VARCHAR) AS op, correlation,
+            row_number() OVER (PARTITION BY pid, correlation ORDER BY ts, tid, op) AS number,
+            min(pid) OVER (PARTITION BY correlation) = max(pid) OVER (PARTITION BY correlation) AS is_alone
+        FROM events WHERE kind = 'call' AND correlation IS NOT NULL
+    ), work AS (
+        SELECT d.pid, d.tid, d.ts, d.dur, CAST(d.op AS VARCHAR) AS op, d.detail, d.device, CAST(d.stream AS BIGINT) AS stream,
+            d.size_bytes, d.direction, CAST(d.correlation AS BIGINT) AS correlation, coalesce(a.pid, b.pid) AS call_pid,
+            coalesce(a.tid, b.tid) AS call_tid, coalesce(a.ts, b.ts) AS call_ts, coalesce(a.op, b.op) AS call_op
+        FROM (SELECT * FROM events WHERE kind = 'device') d
+        LEFT JOIN (SELECT * FROM call WHERE number = 1) a ON d.pid > 0 AND a.pid = d.pid AND a.correlation = d.correlation
+        LEFT JOIN (SELECT * FROM call WHERE number = 1 AND is_alone) b ON d.pid = 0 AND b.correlation = d.correlation
+    )";
+
+/// The flow from a call to the work of this number: its depth is not known there, and no call is as deep.
+pub(super) fn work_flow([pid, tid, ts, _]: [i64; 4], number: i64) -> u64 {
+    flow([pid, tid, ts, -1], number)
+}
+
+/// Work of GPUs, a track for each stream.
+pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let query = format!(
+        "{CAUSED_WORK}
+        SELECT *, row_number() OVER (PARTITION BY call_pid, call_tid, call_ts, call_op ORDER BY ts, dur, device, stream) AS number
+        FROM work ORDER BY ts, dur DESC"
+    );
+    let mut batches = stream(trace, &query).await?;
+    // A kernel runs many times.
+    let mut names: HashMap<String, String> = HashMap::new();
+    while let Some(batch) = batches.try_next().await? {
+        let column = |name| integers(&batch, name);
+        let (ts, dur, number) = (column("ts")?, column("dur")?, column("number")?);
+        let (device, stream) = (column("device")?, column("stream")?);
+        let call = [column("call_pid")?, column("call_tid")?, column("call_ts")?];
+        let (op, detail) = (strings(&batch, "op")?, strings(&batch, "detail")?);
+        let args = Args::new(&batch, &["op", "direction"], &["size_bytes", "correlation", "call_ts"], &[])?;
+        let mut values: Vec<(&str, Value<'_>)> = Vec::new();
+        for row in 0..batch.num_rows() {
+            args.at(row, &mut values);
+            let name = detail.at(row).unwrap_or(op.value(row));
+            let name = names.entry(name.to_owned()).or_insert_with(|| demangle(name));
+            let caused = match call.each_ref().map(|column| column.at(row)) {
+                [Some(pid), Some(tid), Some(ts)] => Some(work_flow([pid, tid, ts, 0], number.value(row))),
+                _ => None,
+            };
+            let slice =
+                Slice { dur: dur.at(row), ended_flow: caused, ..point(ts.value(row), name, "gpu", &values) };
+            to.slice(None, Group::Work(device.at(row), stream.at(row)), &slice)?;
+        }
+    }
+    Ok(())
+}
+
+/// Operators and functions; what has no length is a moment.
+pub(super) async fn host<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
+    let query = "SELECT pid, tid, ts, dur, CAST(op AS VARCHAR) AS op, detail FROM events WHERE kind = 'host' \
+         ORDER BY ts, dur DESC";
+    let mut batches = stream(trace, query).await?;
+    while let Some(batch) = batches.try_next().await? {
+        let (keys, dur) = (Keys::new(&batch)?, integers(&batch, "dur")?);
+        let (op, detail) = (strings(&batch, "op")?, strings(&batch, "detail")?);
+        for row in 0..batch.num_rows() {
+            let args = [("op", Value::Text(op.value(row)))];
+            let name = detail.at(row).unwrap_or(op.value(row));
+            let slice = Slice { dur: dur.at(row), ..point(keys.ts.value(row), name, "host", &args) };
+            let (pid, tid) = keys.thread(row);
+            match (slice.dur, pid) {
+                (Some(_), 0) => to.slice(None, Group::Host, &slice)?,
+                (Some(_), _) => to.slice(keys.owner(row), Group::Host, &slice)?,
+                (None, 0) => to.moment(&slice)?,
+                (None, _) => {
+                    let track = to.thread(pid, tid)?;
+                    to.instant(track, &slice)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! One line on a terminal during long work: how much of what is to be read has been.
+//!
+//! What reads registers itself here, as what logs does with a logger, and does not know whether there is a line. It is
+//! there after a second, where standard output and standard error are both terminals, until something is printed. Work
+//! that reads twice begins again.
+
+use std::{
+    collections::HashMap,
+    io::IsTerminal,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use datafusion::{
+    datasource::{
+        listing::PartitionedFile,
+        physical_plan::{FileGroup, ParquetSource},
+        source::DataSourceExec,
+    },
+    physical_plan::ExecutionPlan,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+use trace_schema::Bytes;
+
+/// Work that takes less has no line.
+const LONG: Duration = Duration::from_secs(1);
+/// Time between two looks at what has been read.
+const PERIOD: Duration = Duration::from_millis(200);
+
+static ALLOWED: AtomicBool = AtomicBool::new(false);
+static LINE: Mutex<Option<Line>> = Mutex::new(None);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Rows,
+    Bytes,
+}
+
+/// What has been read, of how much; a total of 0 is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    done: u64,
+    total: u64,
+}
+
+/// Something that is read.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    unit: Unit,
+    done: AtomicU64,
+    total: u64,
+}
+
+impl Counter {
+    /// So much more has been read.
+    pub(crate) fn add(&self, count: u64) {
+        self.done.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+enum Source {
+    /// Until the reader drops it.
+    Counter(Weak<Counter>),
+    Scans(Arc<dyn ExecutionPlan>),
+}
+
+impl Source {
+    /// `None`: nothing is read there now.
+    fn amount(&self) -> Option<(Unit, Amount)> {
+        let (unit, amount) = match self {
+            Self::Counter(counter) => {
+                let counter = counter.upgrade()?;
+                let done = counter.done.load(Ordering::Relaxed);
+                (counter.unit, Amount { done, total: counter.total })
+            }
+            Self::Scans(plan) => (Unit::Rows, scanned(plan)),
+        };
+        (amount != Amount::default()).then_some((unit, amount))
+    }
+}
+
+/// Rows of files that a plan has read, also those that its filters have left out.
+fn scanned(plan: &Arc<dyn ExecutionPlan>) -> Amount {
+    let inputs = plan.children().into_iter().map(scanned);
+    let mut sum = inputs.fold(Amount::default(), |sum, input| Amount {
+        done: sum.done + input.done,
+        total: sum.total + input.total,
+    });
+    let files = plan.downcast_ref::<DataSourceExec>();
+    if let Some((files, _)) = files.and_then(|files| files.downcast_to_file_source::<ParquetSource>()) {
+        let metrics = plan.metrics().unwrap_or_default();
+        let left_out = metrics.sum_by_name("pushdown_rows_pruned").map_or(0, |value| value.as_usize());
+        sum.done += (metrics.output_rows().unwrap_or_default() + left_out) as u64;
+        // A file may be in several groups, a part of it in each.
+        let files = files.file_groups.iter().flat_map(FileGroup::iter);
+        let rows_of = |file: &PartitionedFile| file.statistics.as_ref()?.num_rows.get_value().copied();
+        let rows: HashMap<_, _> =
+            files.map(|file| (file.path(), rows_of(file).unwrap_or_default())).collect();
+        sum.total += rows.values().sum::<usize>() as u64;
+    }
+    sum
+}
+
+struct Line {
+    sources: Arc<Mutex<Vec<Source>>>,
+    bar: ProgressBar,
+    thread: JoinHandle<()>,
+    /// Dropped, it ends the thread.
+    stop: Sender<()>,
+}
+
+/// Digits in groups of three.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+fn text(unit: Unit, Amount { done, total }: Amount) -> String {
+    let shown = |count: u64| match unit {
+        Unit::Rows => grouped(count),
+        Unit::Bytes => Bytes(i64::try_from(count).unwrap_or(i64::MAX)).to_string(),
+    };
+    let unit = if unit == Unit::Rows { " rows" } else { "" };
+    // A total that is passed was an estimate.
+    if done > total {
+        return format!("{}{unit} read", shown(done));
+    }
+    format!(
+        "{} of {}{unit} read, {} %",
+        shown(done),
+        shown(total),
+        (100 * done).checked_div(total).unwrap_or_default()
+    )
+}
+
+/// Of what is read now: sources of the unit of the last one.
+fn current(sources: &[Source]) -> Option<String> {
+    let amounts: Vec<(Unit, Amount)> = sources.iter().filter_map(Source::amount).collect();
+    let (unit, _) = *amounts.last()?;
+    let amounts = amounts.into_iter().filter(|(of, _)| *of == unit);
+    let sum = amounts.fold(Amount::default(), |sum, (_, of)| Amount {
+        done: sum.done + of.done,
+        total: sum.total + of.total,
+    });
+    Some(text(unit, sum))
+}
+
+/// Lines may be shown.
+pub(crate) fn allow() {
+    let is_seen = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    ALLOWED.store(is_seen, Ordering::Relaxed);
+}
+
+/// Work begins that may take long.
+pub(crate) fn begin() {
+    let mut line = LINE.lock();
+    if line.is_some() || !ALLOWED.load(Ordering::Relaxed) {
+        return;
+    }
+    let sources = Arc::new(Mutex::new(Vec::new()));
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    let (stop, stopped) = mpsc::channel::<()>();
+    let (of_thread, drawn) = (Arc::clone(&sources), bar.clone());
+    let thread = thread::spawn(move || {
+        let mut wait = LONG;
+        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            wait = PERIOD;
+            if let Some(text) = current(&of_thread.lock()) {
+                drawn.set_message(text);
+            }
+        }
+    });
+    *line = Some(Line { sources, bar, thread, stop });
+}
+
+/// Takes the line away: something is printed.
+pub(crate) fn end() {
+    let Some(Line { bar, thread, stop, .. }) = LINE.lock().take() else { return };
+    drop(stop);
+    // A line that could not be drawn is none that stays.
+    let _ = thread.join();
+    bar.finish_and_clear();
+}
+
+/// Says something on standard error, while work goes on.
+pub(crate) fn say(text: &str) {
+    let bar = LINE.lock().as_ref().map(|line| line.bar.clone());
+    match bar {
+        Some(bar) => bar.suspend(|| eprintln!("{text}")),
+        None => eprintln!("{text}"),
+    }
+}
+
+fn register(source: Source) {
+    if let Some(line) = LINE.lock().as_ref() {
+        line.sources.lock().push(source);
+    }
+}
+
+fn counter(unit: Unit, total: u64) -> Arc<Counter> {
+    let counter = Arc::new(Counter { unit, done: AtomicU64::new(0), total });
+    register(Source::Counter(Arc::downgrade(&counter)));
+    counter
+}
+
+/// Rows are about to be read; 0: it is not known how many.
+pub(crate) fn rows(total: u64) -> Arc<Counter> {
+    counter(Unit::Rows, total)
+}
+
+/// Bytes are about to be read.
+pub(crate) fn bytes(total: u64) -> Arc<Counter> {
+    counter(Unit::Bytes, total)
+}
+
+/// A plan is about to be executed.
+pub(crate) fn scans(plan: &Arc<dyn ExecutionPlan>) {
+    register(Source::Scans(Arc::clone(plan)));
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+    use crate::trace::Trace;
+
+    #[test]
+    fn a_line_says_how_much_of_what() {
+        let of = |unit, done, total| text(unit, Amount { done, total });
+        assert_eq!(of(Unit::Rows, 1_234_567, 9_999_999), "1,234,567 of 9,999,999 rows read, 12 %");
+        assert_eq!(of(Unit::Rows, 0, 0), "0 of 0 rows read, 0 %");
+        assert_eq!(of(Unit::Rows, 999, 0), "999 rows read");
+        assert_eq!(of(Unit::Bytes, 3 << 20, 12 << 20), "3.00 MiB of 12.0 MiB read, 25 %");
+    }
+
+    #[test]
+    fn what_is_read_last_counts() {
+        let counter = |unit, done, total| Arc::new(Counter { unit, done: AtomicU64::new(done), total });
+        let mut counters = vec![
+            counter(Unit::Bytes, 7, 7),
+            counter(Unit::Rows, 10, 10),
+            counter(Unit::Rows, 2, 10),
+            counter(Unit::Bytes, 0, 0),
+        ];
+        let sources: Vec<Source> =
+            counters.iter().map(|counter| Source::Counter(Arc::downgrade(counter))).collect();
+        assert_eq!(current(&[]), None);
+        assert_eq!(current(&sources).as_deref(), Some("12 of 20 rows read, 60 %"));
+        counters.remove(1);
+        assert_eq!(current(&sources).as_deref(), Some("2 of 10 rows read, 20 %"));
+        counters.truncate(1);
+        assert_eq!(current(&sources).as_deref(), Some("7 B of 7 B read, 100 %"));
+    }
+
+    #[tokio::test]
+    async fn a_scan_counts_every_row_of_its_file() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/h200/compile.parquet");
+        let trace = Trace::open(&[path]).await.expect("a run");
+        let rows = trace.files()[0].rows_count;
+        // Each row once per scan, also one that is filtered out.
+        for (query, scans) in [
+            ("SELECT op FROM events", 1),
+            ("SELECT kind FROM events WHERE op = 'cudaMalloc'", 1),
+            ("SELECT a.op FROM events a JOIN events b ON a.ts = b.ts AND b.pid > 0", 2),
+        ] {
+            let rows = scans * rows;
+            let frame = trace.sql(query).await.expect("a query");
+            let plan = frame.create_physical_plan().await.expect("a plan");
+            assert_eq!(scanned(&plan), Amount { done: 0, total: rows }, "{query}");
+            let context = trace.context().task_ctx();
+            let mut batches =
+                datafusion::physical_plan::execute_stream(Arc::clone(&plan), context).expect("rows");
+            while let Some(batch) = batches.next().await {
+                batch.expect("a batch");
+            }
+            assert_eq!(scanned(&plan), Amount { done: rows, total: rows }, "{query}");
+        }
+    }
+}

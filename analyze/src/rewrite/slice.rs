@@ -1,0 +1,123 @@
+//! A part of a run: some time of it, a process of it.
+//!
+//! ```text
+//!          from                  to
+//! ├── a ────┼─┤  ├── b ──┤ ├─ c ┼──┤        kept: b and c, whole. a began before: it is counted in `not_captured`
+//! ```
+//! A row is where its `ts` is, so that slices which follow each other have every row once. Names (of kernels, of call stacks)
+//! are kept, whenever they were told. With a process, what the verdicts on it need stays: who else had its CPUs, readings
+//! of devices.
+
+use std::{cell::Cell, path::Path};
+
+use arrow::{
+    array::{Array, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+    datatypes::{Int64Type, UInt32Type},
+};
+use trace_schema::{Kind, Nanos, Run};
+use trace_writer::Finished;
+
+use super::{blocking, numbers, rows, texts};
+use crate::{error::AnalyzeError, output, trace::Trace};
+
+/// What is kept. Times are since recording began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Params {
+    pub(crate) from: Option<Nanos>,
+    pub(crate) to: Option<Nanos>,
+    pub(crate) pid: Option<u32>,
+}
+
+/// The same on the trace's clock.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    from_ns: i64,
+    to_ns: i64,
+    pid: Option<u32>,
+}
+
+/// Writes the slice of one run.
+///
+/// # Errors
+/// If the interval is empty, the run has no such process, its data cannot be read, or `out` cannot be written.
+pub(crate) async fn run(
+    trace: &Trace,
+    params: Params,
+    out: &Path,
+    force: bool,
+) -> Result<Finished, AnalyzeError> {
+    let Some(file) = trace.files().first().cloned() else {
+        return Err(AnalyzeError::Internal("a trace without files".to_owned()));
+    };
+    output::differs(out, &file.paths)?;
+    let on_clock = |time: Option<Nanos>| time.map(|time| file.run.clock.start_ns.saturating_add(time.0));
+    let bounds = Bounds {
+        from_ns: on_clock(params.from).unwrap_or(i64::MIN),
+        to_ns: on_clock(params.to).unwrap_or(i64::MAX),
+        pid: params.pid,
+    };
+    if bounds.from_ns >= bounds.to_ns {
+        return Err(AnalyzeError::Query("--from is not before --to".to_owned()));
+    }
+    let out = out.to_owned();
+    blocking(move || {
+        let cut_count = Cell::new(0);
+        let kept = rows(file.paths.clone()).map(|batch| keep(&batch?, bounds, &cut_count));
+        trace_writer::write(&out, force, kept, || {
+            described(file.run.clone(), params, bounds, cut_count.get())
+        })
+    })
+    .await
+}
+
+/// The rows of a batch that are in the slice. Counts spans that began before and reach into it.
+fn keep(batch: &RecordBatch, bounds: Bounds, cut_count: &Cell<u64>) -> Result<RecordBatch, AnalyzeError> {
+    let (ts, dur) = (numbers::<Int64Type>(batch, "ts")?, numbers::<Int64Type>(batch, "dur")?);
+    let (pid, kind) = (numbers::<UInt32Type>(batch, "pid")?, texts(batch, "kind")?);
+    let (name, stint) = (Kind::Name.name(), Kind::Run.name());
+    let mask: BooleanArray = (0..batch.num_rows())
+        .map(|row| {
+            let (begin, kind) = (ts.value(row), kind.value(row));
+            let of_process = bounds.pid.is_none_or(|wanted| pid.value(row) == wanted);
+            let needed = of_process || kind == stint || pid.value(row) == 0;
+            if kind == name {
+                return Some(of_process);
+            }
+            let reaches = match dur.is_valid(row) {
+                true => begin.saturating_add(dur.value(row)) > bounds.from_ns,
+                false => kind == Kind::Call.name() || kind == Kind::OffCpu.name(),
+            };
+            if begin < bounds.from_ns && needed && reaches {
+                cut_count.set(cut_count.get() + 1);
+            }
+            Some(needed && begin >= bounds.from_ns && begin < bounds.to_ns)
+        })
+        .collect();
+    filter_record_batch(batch, &mask).map_err(|error| AnalyzeError::Damaged(error.to_string()))
+}
+
+/// The metadata of the slice.
+fn described(mut run: Run, params: Params, bounds: Bounds, cut_count: u64) -> Run {
+    let clock = &mut run.clock;
+    clock.start_ns = clock.start_ns.max(bounds.from_ns);
+    clock.end_ns = clock.end_ns.min(bounds.to_ns);
+    run.lost.retain(|lost| lost.to_ns > bounds.from_ns && lost.from_ns < bounds.to_ns);
+    // What came first in the slice need not have come first.
+    run.joined_running |= params.from.is_some();
+    (run.part_number, run.part_is_last) = (0, false);
+    if let Some(pid) = bounds.pid {
+        run.processes.retain(|process| process.pid == pid);
+        run.threads.retain(|thread| thread.pid == pid);
+        run.not_captured.push(format!("a slice: rows of processes other than {pid} were left out"));
+    }
+    if let Some(from) = params.from {
+        run.not_captured.push(format!(
+            "a slice: what began before {from} was left out, {cut_count} spans that reach past it among that"
+        ));
+    }
+    if let Some(to) = params.to {
+        run.not_captured.push(format!("a slice: what began at {to} or later was left out"));
+    }
+    run
+}
