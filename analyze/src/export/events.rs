@@ -20,7 +20,8 @@ use super::{NewFile, is_gzip};
 use crate::{
     columns::{conformed, plain_schema},
     error::AnalyzeError,
-    rewrite::{blocking, rows},
+    reading::plain,
+    rewrite::blocking,
     trace::Trace,
 };
 
@@ -107,7 +108,7 @@ pub(crate) async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64,
         };
         let mut table = Table::new(&ending, &schema, &mut new).map_err(failed)?;
         let mut rows_count = 0;
-        for batch in rows(file.paths) {
+        for batch in plain::batches(file.paths, None) {
             let batch =
                 conformed(&batch?, &schema).map_err(|error| AnalyzeError::Damaged(error.to_string()))?;
             rows_count += batch.num_rows() as u64;

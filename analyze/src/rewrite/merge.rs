@@ -16,11 +16,12 @@ use arrow::{
 use trace_schema::{Kind, Run};
 use trace_writer::Finished;
 
-use super::{blocking, numbers, rows, texts};
+use super::{blocking, numbers, texts};
 use crate::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
     output,
+    reading::plain,
     trace::{RunFile, Trace},
 };
 
@@ -47,7 +48,7 @@ pub(crate) async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged
     let (run, conflicts) = described(&files);
     let out = out.to_owned();
     let finished = blocking(move || {
-        let inputs = files.into_iter().map(|file| rows(file.paths)).collect();
+        let inputs = files.into_iter().map(|file| plain::batches(file.paths, None)).collect();
         trace_writer::write(&out, force, Merge::new(inputs), || run)
     });
     Ok(Merged { finished: finished.await?, conflicts })

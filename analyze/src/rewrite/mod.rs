@@ -5,41 +5,13 @@ pub(crate) mod merge;
 mod moved;
 pub(crate) mod slice;
 
-use std::{fs::File, path::PathBuf};
-
 use arrow::{
     array::{AsArray, RecordBatch, StringArray},
     compute::cast,
     datatypes::{ArrowPrimitiveType, DataType},
 };
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::error::AnalyzeError;
-
-/// Rows read at once.
-const BATCH_ROWS: usize = 1 << 14;
-
-/// All rows of some files, in the order in which they are there.
-pub(crate) fn rows(paths: Vec<PathBuf>) -> impl Iterator<Item = Result<RecordBatch, AnalyzeError>> {
-    paths.into_iter().flat_map(|path| {
-        let damaged = |what: String| AnalyzeError::Damaged(format!("{}: {what}", path.display()));
-        let opened = File::open(&path).map_err(|source| AnalyzeError::Io { path: path.clone(), source });
-        let reader = opened.and_then(|file| {
-            ParquetRecordBatchReaderBuilder::try_new(file)
-                .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-                .map_err(|error| damaged(error.to_string()))
-        });
-        let (reader, failed) = match reader {
-            Ok(reader) => (Some(reader), None),
-            Err(error) => (None, Some(Err(error))),
-        };
-        let name = path.clone();
-        let batches = reader.into_iter().flatten().map(move |batch| {
-            batch.map_err(|error| AnalyzeError::Damaged(format!("{}: {error}", name.display())))
-        });
-        failed.into_iter().chain(batches)
-    })
-}
 
 /// A column of numbers.
 fn numbers<T: ArrowPrimitiveType>(

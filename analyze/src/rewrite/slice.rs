@@ -18,8 +18,8 @@ use arrow::{
 use trace_schema::{Kind, Nanos, Run};
 use trace_writer::Finished;
 
-use super::{blocking, numbers, rows, texts};
-use crate::{error::AnalyzeError, output, trace::Trace};
+use super::{blocking, numbers, texts};
+use crate::{error::AnalyzeError, output, reading::plain, trace::Trace};
 
 /// What is kept. Times are since recording began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     let out = out.to_owned();
     blocking(move || {
         let cut_count = Cell::new(0);
-        let kept = rows(file.paths.clone()).map(|batch| keep(&batch?, bounds, &cut_count));
+        let kept = plain::batches(file.paths.clone(), None).map(|batch| keep(&batch?, bounds, &cut_count));
         trace_writer::write(&out, force, kept, || {
             described(file.run.clone(), params, bounds, cut_count.get())
         })
