@@ -115,6 +115,17 @@ fn requests_from_elsewhere_explain_the_segments_or_do_not() {
 }
 
 #[test]
+fn settings_that_make_no_sense_are_followed_all_the_same() {
+    let run = testdata("memory/examples.parquet");
+    for conf in ["large_segment_size_mb:0", "max_split_size_mb:0", "roundup_power2_divisions:3", ""] {
+        let both = format!("expandable_segments:True,{conf}");
+        for found in json(&["what-if", &run, "--conf", conf, "--conf", &both, "--json"]) {
+            assert_eq!(found["outcomes"].as_array().unwrap().len(), 2, "{conf}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let run = testdata("memory/neighbour.parquet");

@@ -290,7 +290,8 @@ impl Policy {
         if self.settings.expandable_segments {
             return self.expand(class, stream, size);
         }
-        let bytes = self.settings.segment_bytes(size);
+        // (A setting may ask for segments that are too small.)
+        let bytes = self.settings.segment_bytes(size).max(size);
         self.ask(bytes)?;
         let (addr, space) = self.space(class, stream, bytes, None);
         self.insert_free(addr, Block { size_bytes: bytes, is: Use::Free, space });
