@@ -16,6 +16,20 @@ fn run(name: &str) -> String {
 }
 
 #[test]
+fn the_gap_of_every_round_is_pinned_by_named_blocks() {
+    for round in 1..=3 {
+        let moment =
+            answer(&["memory", &run("generate"), "--at", &format!("round {round}, cache emptied"), "--json"]);
+        let held = &moment["moment"]["allocators"][0];
+        let bytes = ["reserved_bytes", "allocated_bytes", "pinned_bytes", "releasable_bytes"];
+        let bytes = bytes.map(|name| held[name].as_i64().unwrap());
+        assert_eq!(bytes, [1_321_205_760, 1_030_138_880, 291_066_880, 0], "{round}");
+        let pinned = held["pinned"].as_array().unwrap();
+        assert!(pinned.iter().all(|segment| !segment["pins"].as_array().unwrap().is_empty()), "{round}");
+    }
+}
+
+#[test]
 fn what_the_model_leaves_behind_is_pinned_by_named_blocks() {
     let (code, out, err) = analyze(&["memory", &run("generate"), "--at", "cache emptied", "--json"]);
     assert_eq!(code, 0, "{err}");
