@@ -1,12 +1,18 @@
 //! The append-only file of a recording under way, and how it becomes a run.
 //!
-//! The file is a sequence of Arrow IPC streams: an empty one with the metadata, then two a flush with the
-//! columns that have values in it. Most columns are empty at any time, and nothing is spent on those.
+//! The file is a sequence of frames of Arrow IPC streams: an empty one with the metadata, then two a flush with the
+//! columns that have values in it. Most columns are empty at any time, and nothing is spent on those. What is not as it
+//! was written never reaches the reader of Arrow, which trusts it.
+//!
+//! ```text
+//! frame   │ INQr │ length │ CRC-32 │ streams …
+//!           4      4 (LE)   4 (LE)   length
+//! ```
 
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, BufWriter, Seek, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -35,12 +41,17 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Rows from which a batch is written without waiting for the caller's flush. They fit into a cache.
 const BATCH_ROWS: usize = 1 << 14;
 
+/// How a frame begins.
+const FRAME: &[u8; 4] = b"INQr";
+
 /// A run under way.
 pub struct Recorder {
     out: PathBuf,
     path: PathBuf,
     rows: Rows,
     file: BufWriter<File>,
+    /// The frame that is being made.
+    frame: Vec<u8>,
     syncer: Syncer,
 }
 
@@ -50,12 +61,12 @@ const PLAIN: [&str; 3] = ["ts", "dur", "addr"];
 
 /// Writes one batch as a stream of its own.
 fn append_stream(
-    file: &mut BufWriter<File>,
+    frame: &mut Vec<u8>,
     batch: &RecordBatch,
     compression: Option<CompressionType>,
 ) -> Result<(), ArrowError> {
     let options = IpcWriteOptions::default().try_with_compression(compression)?;
-    let mut stream = StreamWriter::try_new_with_options(file, &batch.schema(), options)?;
+    let mut stream = StreamWriter::try_new_with_options(frame, &batch.schema(), options)?;
     if batch.num_rows() > 0 {
         stream.write(batch)?;
     }
@@ -63,21 +74,54 @@ fn append_stream(
 }
 
 /// Writes rows: a stream of the plain columns, and one of the others.
-fn append(file: &mut BufWriter<File>, batch: &RecordBatch) -> Result<(), ArrowError> {
+fn append(frame: &mut Vec<u8>, batch: &RecordBatch) -> Result<(), ArrowError> {
     let schema = batch.schema();
     let (plain, others): (Vec<usize>, Vec<usize>) =
         (0..batch.num_columns()).partition(|index| PLAIN.contains(&schema.field(*index).name().as_str()));
-    append_stream(file, &batch.project(&plain)?, None)?;
-    append_stream(file, &batch.project(&others)?, Some(CompressionType::LZ4_FRAME))
+    append_stream(frame, &batch.project(&plain)?, None)?;
+    append_stream(frame, &batch.project(&others)?, Some(CompressionType::LZ4_FRAME))
+}
+
+/// Writes a frame, and empties it.
+fn write_frame(file: &mut BufWriter<File>, frame: &mut Vec<u8>) -> Result<(), ArrowError> {
+    let length = u32::try_from(frame.len())
+        .map_err(|_| ArrowError::IpcError("more than 4 GiB in one batch".to_owned()))?;
+    file.write_all(FRAME)?;
+    file.write_all(&length.to_le_bytes())?;
+    file.write_all(&crc32fast::hash(frame).to_le_bytes())?;
+    file.write_all(frame)?;
+    frame.clear();
+    Ok(())
+}
+
+/// The next frame; `None` at the end of the file.
+fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, ArrowError> {
+    if file.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    let mut words = [[0; 4]; 3];
+    for word in &mut words {
+        file.read_exact(word)?;
+    }
+    let [begin, length, sum] = words;
+    if begin != *FRAME {
+        return Err(ArrowError::IpcError("no frame of a recording".to_owned()));
+    }
+    let mut frame = Vec::new();
+    let length = u32::from_le_bytes(length);
+    file.take(length.into()).read_to_end(&mut frame)?;
+    if frame.len() as u64 != u64::from(length) || crc32fast::hash(&frame) != u32::from_le_bytes(sum) {
+        return Err(ArrowError::IpcError("a frame is not as it was written".to_owned()));
+    }
+    Ok(Some(frame))
 }
 
 /// The next rows; `None` at the end of the file.
 fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
-    if file.fill_buf()?.is_empty() {
-        return Ok(None);
-    }
+    let Some(frame) = next_frame(file)? else { return Ok(None) };
+    let mut streams = frame.as_slice();
     let mut half = || {
-        let mut batches = StreamReader::try_new(&mut *file, None)?.collect::<Result<Vec<_>, _>>()?;
+        let mut batches = StreamReader::try_new(&mut streams, None)?.collect::<Result<Vec<_>, _>>()?;
         batches.pop().ok_or_else(|| ArrowError::IpcError("a stream without rows".to_owned()))
     };
     let (plain, others) = (half()?, half()?);
@@ -164,9 +208,11 @@ impl Recorder {
         let syncer = Syncer::start(&file).map_err(|source| WriteError::Io { path: path.clone(), source })?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let head = RecordBatch::new_empty(Arc::new(schema));
-        append_stream(&mut file, &head, None)
+        let mut frame = Vec::new();
+        append_stream(&mut frame, &head, None)
+            .and_then(|()| write_frame(&mut file, &mut frame))
             .map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
-        Ok(Self { out: out.to_owned(), path, rows: Rows::default(), file, syncer })
+        Ok(Self { out: out.to_owned(), path, rows: Rows::default(), file, frame, syncer })
     }
 
     /// Adds a row.
@@ -188,9 +234,11 @@ impl Recorder {
     }
 
     fn write_batch(&mut self) -> Result<(), WriteError> {
+        self.frame.clear();
         self.rows
             .take()
-            .and_then(|batch| append(&mut self.file, &batch))
+            .and_then(|batch| append(&mut self.frame, &batch))
+            .and_then(|()| write_frame(&mut self.file, &mut self.frame))
             .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })
     }
 
@@ -305,7 +353,8 @@ fn convert(
     let file = File::open(recording).map_err(read)?;
     let length = file.metadata().map_err(read)?.len();
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-    let mut head = StreamReader::try_new(&mut file, None).map_err(|e| no(e.to_string()))?;
+    let frame = next_frame(&mut file).map_err(|e| no(e.to_string()))?.unwrap_or_default();
+    let mut head = StreamReader::try_new(frame.as_slice(), None).map_err(|e| no(e.to_string()))?;
     if let Some(Err(error)) = head.next() {
         return Err(no(error.to_string()));
     }

@@ -112,6 +112,40 @@ fn a_cut_recording_keeps_what_was_flushed() {
     assert!(matches!(recover(&recording, &out, true), Err(WriteError::NotARecording { .. })));
 }
 
+/// Whatever byte is another: what stands before its frame is recovered, and nothing else.
+#[test]
+fn a_damaged_recording_keeps_what_stands_before_the_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    let mut recorder = Recorder::create(&out, false, &Run::default()).unwrap();
+    // Where frames end, and the rows up to there.
+    let mut frames = Vec::new();
+    for upto in [0, 100, 300, 700] {
+        (frames.last().map_or(0, |(_, rows)| *rows)..upto).for_each(|ts| recorder.push(&row(ts)).unwrap());
+        recorder.flush().unwrap();
+        frames.push((fs::metadata(&recording).unwrap().len(), upto));
+    }
+    let bytes = fs::read(&recording).unwrap();
+    std::mem::forget(recorder);
+    let mut seed = 11_u64;
+    for round in 0..400 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Every byte of the beginning, and any other.
+        let place = if round < 40 { round } else { (seed >> 33) as usize % bytes.len() };
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1 << (seed >> 29 & 7);
+        fs::write(&recording, &damaged).unwrap();
+        let found = recover(&recording, &out, true).map(|found| found.rows_count);
+        let whole = frames.iter().rev().find(|(end, _)| *end <= place as u64);
+        match (found, whole) {
+            (Ok(rows), Some((_, expected))) => assert_eq!(rows, *expected as u64, "byte {place}"),
+            (Err(WriteError::NotARecording { .. }), None) => (),
+            (found, _) => panic!("byte {place}: {found:?}"),
+        }
+    }
+}
+
 #[test]
 fn nothing_is_overwritten_unasked() {
     let directory = tempfile::tempdir().unwrap();
