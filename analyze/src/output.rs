@@ -13,6 +13,7 @@ use arrow::{
     csv::WriterBuilder,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
+    ipc::writer::FileWriter,
     util::{
         display::{ArrayFormatter, FormatOptions},
         pretty::pretty_format_batches,
@@ -61,6 +62,7 @@ pub(crate) enum Sink<W: Write + Send> {
     Json(arrow::json::ArrayWriter<W>),
     Ndjson(arrow::json::LineDelimitedWriter<W>),
     Parquet(Box<ArrowWriter<W>>),
+    Arrow(Box<FileWriter<W>>),
 }
 
 /// The same rows with text in place of lists and structs, as CSV has none.
@@ -119,6 +121,14 @@ impl<W: Write + Send> Sink<W> {
         })
     }
 
+    /// A sink for an IPC file of Arrow, with the schema's metadata.
+    ///
+    /// # Errors
+    /// If the schema cannot be written.
+    pub(crate) fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+        FileWriter::try_new(out, schema).map(|writer| Self::Arrow(Box::new(writer))).map_err(internal)
+    }
+
     /// Some rows. `path`: where they go, for errors.
     ///
     /// # Errors
@@ -140,6 +150,7 @@ impl<W: Write + Send> Sink<W> {
             Self::Json(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Parquet(writer) => writer.write(batch).map_err(|error| failed(path, error.into())),
+            Self::Arrow(writer) => writer.write(batch).map_err(|error| failed(path, error)),
         }
     }
 
@@ -165,6 +176,7 @@ impl<W: Write + Send> Sink<W> {
                 writer.into_inner().flush().map_err(io)
             }
             Self::Parquet(writer) => writer.close().map(drop).map_err(|error| failed(path, error.into())),
+            Self::Arrow(mut writer) => writer.finish().map_err(|error| failed(path, error)),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     columns::integers,
     error::AnalyzeError,
     memory::{
-        input::Input,
+        input::{Input, Key},
         settings::Settings,
         whatif::{
             record::{Case, Cases, Limits, Served},
@@ -128,16 +128,7 @@ pub(crate) async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, A
     cases.capacity_bytes = params.capacity_bytes;
     let (_, cases) = input.replay(Vec::new(), cases).await?;
     let start = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-    Ok(cases
-        .cases
-        .iter()
-        .map(|(key, case)| WhatIf {
-            pid: key.pid,
-            device: key.device,
-            capacity_bytes: params.capacity_bytes.or_else(|| cases.limits.get(key)?.capacity_bytes()),
-            ..of_case(case, asked, start)
-        })
-        .collect())
+    Ok(cases.cases.iter().map(|(key, case)| of_case(*key, case, asked, start)).collect())
 }
 
 fn outcome(settings: &str, served: &Served, record_peak: u64, start: i64) -> Outcome {
@@ -160,7 +151,7 @@ fn outcome(settings: &str, served: &Served, record_peak: u64, start: i64) -> Out
     }
 }
 
-fn of_case(case: &Case, asked: &[String], start: i64) -> WhatIf {
+fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
     let control = outcome("as they were", &case.control, case.peak_reserved_bytes, start);
     let is_exact = case.equal_count == case.requests_count && case.control.ended.is_none();
     let outcomes = asked.iter().zip(&case.asked).map(|(settings, served)| {
@@ -200,8 +191,8 @@ fn of_case(case: &Case, asked: &[String], start: i64) -> WhatIf {
         notes.push("the run had garbage_collection_threshold, which is not followed".to_owned());
     }
     WhatIf {
-        pid: 0,
-        device: 0,
+        pid: key.pid,
+        device: key.device,
         requests_count: case.requests_count,
         failed_count: case.failed_count,
         peak_reserved_bytes: case.peak_reserved_bytes,
@@ -209,7 +200,7 @@ fn of_case(case: &Case, asked: &[String], start: i64) -> WhatIf {
         end_reserved_bytes: case.end_reserved_bytes,
         asked_count: case.asked_count,
         given_back_count: case.given_back_count,
-        capacity_bytes: None,
+        capacity_bytes: case.capacity_bytes,
         control,
         control_equal_count: case.equal_count,
         control_difference_bytes: case.difference_bytes,

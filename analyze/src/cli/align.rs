@@ -8,7 +8,10 @@ use super::{print, print_json};
 use crate::{
     error::AnalyzeError,
     output,
-    rewrite::align::{self, Outcome},
+    rewrite::{
+        align::{self, Outcome},
+        blocking,
+    },
     trace::Trace,
 };
 
@@ -40,9 +43,7 @@ impl Args {
         let captured = Trace::open(&[self.run]).await?;
         let profile = Trace::open(&[self.profile]).await?;
         let out = self.out.clone();
-        let work = move || align::run(&captured, &profile, &out, self.force);
-        let joined = tokio::task::spawn_blocking(work).await;
-        let outcome = joined.map_err(|error| AnalyzeError::Internal(error.to_string()))??;
+        let outcome = blocking(move || align::run(&captured, &profile, &out, self.force)).await?;
         if self.json {
             return print_json(&outcome);
         }

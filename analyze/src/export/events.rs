@@ -8,60 +8,22 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrow::{array::RecordBatch, csv, datatypes::SchemaRef, error::ArrowError, ipc, json};
+use arrow::datatypes::SchemaRef;
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Run};
 
 use super::{NewFile, is_gzip};
 use crate::{
     columns::{conformed, plain_schema},
     error::AnalyzeError,
+    output::{Format, Sink},
     reading::plain,
     rewrite::blocking,
     trace::Trace,
 };
-
-/// A format, told by the file's name.
-enum Table<W: Write> {
-    Arrow(Box<ipc::writer::FileWriter<W>>),
-    Csv(Box<csv::Writer<W>>),
-    Ndjson(json::LineDelimitedWriter<W>),
-}
-
-impl<W: Write> Table<W> {
-    fn new(ending: &str, schema: &SchemaRef, out: W) -> Result<Self, ArrowError> {
-        Ok(match ending {
-            "arrow" => Self::Arrow(Box::new(ipc::writer::FileWriter::try_new(out, schema)?)),
-            "csv" => {
-                let mut writer = csv::Writer::new(out);
-                // The header is there even if no row is.
-                writer.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
-                Self::Csv(Box::new(writer))
-            }
-            _ => Self::Ndjson(json::LineDelimitedWriter::new(out)),
-        })
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        match self {
-            Self::Arrow(writer) => writer.write(batch),
-            Self::Csv(writer) => writer.write(batch),
-            Self::Ndjson(writer) => writer.write(batch),
-        }
-    }
-
-    fn finish(self) -> Result<(), ArrowError> {
-        match self {
-            Self::Arrow(mut writer) => writer.finish(),
-            Self::Csv(writer) => writer.into_inner().flush().map_err(ArrowError::from),
-            Self::Ndjson(mut writer) => writer.finish(),
-        }
-    }
-}
 
 /// The ending that tells the format, and whether gzip is wanted.
 fn ending(path: &Path) -> Result<(String, bool), AnalyzeError> {
@@ -102,19 +64,19 @@ pub(crate) async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64,
     let mut new = NewFile::create(trace, out, force, with_gzip)?;
     let out = out.to_owned();
     blocking(move || {
-        let failed = |error: ArrowError| match error {
-            ArrowError::IoError(_, source) => AnalyzeError::Io { path: out.clone(), source },
-            other => AnalyzeError::Io { path: out.clone(), source: io::Error::other(other) },
+        let mut table = match ending.as_str() {
+            "arrow" => Sink::arrow(&schema, &mut new)?,
+            "csv" => Sink::new(Format::Csv, Arc::clone(&schema), &mut new)?,
+            _ => Sink::new(Format::Ndjson, Arc::clone(&schema), &mut new)?,
         };
-        let mut table = Table::new(&ending, &schema, &mut new).map_err(failed)?;
         let mut rows_count = 0;
         for batch in plain::batches(file.paths, None) {
             let batch =
                 conformed(&batch?, &schema).map_err(|error| AnalyzeError::Damaged(error.to_string()))?;
             rows_count += batch.num_rows() as u64;
-            table.write(&batch).map_err(failed)?;
+            table.write(&batch, &out)?;
         }
-        table.finish().map_err(failed)?;
+        table.finish(&out)?;
         new.finish()?;
         Ok(rows_count)
     })

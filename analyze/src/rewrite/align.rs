@@ -27,6 +27,7 @@ use crate::{
     analysis::align::{self, Aligned, Call, Functions, Recording, Side},
     columns::{Cell, integers},
     error::AnalyzeError,
+    output,
     reading::plain,
     trace::{RunFile, Trace},
 };
@@ -158,10 +159,7 @@ pub(crate) fn run(
     force: bool,
 ) -> Result<Outcome, AnalyzeError> {
     let (run, other) = (one(captured, "the captured run")?, one(profile, "the profile")?);
-    let place = out.canonicalize().ok();
-    if place.is_some() && run.paths.iter().chain(&other.paths).any(|path| path.canonicalize().ok() == place) {
-        return Err(AnalyzeError::Query(format!("{} is read: give --out another name", out.display())));
-    }
+    output::differs(out, run.paths.iter().chain(&other.paths))?;
     let inconclusive = |why: String| {
         AnalyzeError::Inconclusive(format!("{} cannot be aligned with {}: {why}", other.name, run.name))
     };
@@ -180,13 +178,12 @@ pub(crate) fn run(
             Nanos(difference.saturating_abs())
         )));
     }
-    let mut alignment = described(&aligned, other);
+    let alignment = described(&aligned, other);
     if let Some(pid) =
         alignment.pids.iter().find(|pid| run.run.alignments.iter().any(|a| a.pids.contains(pid)))
     {
         return Err(AnalyzeError::Query(format!("{}: it has a profile of process {pid} already", run.name)));
     }
-    alignment.pids.sort_unstable();
     let moving = Move::new(&aligned, kinds, marks);
     let (finished, moved) = write(run, other, &aligned, moving, &alignment, out, force)?;
     let Moved { added, left_out, .. } = moved;

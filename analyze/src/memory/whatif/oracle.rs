@@ -3,19 +3,14 @@
 //! policy say of either?
 
 use std::{
-    collections::HashMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use super::{
-    super::{
-        event::{Action, Event},
-        oracle::Workload,
-        settings::Settings,
-        totals::DEFAULT_POOL,
-    },
+    super::{event::Action, oracle::Workload, settings::Settings},
     policy::{Policy, Use},
+    record::Served,
 };
 
 /// One of a pair.
@@ -100,47 +95,29 @@ fn listed(policy: &Policy) -> (Vec<String>, String) {
 /// Runs the events of `from` under other settings; how many snapshots `expected` was found to have said so. Nothing is
 /// compared after a request has failed that did not, or the other way.
 fn compare(from: &Side, settings: Settings, expected: &Side) -> Result<usize, String> {
-    let mut policy = Policy::new(settings, Some(from.capacity_bytes));
-    let mut blocks = HashMap::new();
+    let mut served = Served::new(settings, Some(from.capacity_bytes));
     let mut at = 0;
     for (number, said) in expected.said.iter().enumerate() {
         let place = from.workload.place(number);
-        for event in &from.workload.events[at..place] {
-            if !feed(&mut policy, &mut blocks, event) {
-                return Ok(number);
-            }
+        // Where segments lay is not told: the order in which they come is the real one.
+        let events = &from.workload.events[at..place];
+        events
+            .iter()
+            .filter(|event| event.action != Action::SegmentAlloc)
+            .for_each(|event| served.event(event));
+        if served.ended.is_some() {
+            return Ok(number);
         }
         at = place;
-        let found = listed(&policy);
+        let found = listed(&served.policy);
         if found != *said {
             return Err(format!("snapshot {number}:\n{found:#?}\nand not\n{said:#?}"));
         }
         if from.emptied.contains(&number) {
-            policy.empty_cache();
+            served.policy.empty_cache();
         }
     }
     Ok(expected.said.len())
-}
-
-/// Whether the same happened.
-fn feed(policy: &mut Policy, blocks: &mut HashMap<u64, u64>, event: &Event) -> bool {
-    match event.action {
-        Action::Alloc | Action::Oom => {
-            let found = policy.alloc(event.size_bytes, event.stream, DEFAULT_POOL);
-            if found.is_some() != (event.action == Action::Alloc) {
-                return false;
-            }
-            blocks.extend(found.map(|found| (event.addr, found)));
-        }
-        Action::FreeRequested => {
-            blocks.get(&event.addr).into_iter().for_each(|addr| policy.free_requested(*addr))
-        }
-        Action::FreeCompleted => {
-            blocks.remove(&event.addr).into_iter().for_each(|addr| policy.free_completed(addr))
-        }
-        _ => (),
-    }
-    true
 }
 
 #[test]

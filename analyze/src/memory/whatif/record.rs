@@ -20,7 +20,7 @@ use super::{
 /// Requests under some settings.
 #[derive(Debug)]
 pub(crate) struct Served {
-    policy: Policy,
+    pub(super) policy: Policy,
     /// Addresses by those on record.
     blocks: HashMap<u64, u64>,
     peak_ts: Option<i64>,
@@ -38,7 +38,7 @@ pub(crate) struct Ended {
 }
 
 impl Served {
-    fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
+    pub(super) fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
         let policy = Policy::new(settings, capacity_bytes);
         Self { policy, blocks: HashMap::new(), peak_ts: None, ended: None }
     }
@@ -52,7 +52,8 @@ impl Served {
         self.peak_ts
     }
 
-    fn event(&mut self, event: &Event, failed: bool) {
+    /// The next event.
+    pub(super) fn event(&mut self, event: &Event) {
         match event.action {
             Action::Alloc | Action::UsageAlloc | Action::Oom => {
                 let peak = self.policy.counts.peak_reserved_bytes;
@@ -60,7 +61,7 @@ impl Served {
                 if self.policy.counts.peak_reserved_bytes > peak {
                     self.peak_ts = Some(event.ts);
                 }
-                if found.is_some() == failed {
+                if found.is_some() == (event.action == Action::Oom) {
                     let is_served = found.is_some();
                     let requested_bytes = event.size_bytes;
                     self.ended = Some(Ended { ts: event.ts, requested_bytes, is_served });
@@ -91,6 +92,8 @@ impl Served {
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) settings: Settings,
+    /// What it can have at most, if that is known.
+    pub(crate) capacity_bytes: Option<u64>,
     pub(crate) control: Served,
     /// In the order of the settings asked about.
     pub(crate) asked: Vec<Served>,
@@ -136,13 +139,13 @@ impl Cases {
         let Self { asked, default, capacity_bytes, limits, cases } = self;
         cases.entry(key).or_insert_with(|| {
             let limits = limits.get(&key).copied().unwrap_or_default();
-            let capacity = capacity_bytes.or_else(|| limits.capacity_bytes());
+            let capacity_bytes = capacity_bytes.or_else(|| limits.capacity_bytes());
             let mut settings = allocator.settings().clone();
             settings.expandable_segments |= limits.is_expandable;
-            let mut control = Served::new(settings.clone(), capacity);
+            let mut control = Served::new(settings.clone(), capacity_bytes);
             let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).clone();
             let mut asked: Vec<Served> =
-                asked.into_iter().map(|settings| Served::new(settings, capacity)).collect();
+                asked.into_iter().map(|settings| Served::new(settings, capacity_bytes)).collect();
             let rests = &allocator.knowledge().rests;
             for pool in rests.iter().filter(|(_, rest)| **rest == Rest::Kept).map(|(pool, _)| *pool) {
                 control.policy.keep_whole(pool);
@@ -150,6 +153,7 @@ impl Cases {
             }
             Case {
                 settings,
+                capacity_bytes,
                 control,
                 asked,
                 requests_count: 0,
@@ -184,7 +188,7 @@ impl Listener for Cases {
                 tid: 0,
                 stack: None,
             };
-            case.each().for_each(|served| served.event(&event, false));
+            case.each().for_each(|served| served.event(&event));
         }
     }
 
@@ -214,8 +218,7 @@ impl Listener for Cases {
             _ => (),
         }
         case.end_reserved_bytes = reserved;
-        let failed = event.action == Action::Oom;
-        case.each().for_each(|served| served.event(event, failed));
+        case.each().for_each(|served| served.event(event));
         if matches!(event.action, Action::Alloc | Action::UsageAlloc) {
             case.requests_count += 1;
             let difference = case.control.counts().reserved_bytes.abs_diff(reserved);
