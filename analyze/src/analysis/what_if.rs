@@ -1,7 +1,7 @@
 //! What a run would have reserved of the GPU's memory with other settings of PyTorch's allocator, and whether requests
 //! that are known from elsewhere explain the segments on record.
 //!
-//! The requests, and when blocks were given back, are those on record; the program is taken to ask for the same. A claim
+//! The requests, and when blocks and unused memory were given back, are those on record; the program is taken to do the same. A claim
 //! rests on the control: the same rules with the settings that the run had must reserve, after every request, what the
 //! record says.
 
@@ -176,7 +176,7 @@ fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
             "fails at a request that was served"
         };
         notes.push(format!(
-            "inconclusive: the control {what} ({}), {} after the first event: the room on the device is not known well enough (--capacity)",
+            "inconclusive: the control {what} ({}), {} after recording began: the room on the device is not known well enough (--capacity)",
             Bytes(ended.requested_bytes as i64),
             trace_schema::Nanos(ended.ts - start)
         ));

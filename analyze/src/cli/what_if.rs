@@ -15,7 +15,7 @@ use crate::{
 /// What PyTorch would have reserved with other settings of its allocator
 ///
 /// The run's requests are served anew by the allocator's own rules (which free block serves a request, when the driver is
-/// asked, what is given back when the device is full), and blocks are given back when they were. The rules with the run's
+/// asked, what is given back when the device is full); blocks are given back when they were, and unused memory at least then. The rules with the run's
 /// own settings must reserve what the record says after every request: where they do not, the difference is stated, and
 /// what is less than it is inconclusive.
 #[derive(clap::Args)]
