@@ -137,10 +137,10 @@ def compare(directory, size, rounds, with_load):
     assert len(events) == 1, events
     size = file.stat().st_size
     print(f"\n## {size / GB:.2f} GB, {int(events.pop()):,} events\n")
-    print("| | wall | CPU | peak memory | bytes a second |\n|---|---|---|---|---|")
+    print("| | wall | CPU | peak memory | bytes a second of CPU |\n|---|---|---|---|---|")
     median = {name: [statistics.median(result[i] for result in runs) for i in range(3)] for name, runs in results.items()}
     for name, (wall, cpu, memory) in median.items():
-        print(f"| `{name}` | {wall:.1f} s | {cpu:.1f} s | {memory / (1 << 20):,.0f} MiB | {size / wall / 1e6:.0f} MB |")
+        print(f"| `{name}` | {wall:.1f} s | {cpu:.1f} s | {memory / (1 << 20):,.0f} MiB | {size / cpu / 1e6:.0f} MB |")
     ours = median["analyze import"]
     for name, theirs in median.items():
         if name != "analyze import":
