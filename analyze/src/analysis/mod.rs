@@ -20,6 +20,7 @@ pub(crate) mod doubt;
 pub(crate) mod driver_memory;
 pub(crate) mod fault;
 pub(crate) mod head;
+pub(crate) mod host_gaps;
 pub(crate) mod info;
 pub(crate) mod judge;
 pub(crate) mod launch_gaps;

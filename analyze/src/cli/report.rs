@@ -1,32 +1,101 @@
 //! `analyze report`.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+};
 
 use trace_schema::Bytes;
 
 use super::print;
-use crate::{error::AnalyzeError, output, report, trace::Trace};
+use crate::{
+    error::AnalyzeError,
+    output,
+    report::{Block, Report},
+    trace::Trace,
+};
 
-/// Write one self-contained HTML page: what was slow, why, who is innocent, where the memory is
+/// What was slow, why, who is innocent, where the memory is; as a page, figures, data, or here
+///
+/// Without a flag the report is printed for a terminal of 80 columns, in colour if it is one and NO_COLOR is not set.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The run
     run: PathBuf,
-    /// The page to write
+    /// Write one self-contained HTML page
     #[arg(long, value_name = "FILE.html")]
-    html: PathBuf,
-    /// Replace the page if it exists
+    html: Option<PathBuf>,
+    /// Write every figure as SVG into this folder
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Print the data behind the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print Markdown, as for a CI job's summary
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Replace what exists
     #[arg(long)]
     force: bool,
 }
 
+fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
+    output::create(path, force)?
+        .write_all(text.as_bytes())
+        .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+}
+
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
-        let trace = Trace::open(&[self.run]).await?;
-        let page = report::html(&trace).await?;
-        output::create(&self.html, self.force)?
-            .write_all(page.as_bytes())
-            .map_err(|source| AnalyzeError::Io { path: self.html.clone(), source })?;
-        print(&format!("{}: {}\n", self.html.display(), Bytes(page.len() as i64)))
+        let trace = Trace::open_one(&self.run).await?;
+        for path in trace.files().iter().flat_map(|file| &file.paths) {
+            self.html.iter().try_for_each(|html| output::differs(html, [path]))?;
+        }
+        // What cannot be written is said before the work, not after it.
+        if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
+            return Err(AnalyzeError::Exists(html.clone()));
+        }
+        let report = Report::of(&trace).await?;
+        if let Some(html) = &self.html {
+            let page = report.html()?;
+            write(html, &page, self.force)?;
+            // Standard output may be the data's.
+            if !self.json && !self.markdown {
+                print(&format!("{}: {}\n", html.display(), Bytes(page.len() as i64)))?;
+            }
+        }
+        if let Some(folder) = &self.svg {
+            self.figures(&report, folder)?;
+        }
+        if self.json {
+            return print(&(report.json()? + "\n"));
+        }
+        if self.markdown {
+            return print(&report.markdown()?);
+        }
+        if self.html.is_some() || self.svg.is_some() {
+            return Ok(());
+        }
+        let is_coloured = std::io::stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        print(&report.terminal(is_coloured)?)
+    }
+
+    fn figures(&self, report: &Report, folder: &Path) -> Result<(), AnalyzeError> {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
+        for section in &report.document()?.sections {
+            for block in &section.blocks {
+                let figures = match block {
+                    Block::Figure(figure) => vec![figure],
+                    Block::Calls(calls) => calls.iter().filter_map(|call| call.chain.as_ref()).collect(),
+                    _ => Vec::new(),
+                };
+                for figure in figures {
+                    write(&folder.join(format!("{}.svg", figure.name)), &figure.svg, self.force)?;
+                }
+            }
+        }
+        Ok(())
     }
 }

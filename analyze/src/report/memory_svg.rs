@@ -1,10 +1,10 @@
 //! Figures of memory: over time by class, the account of a device, the address space at the peak, and lives of blocks.
 //! The classes' colours are those of the style sheet.
 
-use plotters::{coord::Shift, prelude::*};
+use plotters::prelude::*;
 use trace_schema::Bytes;
 
-use super::svg::{INK, WAITING, WIDTH, failed, scalable};
+use super::svg::{INK, LABELS, WAITING, WIDTH, bar, failed, scalable, scale, text};
 use crate::{
     analysis::{
         memory::{Curve, Point},
@@ -12,7 +12,6 @@ use crate::{
         memory_state::Device,
     },
     error::AnalyzeError,
-    output,
 };
 
 /// Handed out, or given back and still in use by other streams.
@@ -28,31 +27,8 @@ const CURVE_HEIGHT: u32 = 300;
 const ROW_HEIGHT: u32 = 22;
 /// A row of a segment or a life.
 const THIN_HEIGHT: u32 = 11;
-/// Left of the first byte or instant.
-const LABELS: i32 = 190;
-const FONT: (&str, i32) = ("sans-serif", 13);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-fn text(area: &Area<'_>, words: &str, at: (i32, i32)) -> Result<(), AnalyzeError> {
-    let style = FONT.into_font().color(&INK);
-    area.draw(&Text::new(output::harmless(words), at, style)).map_err(failed)
-}
-
-fn bar(area: &Area<'_>, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> Result<(), AnalyzeError> {
-    // A sliver is still to be seen.
-    let to = (to.0.max(from.0 + 1), to.1);
-    area.draw(&Rectangle::new([from, to], colour.filled())).map_err(failed)
-}
-
 /// How high the stack is, up to a class.
 type Height = fn(&Point) -> i64;
-
-/// Places of bytes (or times) from 0 to `all` between the labels and the right edge.
-fn scale(all: f64, left: i32, right: i32) -> impl Fn(f64) -> i32 {
-    let width = f64::from(WIDTH as i32 - left - right);
-    move |value| left + (value / all.max(1.0) * width).round() as i32
-}
 
 /// What was reserved over time, by class; an out-of-memory is a vertical line.
 pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeError> {
@@ -106,7 +82,7 @@ pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErro
         chart.draw_series(ooms).map_err(failed)?;
         root.present().map_err(failed)?;
     }
-    Ok(scalable(svg))
+    Ok(scalable(svg, "Memory reserved over time, by class"))
 }
 
 /// Who has a device's memory: each share begins where the one before ends, and the last ends at what is used.
@@ -142,7 +118,7 @@ pub(crate) fn ledger(device: &Device) -> Result<String, AnalyzeError> {
         text(&area, &Bytes(device.used_bytes).to_string(), (place(device.used_bytes as f64) + 6, y + 3))?;
         area.present().map_err(failed)?;
     }
-    Ok(scalable(svg))
+    Ok(scalable(svg, "Who has the memory of the GPU"))
 }
 
 /// Every segment a row, its blocks where they lie.
@@ -173,7 +149,7 @@ pub(crate) fn addresses(map: &Map) -> Result<String, AnalyzeError> {
         }
         area.present().map_err(failed)?;
     }
-    Ok(scalable(svg))
+    Ok(scalable(svg, "Segments and their blocks, by address"))
 }
 
 /// From when to when the largest blocks were handed out; what was never given back ends in an arrow's colour.
@@ -193,5 +169,5 @@ pub(crate) fn lives(map: &Map, start_ns: i64, end_ns: i64) -> Result<String, Ana
         }
         area.present().map_err(failed)?;
     }
-    Ok(scalable(svg))
+    Ok(scalable(svg, "When the largest blocks were handed out and given back"))
 }

@@ -1,64 +1,142 @@
-//! The page people send to each other: one HTML file, no request, no script needed. Sections build data; the
-//! template in `assets/` renders it and escapes every string from the trace; `svg.rs` draws the figures.
+//! The report that people send to each other: what was slow, why, who is innocent, where the memory is.
+//!
+//! ```text
+//! analyses ──► Report (data, versioned) ──► sections ──► Document ──► form: HTML, Markdown, terminal
+//!                   └──► JSON, also inside the page              └──► SVG files
+//! ```
+//! [`Report::of`] asks every analysis once; a section turns answers into blocks and asks nothing; a form shows blocks
+//! and knows nothing of what they mean.
 
+mod document;
+mod form;
 mod memory_svg;
 mod section;
 mod svg;
 
-use askama::Template;
+use serde::Serialize;
 
 use crate::{
     analysis::{
-        chains::{self, EXAMPLES},
-        info,
+        chains::{self, Chains, EXAMPLES},
+        host_gaps::{self, Gaps},
+        info::{self, Info},
         judge::Params,
-        memory, memory_advice, memory_map, phases, summary, timeline,
+        leaks::growth::{self, Growth},
+        memory::{self, Curve},
+        memory_advice::{self, Review},
+        memory_map::{self, Map},
+        phases::{self, Phase},
+        summary::{self, Line},
+        timeline::{self, Timeline},
     },
     error::AnalyzeError,
     trace::Trace,
 };
 
-#[derive(Template)]
-#[template(path = "report.html")]
-struct Page {
-    title: String,
-    verdict: section::verdict::Headline,
-    provenance: section::provenance::Provenance,
-    causes: Vec<section::verdict::Bar>,
-    functions: Vec<section::verdict::Function>,
-    culprits: Vec<section::verdict::Culprit>,
-    slowest: Vec<section::verdict::SlowCall>,
-    summary: section::strata::Strata,
-    phases: Option<section::phases::Phases>,
-    memory: Option<section::memory::Memory>,
-    timeline: Option<section::timeline::Timeline>,
+pub(crate) use document::{Block, Document};
+
+/// Of the data. What is added keeps it; what changes or goes raises it.
+pub(crate) const VERSION: u32 = 1;
+
+/// Memory of PyTorch's allocators.
+#[derive(Serialize)]
+pub(crate) struct Memory {
+    pub(crate) curve: Curve,
+    pub(crate) review: Review,
+    pub(crate) map: Map,
+    pub(crate) growth: Vec<Growth>,
 }
 
-/// Builds the page of one run.
-///
-/// # Errors
-/// If the run's data cannot be read.
-pub(crate) async fn html(trace: &Trace) -> Result<String, AnalyzeError> {
-    let info = info::run(trace).await?;
-    let info = info.first().ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
-    let chains = chains::run(trace, Params::default(), EXAMPLES).await?;
-    let lines = summary::run(trace).await?;
-    let curve = memory::run(trace).await?;
-    let review = memory_advice::run(trace).await?;
-    let map = memory_map::run(trace, review.peak.ts_ns).await?;
-    let lanes = timeline::run(trace).await?;
-    let page = Page {
-        title: info.run.clone(),
-        verdict: section::verdict::headline(&chains),
-        provenance: section::provenance::build(info),
-        causes: section::verdict::bars(&chains.overall),
-        functions: section::verdict::functions(&chains),
-        culprits: section::verdict::culprits(&chains),
-        slowest: section::verdict::slowest(&chains),
-        summary: section::strata::build(&lines),
-        phases: section::phases::build(&phases::run(trace).await?),
-        memory: section::memory::build(&curve, &review, &map)?,
-        timeline: section::timeline::build(&lanes)?,
-    };
-    page.render().map_err(|error| AnalyzeError::Internal(error.to_string()))
+/// What the analyses say of one run.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    pub(crate) report_version: u32,
+    pub(crate) info: Info,
+    pub(crate) chains: Chains,
+    pub(crate) strata: Vec<Line>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) launch_gaps: Gaps,
+    pub(crate) timeline: Timeline,
+    /// `None`: no event of an allocator is on record.
+    pub(crate) memory: Option<Memory>,
+}
+
+impl Report {
+    /// Asks every analysis.
+    ///
+    /// # Errors
+    /// If the run's data cannot be read.
+    pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let infos = info::run(trace).await?;
+        let info = infos.into_iter().next();
+        let curve = memory::run(trace).await?;
+        let memory = if curve.points.is_empty() {
+            None
+        } else {
+            let review = memory_advice::run(trace).await?;
+            let map = memory_map::run(trace, review.peak.ts_ns).await?;
+            let growth = growth::run(trace.context(), trace.files(), &growth::Params::default()).await?;
+            Some(Memory { curve, review, map, growth })
+        };
+        Ok(Self {
+            report_version: VERSION,
+            info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
+            chains: chains::run(trace, Params::default(), EXAMPLES).await?,
+            strata: summary::run(trace).await?,
+            phases: phases::run(trace).await?,
+            launch_gaps: host_gaps::run(trace).await?,
+            timeline: timeline::run(trace).await?,
+            memory,
+        })
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// If a value has no JSON.
+    pub(crate) fn json(&self) -> Result<String, AnalyzeError> {
+        serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
+    }
+
+    /// As blocks.
+    ///
+    /// # Errors
+    /// If a figure cannot be drawn.
+    pub(crate) fn document(&self) -> Result<Document, AnalyzeError> {
+        let mut sections =
+            vec![section::causes::build(&self.chains), section::functions::build(&self.chains)];
+        sections.extend(section::culprits::build(&self.chains));
+        sections.push(section::chains::build(&self.chains)?);
+        sections.extend(section::gaps::build(&self.launch_gaps));
+        sections.extend(section::phases::build(&self.phases));
+        sections.push(section::memory::build(self.memory.as_ref())?);
+        sections.push(section::timeline::build(&self.timeline)?);
+        sections.push(section::strata::build(&self.strata));
+        sections.push(section::provenance::build(&self.info));
+        Ok(Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections })
+    }
+
+    /// As one page.
+    ///
+    /// # Errors
+    /// If a figure cannot be drawn.
+    pub(crate) fn html(&self) -> Result<String, AnalyzeError> {
+        form::html::page(&self.document()?, &self.json()?)
+    }
+
+    /// As Markdown.
+    ///
+    /// # Errors
+    /// If a figure cannot be drawn.
+    pub(crate) fn markdown(&self) -> Result<String, AnalyzeError> {
+        Ok(form::markdown::text(&self.document()?))
+    }
+
+    /// For a terminal.
+    ///
+    /// # Errors
+    /// If a figure cannot be drawn.
+    pub(crate) fn terminal(&self, is_coloured: bool) -> Result<String, AnalyzeError> {
+        Ok(form::terminal::text(&self.document()?, is_coloured))
+    }
 }

@@ -1,161 +1,278 @@
-//! Where the memory was: over time, at the peak, and why it came and stayed.
+//! Where the memory was: over time, at the peak, why it came and stayed, and whether it leaks.
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::Nanos;
 
+use super::size;
 use crate::{
-    analysis::{memory::Curve, memory_advice::Review, memory_map::Map},
+    analysis::{
+        leaks::growth::Growth,
+        memory_history::{CauseSum, OomReport, ReleaseReport},
+        memory_state::{Device, Held},
+    },
     error::AnalyzeError,
-    output,
-    report::memory_svg,
+    report::{
+        Memory,
+        document::{Block, Figure, Row, Section, Table, number, word},
+        memory_svg,
+    },
 };
 
-/// Rows of the table of causes.
-pub(crate) struct Cause {
-    pub(crate) process: String,
-    pub(crate) what: &'static str,
-    pub(crate) cause: &'static str,
-    pub(crate) times: u64,
-    pub(crate) bytes: String,
-}
+/// Rows of a table.
+const SHOWN: usize = 10;
 
-/// A failed request.
-pub(crate) struct Failure {
-    pub(crate) at: String,
-    pub(crate) asked: String,
-    pub(crate) verdict: &'static str,
-    pub(crate) free: String,
-    pub(crate) largest: String,
-    pub(crate) device_free: String,
-    pub(crate) expandable: &'static str,
-}
-
-/// A line of a device's or an allocator's account.
-pub(crate) struct Line {
-    pub(crate) what: String,
-    pub(crate) bytes: i64,
-    pub(crate) size: String,
-}
-
-/// A device at the peak.
-pub(crate) struct Device {
-    pub(crate) number: i32,
-    pub(crate) svg: String,
-    pub(crate) lines: Vec<Line>,
-    pub(crate) read: String,
-}
-
-/// The figures, and what they say.
-pub(crate) struct Memory {
-    pub(crate) curve: String,
-    pub(crate) addresses: String,
-    pub(crate) segments_shown: usize,
-    pub(crate) segments_count: usize,
-    pub(crate) lives: String,
-    pub(crate) lives_shown: usize,
-    pub(crate) lives_count: usize,
-    pub(crate) peak_in_use: String,
-    pub(crate) peak_reserved: String,
-    pub(crate) peak_at: String,
-    pub(crate) events: i64,
-    pub(crate) oom: usize,
-    pub(crate) parts: Vec<(String, Vec<Line>)>,
-    pub(crate) devices: Vec<Device>,
-    pub(crate) causes: Vec<Cause>,
-    pub(crate) failures: Vec<Failure>,
-    pub(crate) failures_count: usize,
-    pub(crate) advice: Vec<String>,
-}
-
-/// Failed requests shown.
-const FAILURES: usize = 10;
-
-fn size(bytes: i64) -> String {
-    Bytes(bytes).to_string()
-}
-
-/// `None` if the run has no allocator events.
-pub(crate) fn build(curve: &Curve, review: &Review, map: &Map) -> Result<Option<Memory>, AnalyzeError> {
-    let (Some(first), Some(last)) = (curve.points.first(), curve.points.last()) else { return Ok(None) };
-    let start_ns = review.peak.ts_ns - review.peak.since_start_ns;
-    let line = |what: &str, bytes: i64| Line { what: what.to_owned(), bytes, size: size(bytes) };
-    let parts = review.peak.allocators.iter().map(|held| {
-        let mut lines = vec![
-            line("handed out", held.allocated_bytes),
-            line("given back, other streams may use it", held.pending_bytes),
-            line("free, empty_cache would give it back", held.releasable_bytes),
-            line("free, kept for graphs", held.private_releasable_bytes),
-            line("free, pinned by what is in use beside it", held.pinned_bytes),
-            line("not known", held.unknown_bytes),
-        ];
-        lines.retain(|line| line.bytes != 0);
-        lines.push(line("reserved", held.reserved_bytes));
-        (format!("process {}, device {}", held.pid, held.device), lines)
-    });
-    let mut devices = Vec::new();
-    for device in &review.peak.devices {
-        let mut lines: Vec<Line> = device
-            .shares
-            .iter()
-            .map(|share| {
-                let of = share.pid.map_or_else(String::new, |pid| format!("process {pid}: "));
-                let library = output::harmless(share.library.as_deref().unwrap_or_default());
-                let part = share.part.replace('_', " ");
-                line(&format!("{of}{part} {library}"), share.size_bytes)
-            })
-            .collect();
-        lines.push(line("used", device.used_bytes));
-        let side = if device.reading_age_ns < 0 { "after" } else { "before" };
-        let read = format!("{} {side}", Nanos(device.reading_age_ns.abs()));
-        devices.push(Device { number: device.device, svg: memory_svg::ledger(device)?, lines, read });
+/// What each colour of the curve means.
+fn legend(ooms: usize) -> Vec<(&'static str, String)> {
+    let mut legend: Vec<(&'static str, String)> = [
+        ("in-use", "in use"),
+        ("pinned", "free, pinned"),
+        ("releasable", "free, could be given back"),
+        ("private", "private pools"),
+        ("not-known", "not known"),
+    ]
+    .map(|(class, words)| (class, words.to_owned()))
+    .to_vec();
+    if ooms > 0 {
+        legend.push(("scheduler", format!("out of memory ({ooms})")));
     }
-    let causes = review.history.causes.iter().map(|sum| Cause {
-        process: sum.pid.to_string(),
-        what: if sum.is_gain { "had from the driver" } else { "given back" },
-        cause: sum.cause,
-        times: sum.segments_count,
-        bytes: size(sum.size_bytes as i64),
-    });
-    let failures = review.history.ooms.iter().take(FAILURES).map(|oom| Failure {
-        at: Nanos(oom.since_start_ns).to_string(),
-        asked: size(oom.requested_bytes as i64),
-        verdict: oom.verdict,
-        free: size(oom.pool_free_bytes as i64),
-        largest: size(oom.largest_free_bytes as i64),
-        device_free: size(oom.device_free_bytes as i64)
-            + if oom.is_limited { ", a limit forbade more" } else { "" },
-        expandable: match (oom.is_expandable, oom.expandable_helps) {
+    legend
+}
+
+fn account(lines: Vec<(String, i64)>, caption: String, sql: &str) -> Table {
+    let rows =
+        lines.into_iter().map(|(what, bytes)| Row::from(vec![what.into(), bytes.into(), size(bytes).into()]));
+    Table::new(&[word("What"), number("Bytes"), number("Size")], rows.collect(), sql).caption(caption)
+}
+
+fn of_allocator(held: &Held) -> Table {
+    let mut lines: Vec<(String, i64)> = [
+        ("handed out", held.allocated_bytes),
+        ("given back, other streams may use it", held.pending_bytes),
+        ("free, empty_cache would give it back", held.releasable_bytes),
+        ("free, kept for graphs", held.private_releasable_bytes),
+        ("free, pinned by what is in use beside it", held.pinned_bytes),
+        ("not known", held.unknown_bytes),
+    ]
+    .map(|(what, bytes)| (what.to_owned(), bytes))
+    .to_vec();
+    lines.retain(|(_, bytes)| *bytes != 0);
+    lines.push(("reserved".to_owned(), held.reserved_bytes));
+    let caption = format!("Process {}, device {}", held.pid, held.device);
+    account(lines, caption, "SELECT * FROM memory_curve ORDER BY reserved_bytes DESC LIMIT 1")
+}
+
+fn of_device(device: &Device) -> Table {
+    let mut lines: Vec<(String, i64)> = device
+        .shares
+        .iter()
+        .map(|share| {
+            let of = share.pid.map_or_else(String::new, |pid| format!("process {pid}: "));
+            let library = share.library.as_deref().unwrap_or_default();
+            (format!("{of}{} {library}", share.part.replace('_', " ")), share.size_bytes)
+        })
+        .collect();
+    lines.push(("used".to_owned(), device.used_bytes));
+    let side = if device.reading_age_ns < 0 { "after" } else { "before" };
+    let read = Nanos(device.reading_age_ns.abs());
+    let caption = format!("GPU {}, read {read} {side}", device.device);
+    account(lines, caption, "SELECT * FROM memory_ledger ORDER BY ts").folded()
+}
+
+fn failures(ooms: &[OomReport]) -> Table {
+    let row = |oom: &OomReport| -> Row {
+        let free = size(oom.device_free_bytes as i64);
+        let limit = if oom.is_limited { ", a limit forbade more" } else { "" };
+        let helps = match (oom.is_expandable, oom.expandable_helps) {
             (true, _) => "were on",
             (_, Some(true)) => "would have helped",
             (_, Some(false)) => "would not have helped",
             (_, None) => "not known",
-        },
-    });
-    let bytes = |advice: &crate::analysis::memory_advice::Advice| match advice.size_bytes {
-        0 => String::new(),
-        bytes => format!(" (at most {})", size(bytes)),
+        };
+        vec![
+            Nanos(oom.since_start_ns).into(),
+            size(oom.requested_bytes as i64).into(),
+            oom.verdict.into(),
+            size(oom.pool_free_bytes as i64).into(),
+            size(oom.largest_free_bytes as i64).into(),
+            format!("{free}{limit}").into(),
+            helps.into(),
+        ]
+        .into()
     };
-    Ok(Some(Memory {
-        curve: memory_svg::curve(curve, start_ns)?,
-        addresses: memory_svg::addresses(map)?,
-        segments_shown: map.segments.len(),
-        segments_count: map.segments_count,
-        lives: memory_svg::lives(map, first.ts_ns, last.ts_ns)?,
-        lives_shown: map.lives.len(),
-        lives_count: map.lives_count,
-        peak_in_use: size(curve.peak_in_use_bytes),
-        peak_reserved: size(curve.peak_reserved_bytes),
-        peak_at: Nanos(review.peak.since_start_ns).to_string(),
-        events: curve.events_count,
-        oom: curve.oom_ts_ns.len(),
-        parts: parts.collect(),
-        devices,
-        causes: causes.collect(),
-        failures: failures.collect(),
-        failures_count: review.history.ooms.len(),
-        advice: review
-            .advice
-            .iter()
-            .map(|advice| format!("{}{}: {}", advice.rule, bytes(advice), advice.text))
-            .collect(),
-    }))
+    let columns = [
+        number("At"),
+        number("Asked for"),
+        word("Verdict"),
+        number("Free in its pool"),
+        number("Largest block"),
+        number("Free on the device"),
+        word("Expandable segments"),
+    ];
+    let rows = ooms.iter().take(SHOWN).map(row).collect();
+    Table::new(&columns, rows, "SELECT * FROM memory_ooms").of(ooms.len())
+}
+
+fn causes(sums: &[CauseSum]) -> Table {
+    let row = |sum: &CauseSum| -> Row {
+        let what = if sum.is_gain { "had from the driver" } else { "given back" };
+        let bytes = size(sum.size_bytes as i64);
+        vec![sum.pid.into(), what.into(), sum.cause.into(), sum.segments_count.into(), bytes.into()].into()
+    };
+    let columns = [number("Process"), word("Memory"), word("Cause"), number("Times"), number("Bytes")];
+    let sql = "SELECT action, cause, count(*), sum(size_bytes) FROM memory_requests GROUP BY action, cause";
+    Table::new(&columns, sums.iter().map(row).collect(), sql)
+}
+
+fn releases(all: &[ReleaseReport]) -> Table {
+    let row = |release: &ReleaseReport| -> Row {
+        vec![
+            Nanos(release.since_start_ns).into(),
+            release.pid.into(),
+            release.cause.into(),
+            size(release.given_back_bytes as i64).into(),
+            size(release.pinned_bytes as i64).into(),
+            size(release.in_use_bytes).into(),
+        ]
+        .into()
+    };
+    let columns = [
+        number("At"),
+        number("Process"),
+        word("Cause"),
+        number("Gave back"),
+        number("Stayed, pinned"),
+        number("Stayed, in use"),
+    ];
+    let rows = all.iter().take(SHOWN).map(row).collect();
+    Table::new(&columns, rows, "SELECT * FROM memory_releases").of(all.len())
+}
+
+fn leaks(growth: &[Growth]) -> Table {
+    let row = |growth: &Growth| -> Row {
+        vec![
+            growth.pid.into(),
+            growth.device.into(),
+            growth.verdict.name().into(),
+            growth.epochs_count.into(),
+            size(growth.account.leaked_bytes).into(),
+            size(growth.account.kept_once_bytes).into(),
+            size(growth.account.after_bytes).into(),
+            growth.reasons.join("; ").into(),
+        ]
+        .into()
+    };
+    let columns = [
+        number("Process"),
+        number("Device"),
+        word("Verdict"),
+        number("Epochs"),
+        number("Leaked"),
+        number("Kept once"),
+        number("Live at the end"),
+        word("Why"),
+    ];
+    Table::new(&columns, growth.iter().map(row).collect(), "SELECT * FROM leaks")
+}
+
+fn figures(memory: &Memory) -> Result<[Figure; 3], AnalyzeError> {
+    let (review, map, curve) = (&memory.review, &memory.map, &memory.curve);
+    let start_ns = review.peak.ts_ns - review.peak.since_start_ns;
+    let (first, last) = (curve.points.first(), curve.points.last());
+    let (first, last) = (first.map_or(0, |point| point.ts_ns), last.map_or(1, |point| point.ts_ns));
+    let top = curve.peak_reserved_bytes.max(1) as f64;
+    let figure = |name: &str, caption: String, svg| Figure {
+        name: name.to_owned(),
+        caption,
+        svg,
+        legend: Vec::new(),
+        spark: Vec::new(),
+        is_folded: true,
+    };
+    let over_time = Figure {
+        legend: legend(curve.oom_ts_ns.len()),
+        spark: curve.points.iter().map(|point| point.reserved_bytes as f64 / top).collect(),
+        is_folded: false,
+        ..figure(
+            "memory",
+            format!(
+                "What PyTorch's allocators had from the driver over time: peak {}, {} after recording began; at most {} were in use. {} allocator events",
+                size(curve.peak_reserved_bytes),
+                Nanos(review.peak.since_start_ns),
+                size(curve.peak_in_use_bytes),
+                curve.events_count
+            ),
+            memory_svg::curve(curve, start_ns)?,
+        )
+    };
+    let addresses = figure(
+        "memory-addresses",
+        format!(
+            "Addresses at the peak: {} of {} segments, the largest",
+            map.segments.len(),
+            map.segments_count
+        ),
+        memory_svg::addresses(map)?,
+    );
+    let lives = figure(
+        "memory-lives",
+        format!(
+            "Lives of blocks: {} of {}, those with most bytes for longest; red: never given back",
+            map.lives.len(),
+            map.lives_count
+        ),
+        memory_svg::lives(map, first, last)?,
+    );
+    Ok([over_time, addresses, lives])
+}
+
+/// `None`: no event of an allocator is on record, which is said.
+pub(crate) fn build(memory: Option<&Memory>) -> Result<Section, AnalyzeError> {
+    let mut blocks = Vec::new();
+    match memory {
+        None => blocks.push(Block::Note(
+            "Not known: no event of PyTorch's allocator is on record. `analyze memory` says what calls of the driver tell.".to_owned(),
+        )),
+        Some(memory) => {
+            let review = &memory.review;
+            let [over_time, addresses, lives] = figures(memory)?;
+            blocks.push(Block::Figure(over_time));
+            if !review.advice.is_empty() {
+                let bytes = |bytes: i64| match bytes {
+                    0 => String::new(),
+                    bytes => format!(" (at most {})", size(bytes)),
+                };
+                let advice = review.advice.iter();
+                let advice = advice.map(|one| format!("{}{}: {}", one.rule, bytes(one.size_bytes), one.text));
+                blocks.push(Block::Heading("What would use less"));
+                blocks.push(Block::List(advice.collect()));
+            }
+            if !review.history.ooms.is_empty() {
+                blocks.push(Block::Heading("Requests that failed"));
+                blocks.push(Block::Table(failures(&review.history.ooms)));
+            }
+            blocks.push(Block::Heading("At the peak"));
+            blocks.extend(review.peak.allocators.iter().map(of_allocator).map(Block::Table));
+            for device in &review.peak.devices {
+                blocks.push(Block::Figure(Figure {
+                    name: format!("memory-gpu-{}", device.device),
+                    caption: format!("Who has the memory of GPU {}", device.device),
+                    svg: memory_svg::ledger(device)?,
+                    legend: Vec::new(),
+                    spark: Vec::new(),
+                    is_folded: false,
+                }));
+                blocks.push(Block::Table(of_device(device)));
+            }
+            blocks.push(Block::Heading("Does it leak?"));
+            blocks.push(Block::Table(leaks(&memory.growth)));
+            blocks.push(Block::Heading("Why memory came from the driver and went back"));
+            blocks.push(Block::Table(causes(&review.history.causes)));
+            if !review.history.releases.is_empty() {
+                blocks.push(Block::Table(releases(&review.history.releases).caption("What was given back, and what stayed")));
+            }
+            blocks.push(Block::Figure(addresses));
+            blocks.push(Block::Figure(lives));
+        }
+    }
+    let question = "Where was the GPU's memory, and why?".to_owned();
+    Ok(Section { id: "memory", short: "Memory", question, blocks })
 }

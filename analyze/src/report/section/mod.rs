@@ -1,20 +1,30 @@
-//! Sections of the report: each turns an analysis into what the template shows. None queries.
+//! Sections of the report: each turns an analysis into blocks. None queries.
 
+pub(crate) mod causes;
+pub(crate) mod chains;
+pub(crate) mod culprits;
+pub(crate) mod functions;
+pub(crate) mod gaps;
+pub(crate) mod headline;
 pub(crate) mod memory;
 pub(crate) mod phases;
 pub(crate) mod provenance;
 pub(crate) mod strata;
 pub(crate) mod timeline;
-pub(crate) mod verdict;
 
-use trace_schema::Nanos;
+use trace_schema::{Bytes, Nanos};
 
 /// A time for reading.
-fn time(ns: f64) -> String {
+pub(super) fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }
 
 /// A share for reading.
-fn percent(ratio: f64) -> String {
+pub(super) fn percent(ratio: f64) -> String {
     format!("{:.1} %", 100.0 * ratio)
+}
+
+/// A size for reading.
+pub(super) fn size(bytes: i64) -> String {
+    Bytes(bytes).to_string()
 }

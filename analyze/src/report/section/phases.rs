@@ -1,41 +1,50 @@
 //! The workload's own phases.
 
 use super::time;
-use crate::analysis::phases::Phase;
+use crate::{
+    analysis::phases::Phase,
+    report::document::{Block, Row, Section, Table, number, word},
+};
 
 /// Rows shown at most.
 const SHOWN: usize = 40;
 
-/// One phase for reading.
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) ranges: i64,
-    pub(crate) total: String,
-    pub(crate) calls: i64,
-    pub(crate) launches: i64,
-    pub(crate) inside: String,
-    pub(crate) scheduler: String,
-    pub(crate) blocked: String,
-}
-
-/// The section.
-pub(crate) struct Phases {
-    pub(crate) shown: Vec<Line>,
-    pub(crate) all_count: usize,
-}
-
 /// The section; `None` if the workload named no phase.
-pub(crate) fn build(phases: &[Phase]) -> Option<Phases> {
-    let line = |phase: &Phase| Line {
-        name: phase.phase.clone(),
-        ranges: phase.ranges_count,
-        total: time(phase.total_ns as f64),
-        calls: phase.calls_count,
-        launches: phase.launches_count,
-        inside: time(phase.calls_ns as f64),
-        scheduler: time(phase.scheduler_ns as f64),
-        blocked: time(phase.blocked_ns as f64),
+pub(crate) fn build(phases: &[Phase]) -> Option<Section> {
+    let row = |phase: &Phase| -> Row {
+        vec![
+            (&phase.phase).into(),
+            phase.ranges_count.into(),
+            time(phase.total_ns as f64).into(),
+            phase.calls_count.into(),
+            phase.launches_count.into(),
+            time(phase.calls_ns as f64).into(),
+            time(phase.scheduler_ns as f64).into(),
+            time(phase.blocked_ns as f64).into(),
+        ]
+        .into()
     };
-    (!phases.is_empty())
-        .then(|| Phases { shown: phases.iter().take(SHOWN).map(line).collect(), all_count: phases.len() })
+    let columns = [
+        word("Phase"),
+        number("Ranges"),
+        number("Total"),
+        number("Calls"),
+        number("Launches"),
+        number("In calls"),
+        number("… waiting for a CPU"),
+        number("… blocked"),
+    ];
+    let rows = phases.iter().take(SHOWN).map(row).collect();
+    let note = "As the workload named them. A call belongs to the innermost range that it began in.";
+    (!phases.is_empty()).then(|| Section {
+        id: "phases",
+        short: "Phases",
+        question: "What did the workload's own phases cost?".to_owned(),
+        blocks: vec![
+            Block::Table(
+                Table::new(&columns, rows, "SELECT * FROM phases ORDER BY total_ns DESC").of(phases.len()),
+            ),
+            Block::Note(note.to_owned()),
+        ],
+    })
 }

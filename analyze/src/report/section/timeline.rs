@@ -1,22 +1,39 @@
 //! How each thread spent the run.
 
-use crate::{analysis::timeline, error::AnalyzeError, report::svg};
+use crate::{
+    analysis::timeline::Timeline,
+    error::AnalyzeError,
+    report::{
+        document::{Block, Figure, Section},
+        svg,
+    },
+};
 
-/// The figure.
-pub(crate) struct Timeline {
-    pub(crate) svg: String,
-    pub(crate) shown: usize,
-    pub(crate) threads: usize,
-}
-
-/// `None` if no thread made a call.
-pub(crate) fn build(timeline: &timeline::Timeline) -> Result<Option<Timeline>, AnalyzeError> {
-    if timeline.lanes.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Timeline {
-        svg: svg::timeline(timeline)?,
-        shown: timeline.lanes.len(),
-        threads: timeline.threads_count,
-    }))
+pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
+    let blocks = if timeline.lanes.is_empty() {
+        vec![Block::Note("No call is on record.".to_owned())]
+    } else {
+        let lanes = timeline.lanes.len() as f64;
+        let mut spark = vec![0.0; timeline.lanes[0].in_calls_ratio.len()];
+        for lane in &timeline.lanes {
+            spark.iter_mut().zip(&lane.in_calls_ratio).for_each(|(sum, ratio)| *sum += ratio / lanes);
+        }
+        vec![Block::Figure(Figure {
+            name: "timeline".to_owned(),
+            caption: format!(
+                "Threads with calls, {} of {} shown: share of time inside CUDA calls (up) and waiting for a CPU (down)",
+                timeline.lanes.len(),
+                timeline.threads_count
+            ),
+            svg: svg::timeline(timeline)?,
+            legend: vec![
+                ("in-calls", "inside CUDA calls (up)".to_owned()),
+                ("scheduler", "waiting for a CPU (down)".to_owned()),
+            ],
+            spark,
+            is_folded: false,
+        })]
+    };
+    let question = "How did each thread spend the run?".to_owned();
+    Ok(Section { id: "timeline", short: "Timeline", question, blocks })
 }

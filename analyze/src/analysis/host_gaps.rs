@@ -1,0 +1,99 @@
+//! What the host did between launches: the view `launch_gaps` in sums, and its longest rows.
+
+use serde::Serialize;
+
+use crate::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+    trace::Trace,
+};
+
+/// Longest gaps kept.
+const LONGEST: usize = 12;
+
+/// What a gap is divided into: the view's column, its name, what it means.
+pub(crate) const PARTS: [(&str, &str, &str); 12] = [
+    ("host_ns", "host", "outside of CUDA calls, on CPU: Python, or other code"),
+    ("sync_ns", "gpu-wait", "waited for the GPU, which had work"),
+    ("alloc_ns", "allocation", "allocated, freed or mapped memory"),
+    ("copy_ns", "size", "in copies and sets"),
+    ("nccl_ns", "nccl", "in NCCL calls"),
+    ("other_call_ns", "nested", "in other CUDA calls"),
+    ("waiting_ns", "scheduler", "outside of calls, runnable while another task had the CPU"),
+    ("throttled_ns", "throttled", "outside of calls, runnable while its control group had used up its time"),
+    ("page_fault_ns", "page-fault", "outside of calls, while a page was brought in"),
+    ("blocked_ns", "blocked", "outside of calls, asleep"),
+    ("stopped_ns", "stopped", "outside of calls, stopped by a signal"),
+    ("unknown_ns", "inconclusive", "outside of calls, off CPU, and the source does not say why"),
+];
+
+/// One gap.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Gap {
+    pub(crate) pid: i64,
+    pub(crate) tid: i64,
+    pub(crate) ts_ns: i64,
+    pub(crate) dur_ns: i64,
+    pub(crate) next_op: String,
+    pub(crate) phase: Option<String>,
+    /// The largest part, and its share.
+    pub(crate) main: &'static str,
+    pub(crate) main_ratio: f64,
+}
+
+/// All gaps of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Gaps {
+    pub(crate) gaps_count: i64,
+    pub(crate) total_ns: i64,
+    /// In the order of [`PARTS`]; they sum to the total.
+    pub(crate) parts_ns: Vec<i64>,
+    pub(crate) longest: Vec<Gap>,
+}
+
+impl Gaps {
+    /// Name, meaning and sum of each part.
+    pub(crate) fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
+        PARTS.iter().zip(&self.parts_ns).map(|((_, name, meaning), ns)| (*name, *meaning, *ns)).collect()
+    }
+}
+
+/// Answers for one run.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub(crate) async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
+    let sums = PARTS.map(|(column, ..)| format!("sum({column}) AS {column}")).join(", ");
+    let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
+    let query = format!("SELECT count(*) AS n, sum(dur) AS total, {sums} FROM launch_gaps");
+    for batch in trace.batches(&query).await? {
+        let whole = |name: &str| integers(&batch, name);
+        gaps.gaps_count = whole("n")?.at(0).unwrap_or(0);
+        gaps.total_ns = whole("total")?.at(0).unwrap_or(0);
+        for (ns, (column, ..)) in gaps.parts_ns.iter_mut().zip(&PARTS) {
+            *ns = whole(column)?.at(0).unwrap_or(0);
+        }
+    }
+    let query = format!("SELECT * FROM launch_gaps ORDER BY dur DESC, ts, tid LIMIT {LONGEST}");
+    for batch in trace.batches(&query).await? {
+        let whole = |name: &str| integers(&batch, name);
+        let parts = PARTS.iter().map(|(column, ..)| whole(column)).collect::<Result<Vec<_>, _>>()?;
+        let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
+        let (ops, phases) = (strings(&batch, "next_op")?, strings(&batch, "phase")?);
+        gaps.longest.extend((0..batch.num_rows()).map(|row| {
+            let main = PARTS.iter().zip(&parts).max_by_key(|(_, ns)| ns.value(row));
+            let (name, ns) = main.map_or(("", 0), |((_, name, _), ns)| (*name, ns.value(row)));
+            Gap {
+                pid: pid.value(row),
+                tid: tid.value(row),
+                ts_ns: ts.value(row),
+                dur_ns: dur.value(row),
+                next_op: ops.value(row).to_owned(),
+                phase: phases.at(row).map(str::to_owned),
+                main: name,
+                main_ratio: ns as f64 / dur.value(row).max(1) as f64,
+            }
+        }));
+    }
+    Ok(gaps)
+}

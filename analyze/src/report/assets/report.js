@@ -1,0 +1,136 @@
+// The page is whole without this: it adds search, sorting, zoom, a switch of colours and the data as a file.
+"use strict";
+(() => {
+  const make = (name, attributes, text) => {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text) element.textContent = text;
+    return element;
+  };
+  const remembered = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
+  const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* not allowed from here */ } };
+
+  // Colours: as the system has them, or as chosen.
+  const root = document.documentElement;
+  const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  if (["dark", "light"].includes(remembered("inquest-theme"))) root.dataset.theme = remembered("inquest-theme");
+  const tools = make("div", { class: "tools" });
+  const button = (text, id, act) => {
+    const one = make("button", { type: "button", id }, text);
+    one.addEventListener("click", act);
+    tools.append(one);
+    return one;
+  };
+
+  // Search: rows and calls that have all of the words.
+  const search = make("input", { type: "search", id: "search", placeholder: "Search rows and calls", "aria-label": "Search rows and calls" });
+  const found = make("output", { for: "search", "aria-live": "polite" });
+  tools.append(search, found);
+  const rows = [...document.querySelectorAll("tbody tr, .calls > li")];
+  const texts = rows.map((row) => row.textContent.toLowerCase());
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    rows.forEach((row, at) => {
+      // What explains a row goes with it.
+      const text = row.className === "detail" ? texts[at] + texts[at - 1] : texts[at] + (rows[at + 1]?.className === "detail" ? texts[at + 1] : "");
+      row.hidden = !words.every((word) => text.includes(word));
+      count += row.hidden || row.className === "detail" ? 0 : 1;
+    });
+    found.textContent = words.length ? `${count} found` : "";
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !/^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+      event.preventDefault();
+      search.focus();
+    }
+    if (event.key === "Escape" && document.activeElement === search) {
+      search.value = "";
+      search.dispatchEvent(new Event("input"));
+      search.blur();
+    }
+  });
+
+  button("Light or dark", "theme", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    remember("inquest-theme", root.dataset.theme);
+  });
+  const data = document.getElementById("data");
+  if (data) {
+    button("Download the data", "download", () => {
+      const link = make("a", { download: `${document.querySelector("h1").textContent}.json` });
+      link.href = URL.createObjectURL(new Blob([data.textContent], { type: "application/json" }));
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+  document.querySelector("header").append(tools);
+
+  // Tables are sorted by a click on a heading. Units are as the page writes them.
+  const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+  const value = (text) => {
+    const match = /^(-?[\d.]+)\s*(\S*)$/.exec(text.trim());
+    return match ? Number(match[1]) * (units[match[2]] ?? 1) : null;
+  };
+  for (const table of document.querySelectorAll("table")) {
+    table.querySelectorAll("th").forEach((heading, column) => {
+      const sorter = make("button", { type: "button", class: "sort" }, heading.textContent);
+      heading.replaceChildren(sorter);
+      sorter.addEventListener("click", () => {
+        const down = heading.getAttribute("aria-sort") !== "descending";
+        table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+        heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const groups = [];
+        for (const row of table.tBodies[0].rows) row.className === "detail" ? groups.at(-1).push(row) : groups.push([row]);
+        const key = (group) => group[0].cells[column].textContent;
+        groups.sort((a, b) => {
+          const [x, y] = [value(key(a)), value(key(b))];
+          const order = x !== null && y !== null ? x - y : key(a).localeCompare(key(b));
+          return down ? -order : order;
+        });
+        table.tBodies[0].append(...groups.flat());
+      });
+    });
+  }
+
+  // Drawings: + and - or the wheel with Ctrl to zoom, arrows or the mouse to move, 0 or a double click to see all of it.
+  for (const figure of document.querySelectorAll("figure.drawing")) {
+    const svg = figure.querySelector("svg");
+    const all = svg.viewBox.baseVal.width ? svg.viewBox.baseVal : { x: 0, y: 0, width: svg.width.baseVal.value, height: svg.height.baseVal.value };
+    const whole = [all.x, all.y, all.width, all.height];
+    let [x, y, width, height] = whole;
+    const show = () => {
+      width = Math.min(whole[2], Math.max(whole[2] / 200, width));
+      x = Math.min(whole[0] + whole[2] - width, Math.max(whole[0], x));
+      svg.setAttribute("viewBox", [x, y, width, height].join(" "));
+      svg.setAttribute("preserveAspectRatio", width === whole[2] ? "xMidYMid meet" : "none");
+    };
+    const zoom = (factor, at = 0.5) => { x += width * at * (1 - 1 / factor); width /= factor; show(); };
+    const reset = () => { [x, y, width, height] = whole; show(); };
+    figure.tabIndex = 0;
+    figure.setAttribute("aria-label", `${figure.querySelector("figcaption")?.textContent ?? "Figure"}. Zoom with + and -, move with the arrows, 0 shows all of it.`);
+    figure.setAttribute("role", "group");
+    const keys = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: reset, ArrowLeft: () => { x -= width / 8; show(); }, ArrowRight: () => { x += width / 8; show(); } };
+    figure.addEventListener("keydown", (event) => {
+      if (keys[event.key] && !event.ctrlKey && !event.metaKey) { event.preventDefault(); keys[event.key](); }
+    });
+    const part = (event) => (event.clientX - svg.getBoundingClientRect().left) / svg.getBoundingClientRect().width;
+    svg.addEventListener("wheel", (event) => {
+      if (event.ctrlKey) { event.preventDefault(); zoom(event.deltaY < 0 ? 1.25 : 0.8, part(event)); }
+    }, { passive: false });
+    svg.addEventListener("dblclick", reset);
+    let from = null;
+    svg.addEventListener("pointerdown", (event) => { if (width < whole[2]) { from = [part(event), x]; svg.setPointerCapture(event.pointerId); } });
+    svg.addEventListener("pointermove", (event) => { if (from) { x = from[1] - (part(event) - from[0]) * width; show(); } });
+    svg.addEventListener("pointerup", () => { from = null; });
+  }
+
+  // A link to what is folded away opens it.
+  const open = () => {
+    for (let at = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1))); at; at = at.parentElement) {
+      if (at.tagName === "DETAILS") at.open = true;
+    }
+  };
+  addEventListener("hashchange", open);
+  open();
+})();

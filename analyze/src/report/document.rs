@@ -1,0 +1,208 @@
+//! What a report says, as blocks that every form of it can show: HTML, Markdown, terminal. A block holds words and
+//! numbers for reading; each form escapes what comes from the trace in its own one place.
+
+use crate::analysis::chains::Share;
+
+use super::section::{percent, time};
+
+/// The whole.
+pub(crate) struct Document {
+    pub(crate) title: String,
+    pub(crate) verdict: Headline,
+    pub(crate) sections: Vec<Section>,
+}
+
+/// The first lines.
+pub(crate) struct Headline {
+    /// The main one.
+    pub(crate) scheduler: String,
+    pub(crate) sentences: Vec<String>,
+    pub(crate) tone: Tone,
+}
+
+/// What a figure says of a suspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Cleared,
+    Guilty,
+    Open,
+}
+
+impl Tone {
+    /// Its class in the style sheet.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Cleared => "cleared",
+            Self::Guilty => "guilty",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// One question and its answer.
+pub(crate) struct Section {
+    /// Of links to it.
+    pub(crate) id: &'static str,
+    /// In the list of contents.
+    pub(crate) short: &'static str,
+    pub(crate) question: String,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// A piece of a section.
+pub(crate) enum Block {
+    Heading(&'static str),
+    Note(String),
+    List(Vec<String>),
+    /// A bar of parts that sum to a whole.
+    Parts(Vec<Part>),
+    Table(Table),
+    Figure(Figure),
+    Calls(Vec<Call>),
+}
+
+/// One part of a whole.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    /// Class in the style sheet: what colour it has.
+    pub(crate) class: String,
+    pub(crate) meaning: &'static str,
+    pub(crate) percent: String,
+    /// Width in percent, for style.
+    pub(crate) width: String,
+    pub(crate) total: String,
+}
+
+impl Part {
+    /// A part of `total_ns` in some time.
+    pub(crate) fn of_time(name: &str, class: &str, meaning: &'static str, ns: f64, ratio: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            class: class.to_owned(),
+            meaning,
+            percent: percent(ratio),
+            width: format!("{:.3}", 100.0 * ratio),
+            total: time(ns),
+        }
+    }
+
+    /// The shares of causes in an excess.
+    pub(crate) fn of_shares(shares: &[Share]) -> Vec<Self> {
+        let part = |share: &Share| {
+            let name = share.cause.name();
+            // `blocked:futex` has the colour of `blocked`.
+            let class = name.split(':').next().unwrap_or(name);
+            Self::of_time(name, class, share.cause.meaning(), share.total_ns, share.share_ratio)
+        };
+        shares.iter().map(part).collect()
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) is_number: bool,
+}
+
+/// A column of words.
+pub(crate) const fn word(name: &'static str) -> Column {
+    Column { name, is_number: false }
+}
+
+/// A column of numbers.
+pub(crate) const fn number(name: &'static str) -> Column {
+    Column { name, is_number: true }
+}
+
+/// A cell of a table.
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
+    /// A colour's class, shown before the text.
+    pub(crate) swatch: Option<String>,
+}
+
+impl<T: ToString> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.to_string(), tone: Tone::Plain, swatch: None }
+    }
+}
+
+/// A row of a table.
+#[derive(Default)]
+pub(crate) struct Row {
+    pub(crate) cells: Vec<Cell>,
+    /// Shown below it.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) note: String,
+}
+
+impl From<Vec<Cell>> for Row {
+    fn from(cells: Vec<Cell>) -> Self {
+        Self { cells, ..Self::default() }
+    }
+}
+
+/// A table; bounded, with the number of all its rows, and the query that has them all.
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) all_count: usize,
+    pub(crate) sql: String,
+    /// Shown when asked for.
+    pub(crate) is_folded: bool,
+}
+
+impl Table {
+    /// A table with all its rows.
+    pub(crate) fn new(columns: &[Column], rows: Vec<Row>, sql: &str) -> Self {
+        let (columns, all_count) = (columns.to_vec(), rows.len());
+        Self { caption: String::new(), columns, rows, all_count, sql: sql.to_owned(), is_folded: false }
+    }
+
+    /// Under these words.
+    pub(crate) fn caption(self, caption: impl Into<String>) -> Self {
+        Self { caption: caption.into(), ..self }
+    }
+
+    /// Of so many rows.
+    pub(crate) fn of(self, all_count: usize) -> Self {
+        Self { all_count, ..self }
+    }
+
+    /// Only shown when asked for.
+    pub(crate) fn folded(self) -> Self {
+        Self { is_folded: true, ..self }
+    }
+}
+
+/// A drawing.
+pub(crate) struct Figure {
+    /// Of its file, without ending.
+    pub(crate) name: String,
+    pub(crate) caption: String,
+    pub(crate) svg: String,
+    /// Colours' classes and what they mean.
+    pub(crate) legend: Vec<(&'static str, String)>,
+    /// The same in one line of text: values from 0 to 1; empty: there is none.
+    pub(crate) spark: Vec<f64>,
+    pub(crate) is_folded: bool,
+}
+
+/// A slow call and its chain.
+pub(crate) struct Call {
+    pub(crate) number: usize,
+    pub(crate) op: String,
+    pub(crate) dur: String,
+    pub(crate) facts: String,
+    pub(crate) parts: Vec<Part>,
+    /// `None`: it was on CPU all the time.
+    pub(crate) chain: Option<Figure>,
+    /// The chain in words.
+    pub(crate) links: Vec<String>,
+}

@@ -1,0 +1,68 @@
+//! One self-contained page: no request, readable with scripts off. The template escapes; control and bidirectional
+//! characters are replaced in the whole of it.
+
+use askama::Template;
+
+use crate::{
+    error::AnalyzeError,
+    output,
+    report::document::{Block, Document},
+};
+
+/// Data up to this size stands in the page, for download.
+const DATA_BYTES: usize = 1 << 20;
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    document: &'a Document,
+    /// `None`: it would be too large.
+    has_data: bool,
+}
+
+/// The place of the data in the rendered page; no string from a trace can make another, for `<` is escaped.
+const DATA: &str = "<!--data-->";
+
+/// JSON that may stand in a script element: nothing in it ends the element or turns text around.
+fn inert(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<'
+            | '>'
+            | '&'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => text += &format!("\\u{:04x}", u32::from(c)),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Renders the page.
+///
+/// # Errors
+/// If the template cannot be rendered.
+pub(crate) fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
+    let data = inert(json);
+    let page = Page { document, has_data: data.len() <= DATA_BYTES };
+    let html = page.render().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+    let html = output::harmless(&html);
+    Ok(if page.has_data { html.replacen(DATA, &data, 1) } else { html })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_leave_its_element() {
+        let json = serde_json::to_string("</script><!--\u{202e}\u{2028}&").unwrap();
+        let text = inert(&json);
+        assert!(!text.contains(['<', '>', '&', '\u{202e}', '\u{2028}']), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), "</script><!--\u{202e}\u{2028}&");
+    }
+}

@@ -1,0 +1,54 @@
+//! The lost time of all slow calls by cause, and who is cleared.
+
+use super::{percent, time};
+use crate::{
+    analysis::chains::Chains,
+    report::document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
+};
+
+const QUESTION: &str = "Where did the lost time of slow calls go?";
+
+pub(crate) fn build(chains: &Chains) -> Section {
+    let parts = Part::of_shares(&chains.overall);
+    let row = |part: &Part| -> Row {
+        let name = Cell { swatch: Some(part.class.clone()), ..Cell::from(&part.name) };
+        vec![name, part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
+    };
+    let causes = parts.iter().map(row).collect();
+    let columns = [word("Cause"), word("What it means"), number("Time"), number("Share")];
+    if parts.is_empty() {
+        let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];
+        return Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks };
+    }
+    let mut blocks = vec![
+        Block::Note(format!(
+            "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.",
+            chains.params.slow_factor
+        )),
+        Block::Parts(parts),
+        Block::Table(Table::new(
+            &columns,
+            causes,
+            "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC",
+        )),
+    ];
+    if !chains.alibis.is_empty() {
+        let row = |alibi: &crate::analysis::alibis::Alibi| -> Row {
+            let suspect = Cell { tone: Tone::Cleared, ..Cell::from(&alibi.suspect) };
+            vec![
+                suspect,
+                time(alibi.total_ns).into(),
+                percent(alibi.share_ratio).into(),
+                (&alibi.figure).into(),
+            ]
+            .into()
+        };
+        blocks.push(Block::Heading("Looked at, and cleared"));
+        blocks.push(Block::Table(Table::new(
+            &[word("Suspect"), number("Time"), number("Share"), word("What clears it")],
+            chains.alibis.iter().map(row).collect(),
+            "SELECT * FROM slow_calls WHERE depth = 0 ORDER BY excess_ns DESC",
+        )));
+    }
+    Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks }
+}

@@ -1,0 +1,113 @@
+//! The slowest calls, each with its chain: what its own thread did, who had the CPU, who woke it and what kept that one.
+
+use trace_schema::Nanos;
+
+use super::{percent, size, time};
+use crate::{
+    analysis::chains::{Chains, Example, Link, Verdict},
+    error::AnalyzeError,
+    report::{
+        document::{Block, Call, Figure, Part, Section},
+        svg,
+    },
+};
+
+/// Calls shown.
+const SLOWEST: usize = 12;
+/// Links of one chain in words.
+const LINKS: usize = 10;
+
+fn words(link: &Link, call: &Example) -> String {
+    let whose = if (link.pid, link.tid) == (call.pid, call.tid) {
+        String::new()
+    } else {
+        format!("thread {}/{}: ", link.pid, link.tid)
+    };
+    let by = match (&link.task_comm, link.task_pid) {
+        (Some(comm), Some(pid)) if link.depth == 0 || link.cause.is_some() => format!(" ({comm}, pid {pid})"),
+        _ => String::new(),
+    };
+    format!(
+        "{} after it began, {whose}{} {}{by}",
+        Nanos(link.ts_ns - call.ts_ns),
+        Nanos(link.dur_ns),
+        link.state
+    )
+}
+
+fn call(number: usize, verdict: &Verdict, example: &Example) -> Result<Call, AnalyzeError> {
+    let facts = [
+        Some(format!("thread {}/{}", example.pid, example.tid)),
+        Some(format!("at {} ns", example.ts_ns)),
+        Some(format!("usually {}", time(example.baseline_ns))),
+        example.size_bytes.map(size),
+        example.first_call.then(|| "first launch of its kernel".to_owned()),
+        example.child_op.as_ref().map(|child| format!("contains {child}")),
+        (example.root != example.verdict).then(|| format!("at the root: {}", example.root.name())),
+    ];
+    let mut off: Vec<&Link> = example.chain.iter().filter(|link| link.cause.is_some()).collect();
+    off.sort_by_key(|link| std::cmp::Reverse(link.dur_ns));
+    let count = off.len();
+    off.truncate(LINKS);
+    off.sort_by_key(|link| (link.ts_ns, link.depth));
+    let mut links: Vec<String> = off.into_iter().map(|link| words(link, example)).collect();
+    if count > LINKS {
+        links.push(format!("{LINKS} of {count} shown, the longest"));
+    }
+    let chain = if example.chain.is_empty() {
+        None
+    } else {
+        Some(Figure {
+            name: format!("chain-{number}"),
+            caption: format!("Chain {number}: {} from end to end", verdict.op),
+            svg: svg::chain(example)?,
+            legend: Vec::new(),
+            spark: Vec::new(),
+            is_folded: false,
+        })
+    };
+    Ok(Call {
+        number,
+        op: verdict.op.clone(),
+        dur: Nanos(example.dur_ns).to_string(),
+        facts: facts.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        parts: Part::of_shares(&example.parts),
+        chain,
+        links,
+    })
+}
+
+pub(crate) fn build(chains: &Chains) -> Result<Section, AnalyzeError> {
+    let of = |verdict| std::iter::repeat(verdict);
+    let mut all: Vec<(&Verdict, &Example)> =
+        chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
+    // A nested call's time stands in the call around it already.
+    all.retain(|(_, example)| example.depth == 0);
+    all.sort_by_key(|(_, example)| std::cmp::Reverse(example.dur_ns));
+    let calls = all.iter().take(SLOWEST).enumerate();
+    let calls: Vec<Call> =
+        calls.map(|(at, (verdict, example))| call(at + 1, verdict, example)).collect::<Result<_, _>>()?;
+    let shown = calls.len();
+    let total: usize = chains.verdicts.iter().map(|verdict| verdict.slow_count).sum();
+    let blocks = if calls.is_empty() {
+        vec![Block::Note("No slow call.".to_owned())]
+    } else {
+        let behind = percent(chains.scheduler_behind_ratio);
+        vec![
+            Block::Note(
+                "Blue: on CPU. Red: runnable, while the named task had the CPU. Violet: asleep. Below a call's own thread, the threads that it waited for, directly or not."
+                    .to_owned(),
+            ),
+            Block::Calls(calls),
+            Block::Note(format!(
+                "{shown} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the lost time. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
+            )),
+        ]
+    };
+    Ok(Section {
+        id: "chains",
+        short: "Slowest calls",
+        question: "What happened in the slowest calls?".to_owned(),
+        blocks,
+    })
+}

@@ -1,0 +1,43 @@
+//! Who kept slow calls from running.
+
+use trace_schema::Nanos;
+
+use super::percent;
+use crate::{
+    analysis::{chains::Chains, culprits::Culprit},
+    report::document::{Block, Row, Section, Table, number, word},
+};
+
+/// `None` if nobody did.
+pub(crate) fn build(chains: &Chains) -> Option<Section> {
+    let row = |culprit: &Culprit| -> Row {
+        vec![
+            (&culprit.comm).into(),
+            culprit.pid.into(),
+            culprit.cause.name().into(),
+            Nanos(culprit.held_ns).into(),
+            percent(culprit.share_ratio).into(),
+            Nanos(culprit.run_ns).into(),
+        ]
+        .into()
+    };
+    let columns = [
+        word("Task"),
+        number("Process"),
+        word("Behind"),
+        number("For"),
+        number("Share of that"),
+        number("In all calls"),
+    ];
+    let sql = "SELECT l.cause, l.task_pid, l.task_comm, sum(l.dur) AS total_ns FROM chain_links l JOIN slow_calls s ON s.run = l.run AND s.tid = l.call_tid AND s.ts = l.call_ts AND s.op = l.op WHERE s.depth = 0 AND l.cause IS NOT NULL GROUP BY l.cause, l.task_pid, l.task_comm ORDER BY total_ns DESC";
+    let note = "Behind scheduler: it had the CPU that the call, or a thread that the call waited for, could have used. Behind blocked: the call slept until it woke it.";
+    (!chains.culprits.is_empty()).then(|| Section {
+        id: "culprits",
+        short: "Culprits",
+        question: "Who kept slow calls from running?".to_owned(),
+        blocks: vec![
+            Block::Note(note.to_owned()),
+            Block::Table(Table::new(&columns, chains.culprits.iter().map(row).collect(), sql)),
+        ],
+    })
+}

@@ -1,0 +1,63 @@
+//! Every function: how slow, and what clears or convicts the scheduler.
+
+use super::time;
+use crate::{
+    analysis::chains::{Chains, Scheduler, Verdict},
+    report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
+};
+
+const COLUMNS: [Column; 9] = [
+    word("Function"),
+    number("Calls"),
+    number("p50"),
+    number("p99"),
+    number("p99 without scheduler"),
+    number("Slow"),
+    number("… overlapping off-CPU"),
+    number("Excess"),
+    word("Scheduler"),
+];
+
+fn row(verdict: &Verdict) -> Row {
+    let (scheduler, tone) = match verdict.scheduler {
+        Scheduler::Cleared => ("cleared", Tone::Cleared),
+        Scheduler::Minor => ("minor part", Tone::Open),
+        Scheduler::Guilty => ("guilty", Tone::Guilty),
+        Scheduler::Behind => ("behind", Tone::Guilty),
+        Scheduler::Inconclusive => ("–", Tone::Open),
+    };
+    let mut row = Row::from(vec![
+        (&verdict.op).into(),
+        verdict.calls_count.into(),
+        time(verdict.p50_ns).into(),
+        time(verdict.p99_ns).into(),
+        time(verdict.p99_without_scheduler_ns).into(),
+        verdict.slow_count.into(),
+        verdict.overlapping_count.into(),
+        time(verdict.excess_ns).into(),
+        Cell { tone, ..Cell::from(scheduler) },
+    ]);
+    if verdict.slow_count > 0 {
+        row.parts = Part::of_shares(&verdict.shares);
+        row.note = verdict.sentence.clone();
+        if let Some(line) = &verdict.size_line {
+            let fixed = time(line.fixed_ns);
+            row.note += &format!(
+                "; bytes cost {:.4} ns each above {fixed} (R² {:.4})",
+                line.ns_per_byte, line.r_squared
+            );
+        }
+    }
+    row
+}
+
+pub(crate) fn build(chains: &Chains) -> Section {
+    let rows = chains.verdicts.iter().map(row).collect();
+    let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";
+    Section {
+        id: "functions",
+        short: "Functions",
+        question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
+        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql))],
+    }
+}

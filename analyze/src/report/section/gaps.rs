@@ -1,0 +1,63 @@
+//! What kept the GPU without new work: the time between launches, by what the host did.
+
+use trace_schema::Nanos;
+
+use super::{percent, time};
+use crate::{
+    analysis::host_gaps::{Gap, Gaps},
+    report::document::{Block, Part, Row, Section, Table, number, word},
+};
+
+/// `None` if there were no two launches of one thread.
+pub(crate) fn build(gaps: &Gaps) -> Option<Section> {
+    let total = gaps.total_ns.max(1) as f64;
+    let part = |(name, meaning, ns): &(&str, &'static str, i64)| {
+        Part::of_time(name, name, meaning, *ns as f64, *ns as f64 / total)
+    };
+    let parts: Vec<Part> = gaps.parts().iter().filter(|(_, _, ns)| *ns > 0).map(part).collect();
+    let row = |part: &Part| -> Row {
+        vec![(&part.name).into(), part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
+    };
+    let causes = parts.iter().map(row).collect();
+    let longest = |gap: &Gap| -> Row {
+        vec![
+            Nanos(gap.dur_ns).into(),
+            gap.next_op.as_str().into(),
+            format!("{}/{}", gap.pid, gap.tid).into(),
+            gap.ts_ns.into(),
+            gap.phase.clone().unwrap_or_default().into(),
+            gap.main.into(),
+            percent(gap.main_ratio).into(),
+        ]
+        .into()
+    };
+    let longest_columns = [
+        number("Gap"),
+        word("Until"),
+        number("Thread"),
+        number("At (ns)"),
+        word("Phase"),
+        word("Mostly"),
+        number("Share"),
+    ];
+    let sql = "SELECT * FROM launch_gaps ORDER BY dur DESC";
+    (gaps.gaps_count > 0).then(|| Section {
+        id: "gaps",
+        short: "Launch gaps",
+        question: "What did the host do between launches?".to_owned(),
+        blocks: vec![
+            Block::Note(format!(
+                "{} times between two launches of a thread, {} in all. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
+                gaps.gaps_count,
+                time(gaps.total_ns as f64)
+            )),
+            Block::Parts(parts),
+            Block::Table(Table::new(&[word("Host was"), word("What it means"), number("Time"), number("Share")], causes, sql)),
+            Block::Table(
+                Table::new(&longest_columns, gaps.longest.iter().map(longest).collect(), sql)
+                    .caption("The longest")
+                    .of(gaps.gaps_count as usize),
+            ),
+        ],
+    })
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Drives the HTML reports in Chromium: every section is there, no request, no error, links, search, zoom, colours, scripts
+off, axe-core. `page.py ANALYZE [--screenshots DIR] [RUN...]`; without runs, those of testdata/.
+
+    pip install -r analyze/tests/page.txt; apt-get install chromium
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import axe_core_python
+from playwright.sync_api import sync_playwright
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+AXE = (pathlib.Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
+SECTIONS = ["causes", "functions", "chains", "memory", "timeline", "strata", "provenance"]
+HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>&lt;b&gt;\u202eevil\u2066`$(x)`"
+
+
+def hostile_run(analyze, folder):
+    """A run all of whose names try to be more than names."""
+    rows = []
+    for number in range(60):
+        dur = 1_000_000 if number % 20 == 19 else 1_000
+        row = dict(ts=number * 10**7, dur=dur, kind="call", op="cudaMalloc", pid=1, tid=1, comm=HOSTILE, caller=HOSTILE)
+        rows.append(row)
+        if dur > 1_000:
+            off = dict(ts=row["ts"] + 10, dur=dur - 20, kind="off_cpu", op="preempted", pid=1, tid=1, comm=HOSTILE)
+            rows.append(off | dict(next_pid=2, next_tid=2, next_comm=HOSTILE, runnable_ns=dur - 20, cpu=0))
+    rows.append(dict(ts=0, dur=10**9, kind="mark", op="range", pid=1, tid=1, detail=HOSTILE))
+    text = folder / "rows.ndjson"
+    text.write_text("".join(json.dumps(row) + "\n" for row in sorted(rows, key=lambda row: row["ts"])))
+    run = folder / "hostile.parquet"
+    subprocess.run([analyze, "import", "events", text, "--out", run, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    return run
+
+
+def report(analyze, run, folder):
+    page = folder / f"{run.parent.name}-{run.stem}.html"
+    subprocess.run([analyze, "report", run, "--html", page, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    assert page.stat().st_size < 5 << 20, f"{run}: {page.stat().st_size} bytes"
+    return page
+
+
+class Watched:
+    """A page of which every request, error and dialog is remembered."""
+
+    def __init__(self, browser, file, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.troubles = []
+        url = file.as_uri()
+        self.page.on("console", lambda m: self.troubles.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.troubles.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda r: None if r.url.split("#")[0] == url or r.url.startswith("blob:") else self.troubles.append(r.url))
+        self.page.goto(url)
+
+    def __enter__(self):
+        return self.page
+
+    def __exit__(self, *error):
+        self.context.close()
+        if not error[0]:
+            assert not self.troubles, self.troubles
+
+
+def background(page):
+    return sum(map(int, page.evaluate("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")))
+
+
+def check(browser, file):
+    with Watched(browser, file, viewport={"width": 1100, "height": 900}) as page:
+        for section in SECTIONS:
+            assert page.locator(f"section#{section} h2").is_visible(), section
+        for link in page.locator("nav a").all():
+            assert page.locator(link.get_attribute("href")).count() == 1, link
+        axe(page)
+        # Search: fewer rows, all of which have the word; then all again.
+        word = page.locator("#functions tbody td").first.text_content() if page.locator("#functions tbody tr").count() else ""
+        rows = page.locator("tbody tr:visible")
+        before = rows.count()
+        page.keyboard.press("/")
+        page.keyboard.type(word + " surely-not-there")
+        assert rows.count() == 0
+        page.keyboard.press("Escape")
+        assert rows.count() == before
+        # Zoom and back.
+        drawing = page.locator("figure.drawing:visible").first
+        if drawing.count():
+            whole = drawing.locator("svg").get_attribute("viewBox")
+            drawing.focus()
+            page.keyboard.press("+")
+            assert drawing.locator("svg").get_attribute("viewBox") != whole
+            page.keyboard.press("0")
+            assert drawing.locator("svg").get_attribute("viewBox") == (whole or drawing.locator("svg").get_attribute("viewBox"))
+        light = background(page)
+        page.click("#theme")
+        assert background(page) < light, "the switch darkens"
+        page.reload()
+        assert background(page) < light, "and is remembered"
+        axe(page)
+        if page.locator("#download").count():
+            with page.expect_download() as download:
+                page.click("#download")
+            data = json.loads(pathlib.Path(download.value.path()).read_text())
+            assert data["report_version"] == 1
+        links = page.locator(".calls > li").count()
+        if links:
+            page.goto(f"{file.as_uri()}#chain-{links}")
+            assert page.locator(f"#chain-{links}:target").evaluate("e => e.getBoundingClientRect().top < innerHeight")
+    with Watched(browser, file, color_scheme="dark") as page:
+        assert background(page) < 200, "dark where the system is"
+    with Watched(browser, file, java_script_enabled=False, viewport={"width": 400, "height": 800}) as page:
+        for section in SECTIONS:
+            assert page.locator(f"section#{section} h2").is_visible(), f"{section}, scripts off"
+
+
+def axe(page):
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, json.dumps([(one["id"], one["nodes"][0]["html"][:300], one["nodes"][0]["failureSummary"]) for one in serious], indent=1)
+
+
+def fits(browser, file):
+    """Nothing is wider than a telephone."""
+    with Watched(browser, file, viewport={"width": 400, "height": 800}) as page:
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 400, f"{width} pixels wide"
+
+
+def screenshots(browser, file, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for scheme in ("light", "dark"):
+        for name, width in (("wide", 1100), ("narrow", 400)):
+            with Watched(browser, file, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
+                page.screenshot(path=folder / f"{file.stem}-{name}-{scheme}.png")
+                for part in ("chain-1", "memory", "timeline"):
+                    if page.locator(f"#{part}").count():
+                        page.locator(f"#{part}").screenshot(path=folder / f"{file.stem}-{part}-{name}-{scheme}.png")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("analyze", type=pathlib.Path)
+    parser.add_argument("runs", nargs="*", type=pathlib.Path)
+    parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR")
+    arguments = parser.parse_args()
+    analyze = arguments.analyze.resolve()
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        sys.exit("no Chromium found: apt-get install chromium")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        folder = pathlib.Path(folder)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        runs = arguments.runs or sorted((ROOT / "testdata").rglob("*.parquet"))
+        runs = [run.resolve() for run in runs]
+        if not arguments.runs:
+            runs.append(hostile_run(analyze, folder))
+        for run in runs:
+            file = report(analyze, run, folder)
+            try:
+                check(browser, file)
+                fits(browser, file)
+            except AssertionError as error:
+                sys.exit(f"{run}: {error}")
+            if arguments.screenshots:
+                screenshots(browser, file, arguments.screenshots)
+            print(f"{run.name}: {file.stat().st_size >> 10} KiB, good", flush=True)
+        assert runs, "no run"
+        print(f"{len(runs)} pages are whole, inert and accessible")
+
+
+if __name__ == "__main__":
+    main()
