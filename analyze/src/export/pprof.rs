@@ -12,8 +12,8 @@ use trace_schema::Run;
 
 use super::{
     folded::{Folded, What},
-    protobuf::Message,
 };
+use crate::protobuf::Message;
 
 /// Strings by their place in the table; the first is empty.
 struct Strings {

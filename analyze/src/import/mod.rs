@@ -7,7 +7,9 @@ mod ingero;
 mod json;
 mod kineto;
 mod nsys;
+mod perfetto;
 mod pickle;
+mod sched;
 mod sniff;
 mod sqlite;
 mod torch_snapshot;
@@ -28,10 +30,16 @@ pub(crate) enum Format {
     Events,
     /// SQLite database of the ingero eBPF tracer
     Ingero,
+    /// Text of ftrace (`trace` or `trace_pipe` of tracefs, `trace-cmd report`) with sched events, also with gzip
+    Ftrace,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
     Kineto,
     /// SQLite export of Nsight Systems (`nsys export --type sqlite`)
     Nsys,
+    /// Text of `perf script` with sched events, or of `perf sched timehist`, also with gzip
+    Perf,
+    /// Trace of Perfetto (`.pftrace`, `.perfetto-trace`) with ftrace's sched events, also with gzip
+    Perfetto,
     /// Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip
     TorchSnapshot,
 }
@@ -62,9 +70,12 @@ pub(crate) fn run(
     output::differs(out, [&file.to_owned()])?;
     match format {
         Format::Events => events::import(file, out, force),
+        Format::Ftrace => sched::import(sched::Source::Ftrace, file, out, force),
         Format::Ingero => ingero::import(file, out, force),
         Format::Kineto => kineto::import(file, out, force),
         Format::Nsys => nsys::import(file, out, force),
+        Format::Perf => sched::import(sched::Source::Perf, file, out, force),
+        Format::Perfetto => perfetto::import(file, out, force),
         Format::TorchSnapshot => torch_snapshot::import(file, out, force),
     }
 }

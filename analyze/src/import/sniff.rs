@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Format, compressed, events, sqlite};
+use super::{Format, compressed, events, perfetto, sched, sqlite};
 
 /// Bytes that are looked at.
 const LOOK_BYTES: u64 = 1 << 16;
@@ -55,7 +55,16 @@ fn text_or_pickle(bytes: &[u8]) -> Option<Format> {
             {
                 return Some(Format::Kineto);
             }
-            events::is_text(&bytes[start..]).then_some(Format::Events)
+            if events::is_text(&bytes[start..]) {
+                return Some(Format::Events);
+            }
+            if perfetto::sniff(bytes) {
+                return Some(Format::Perfetto);
+            }
+            sched::sniff(bytes).map(|source| match source {
+                sched::Source::Perf => Format::Perf,
+                sched::Source::Ftrace => Format::Ftrace,
+            })
         }
     }
 }
