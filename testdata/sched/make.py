@@ -16,7 +16,7 @@ import sys
 import zlib
 from pathlib import Path
 
-OWN = ("duty", "hog_a", "hog_b", "sleeper", "turn_a", "turn_b", "perf")
+OWN = (":-1", "duty", "hog_a", "hog_b", "sleeper", "turn_a", "turn_b", "perf")
 KERNEL = re.compile(r"^(swapper/|migration/|ksoftirqd/|rcu_|kworker|kcompactd|cpuhp/|<idle>|<\.\.\.>)")
 SWITCH = re.compile(r"prev_comm=(.*) prev_pid=(\d+) prev_prio=(-?\d+) prev_state=(\S+) ==> next_comm=(.*) next_pid=(\d+) next_prio=(-?\d+)$")
 TASK = re.compile(r"comm=(.*) pid=(\d+) prio=(-?\d+)(?: target_cpu=(\d+))?(?: orig_cpu=(\d+) dest_cpu=(\d+))?")
@@ -52,14 +52,18 @@ def shown(comm):
     return comm if comm in OWN or KERNEL.match(comm) else "other"
 
 
-def clean(text):
+NAMES = {
+    "timehist": (r"^ *[\d.]+ \[\d+\] +(.+?)\[-?\d+(?:/\d+)?\]", r"(?:next|awakened): (.+?)\[\d+(?:/\d+)?\]"),
+    "text": (
+        r"(?:prev_comm|next_comm|child_comm|comm)=(.*?) (?:prev_pid|next_pid|child_pid|pid)=",
+        r"^ *(.+?)(?:-\d+| +-?\d+(?:/-?\d+)?) +\[\d{3}\]",
+    ),
+}
+
+
+def clean(text, kind):
     """A text without names of other programs and without directories."""
-    names = set()
-    for line in text.splitlines():
-        names.update(re.findall(r"(?:prev_comm|next_comm|child_comm|comm)=(.*?) (?:prev_pid|next_pid|child_pid|pid)=", line))
-        names.update(re.findall(r"\] +(.+?)\[\d+(?:/\d+)?\]", line))
-        names.update(re.findall(r"(?:next|awakened): (.+?)\[\d+\]", line))
-        names.update(re.findall(r"^ *(.+?)(?:-\d+| +\d+(?:/\d+)?) +\[\d{3}\]", line))
+    names = {name for line in text.splitlines() for pattern in NAMES[kind] for name in re.findall(pattern, line)}
     for name in sorted(names, key=len, reverse=True):
         if shown(name) != name:
             text = re.sub(r"(?<![\w/])" + re.escape(name) + r"(?=[ \[\-])", "other", text)
@@ -185,7 +189,8 @@ def main():
     times = {"perf": r" (\d+\.\d{9}): ", "perf-pid": r" (\d+\.\d{9}): ", "ftrace": r" (\d+\.\d{6}): ", "timehist": r"^ *(\d+\.\d{6}) "}
     texts = {}
     for name, time in times.items():
-        texts[name] = clean(cut((source / f"{name}.txt").read_text(), time, from_s, to_s))
+        kind = name if name in NAMES else "text"
+        texts[name] = clean(cut((source / f"{name}.txt").read_text(), time, from_s, to_s), kind)
         (out / f"duty.{name}.txt.gz").write_bytes(gzip.compress(texts[name].encode(), mtime=0))
     (out / "duty.pftrace").write_bytes(plain(texts["ftrace"], truth))
     (out / "duty.compact.pftrace.gz").write_bytes(gzip.compress(compact(texts["ftrace"], truth), mtime=0))

@@ -34,7 +34,7 @@ pub(crate) enum Format {
     Ftrace,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
     Kineto,
-    /// SQLite export of Nsight Systems (`nsys export --type sqlite`)
+    /// Export of Nsight Systems (`nsys export --type sqlite`, or `parquetdir`: a folder)
     Nsys,
     /// Text of `perf script` with sched events, or of `perf sched timehist`, also with gzip
     Perf,

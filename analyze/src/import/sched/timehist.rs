@@ -85,6 +85,7 @@ pub(super) fn read(
     if !has_state {
         run.not_captured.push("why threads were off CPU: perf sched timehist --state tells".to_owned());
     }
+    let mut gone_count = 0_u64;
     while lines.read()? {
         let text = lines.text();
         // Summaries follow the table.
@@ -97,6 +98,11 @@ pub(super) fn read(
             || trimmed.starts_with("---")
             || ["awakened: ", "migrated: ", "<idle>"].iter().any(|word| trimmed.contains(word));
         if is_other {
+            continue;
+        }
+        // A thread that has ended has no number any more.
+        if trimmed.contains("[-1/") || trimmed.contains("[-1]") {
+            gone_count += 1;
             continue;
         }
         let Some(found) = parse(&text) else {
@@ -127,6 +133,10 @@ pub(super) fn read(
             state,
         };
         machine.stint(&stint)?;
+    }
+    if gone_count > 0 {
+        let what = format!("the last stints of {gone_count} threads, which had no number any more");
+        machine.run.not_captured.push(what);
     }
     Ok(())
 }
