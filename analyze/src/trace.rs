@@ -116,7 +116,7 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
-    import::run(Some(format), path, &out, false)?;
+    import::run(Some(format), &import::Layout::default(), path, &out, false)?;
     let mut file = open_file(&out)?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     file.name = name.split('.').next().unwrap_or_default().to_owned();

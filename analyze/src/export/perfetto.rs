@@ -11,9 +11,7 @@ use std::{
 
 use trace_schema::Run;
 
-use super::{
-    timeline::{Kind, Sink, Slice, Value},
-};
+use super::timeline::{Kind, Sink, Slice, Value};
 use crate::protobuf::Message;
 
 /// Clocks as Perfetto numbers them.

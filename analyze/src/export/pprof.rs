@@ -10,9 +10,7 @@ use std::{
 
 use trace_schema::Run;
 
-use super::{
-    folded::{Folded, What},
-};
+use super::folded::{Folded, What};
 use crate::protobuf::Message;
 
 /// Strings by their place in the table; the first is empty.

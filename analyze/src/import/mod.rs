@@ -6,6 +6,7 @@ mod events;
 mod ingero;
 mod json;
 mod kineto;
+mod map;
 mod nsys;
 mod perfetto;
 mod pickle;
@@ -21,11 +22,14 @@ use trace_writer::Finished;
 
 use crate::{error::AnalyzeError, output};
 
+pub(crate) use map::Map;
 pub(crate) use sniff::sniff;
 
 /// What can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
+    /// Table of any tool as CSV, also with gzip: `--map` says which column is which
+    Csv,
     /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or Parquet
     Events,
     /// SQLite database of the ingero eBPF tracer
@@ -51,12 +55,27 @@ impl Format {
     }
 }
 
+/// How a table of CSV is to be read.
+pub(crate) struct Layout {
+    /// Which column is which; `None`: they are called as those of `events`.
+    pub(crate) map: Option<Map>,
+    /// Between cells.
+    pub(crate) delimiter: u8,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { map: None, delimiter: b',' }
+    }
+}
+
 /// Converts a file. Without a format, its content tells.
 ///
 /// # Errors
 /// If it is not of that format, is damaged, or the run cannot be written.
 pub(crate) fn run(
     format: Option<Format>,
+    layout: &Layout,
     file: &Path,
     out: &Path,
     force: bool,
@@ -69,7 +88,10 @@ pub(crate) fn run(
     };
     output::differs(out, [&file.to_owned()])?;
     match format {
-        Format::Events => events::import(file, out, force),
+        Format::Csv if layout.map.is_none() => Err(AnalyzeError::Query(
+            "csv needs --map: which column of the table is which of a run".to_owned(),
+        )),
+        Format::Csv | Format::Events => events::import(layout, file, out, force),
         Format::Ftrace => sched::import(sched::Source::Ftrace, file, out, force),
         Format::Ingero => ingero::import(file, out, force),
         Format::Kineto => kineto::import(file, out, force),

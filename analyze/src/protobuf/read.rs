@@ -134,7 +134,9 @@ impl<'a> Fields<'a> {
                 let offset = self.offset;
                 Value::Bytes(Fields { bytes: self.take(length)?, offset })
             }
-            other => return ReadError::at(start, format!("a field has the type {other}, which there is not")),
+            other => {
+                return ReadError::at(start, format!("a field has the type {other}, which there is not"));
+            }
         };
         Ok(Some((tag >> 3, value, start)))
     }
@@ -230,7 +232,10 @@ mod tests {
         let (number, value, start) = next();
         assert_eq!((number, start), (3, 120));
         let (_, inner, _) = value.fields(0).unwrap().next().unwrap().unwrap();
-        assert_eq!((inner.fields(0).unwrap().bytes(), inner.fields(0).unwrap().offset()), (&b"text"[..], 124));
+        assert_eq!(
+            (inner.fields(0).unwrap().bytes(), inner.fields(0).unwrap().offset()),
+            (&b"text"[..], 124)
+        );
         let mut packed = next().1.fields(0).unwrap();
         let numbers: Vec<u64> = std::iter::from_fn(|| packed.packed().unwrap()).collect();
         assert_eq!(numbers, [1, 300]);
@@ -261,7 +266,9 @@ mod tests {
             assert!(Fields::new(bad, 0).next().is_err(), "{bad:?}");
         }
         let mut stream = Stream::new(&b"\x0a\x02ab\x0a\xff\xff\xff\xff\x0f"[..], 0);
-        assert!(matches!(stream.next(), Ok(Some((1, fields))) if fields.bytes() == b"ab" && fields.offset() == 2));
+        assert!(
+            matches!(stream.next(), Ok(Some((1, fields))) if fields.bytes() == b"ab" && fields.offset() == 2)
+        );
         assert!(matches!(stream.next(), Err(ReadError::At { offset: 4, .. })));
     }
 }

@@ -125,8 +125,9 @@ impl Import {
     /// What is known of the session, the machine and the names of threads.
     fn facts(&mut self) -> Result<(), AnalyzeError> {
         if self.has("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"]) {
-            let starts =
-                self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| cells.required("utcEpochNs"))?;
+            let starts = self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| {
+                cells.required("utcEpochNs")
+            })?;
             self.base_ns = starts.first().copied().unwrap_or_default();
         } else {
             self.run.not_captured.push("the time of day: times count from the session's start".to_owned());

@@ -134,9 +134,8 @@ impl Source for ParquetDir {
     fn rows(&self, wanted: &Wanted<'_>, take: Take<'_>) -> Result<(), AnalyzeError> {
         let table = wanted.table;
         let builder = self.builder(table)?;
-        let progress = progress::rows(
-            u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default(),
-        );
+        let progress =
+            progress::rows(u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default());
         let mask = ProjectionMask::columns(builder.parquet_schema(), wanted.columns.iter().copied());
         let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build();
         let mut number = 0;

@@ -131,12 +131,9 @@ pub(super) trait Source {
     fn refused(&self, table: &'static str, number: i64, refused: Refused) -> AnalyzeError {
         match refused {
             Refused::Failed(error) => error,
-            Refused::Bad(reason) => AnalyzeError::BadRow {
-                path: self.path().to_owned(),
-                table,
-                row: number.to_string(),
-                reason,
-            },
+            Refused::Bad(reason) => {
+                AnalyzeError::BadRow { path: self.path().to_owned(), table, row: number.to_string(), reason }
+            }
         }
     }
 }

@@ -206,8 +206,7 @@ impl Import {
     /// Writes the rows of a table.
     pub(super) fn table(&mut self, table: &Table) -> Result<(), AnalyzeError> {
         let names: Vec<&'static str> = table.required.iter().chain(table.optional).copied().collect();
-        let wanted =
-            Wanted { table: table.name, columns: &names, texts: table.texts, by: Some("start") };
+        let wanted = Wanted { table: table.name, columns: &names, texts: table.texts, by: Some("start") };
         let mut left_out_count = 0_u64;
         let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
         let (recorder, base_ns) = (&mut self.recorder, self.base_ns);

@@ -121,9 +121,7 @@ impl<'a> Plain<'a> {
     fn number(&self, field: usize) -> Result<u64, ReadError> {
         match self.numbers[field] {
             Some(number) => Ok(number),
-            None => {
-                ReadError::at(self.offset, format!("an event of the scheduler has no field {field}"))
-            }
+            None => ReadError::at(self.offset, format!("an event of the scheduler has no field {field}")),
         }
     }
 
@@ -256,8 +254,12 @@ impl Bundle {
             };
             let next = (small(tids[place], "a thread's number", start)?, comm.clone());
             let prev = current.insert(self.cpu, next.clone());
-            let at =
-                Moment { ts: time(ts, start)?, cpu, tid: prev.as_ref().map(|(tid, _)| *tid), ..Moment::default() };
+            let at = Moment {
+                ts: time(ts, start)?,
+                cpu,
+                tid: prev.as_ref().map(|(tid, _)| *tid),
+                ..Moment::default()
+            };
             let what = What::Switch { prev, state: State::of_number(states[place] as i64), next };
             self.events.push(Waiting { at, what });
         }

@@ -12,6 +12,8 @@
 
 mod bundle;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -107,10 +109,7 @@ fn begins_long(bytes: &[u8]) -> bool {
 }
 
 /// Every packet of a stream, also those that are compressed.
-fn each(
-    source: impl Read,
-    take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn each(source: impl Read, take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut stream = Stream::new(source, 0);
     while let Some((field, packet)) = stream.next()? {
         if field != 1 {
@@ -137,7 +136,8 @@ fn each(
                     }
                 }
                 ZSTANDARD => {
-                    let reason = "packets compressed with Zstandard are not read: record with deflate, or none";
+                    let reason =
+                        "packets compressed with Zstandard are not read: record with deflate, or none";
                     return Ok(ReadError::at(offset, reason)?);
                 }
                 _ => {}
@@ -244,7 +244,8 @@ fn run(survey: &Survey) -> Run {
         _ => Some("a clock that is not told"),
     };
     if let Some(clock) = clock {
-        run.not_captured.push(format!("the time of day: times are on {clock}, which no snapshot ties to others"));
+        run.not_captured
+            .push(format!("the time of day: times are on {clock}, which no snapshot ties to others"));
     } else if let Some(offsets) = survey.offsets() {
         run.clock.wall_offset_ns = offsets.wall_ns.unwrap_or_default();
         run.clock.wall_step_ns = offsets.wall_step_ns;

@@ -16,13 +16,9 @@ fn task(comm: &str, tid: u32) -> Option<Task<'_>> {
     (comm.len() <= MAX_NAME_BYTES).then_some(Task { tid, comm })
 }
 
-/// What stands after the last `key=` up to a space.
+/// What stands after the last ` key=` up to a space.
 fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
-    let at = match fields.rfind(&format!(" {key}=")) {
-        Some(at) => at + 1,
-        None => fields.starts_with(&format!("{key}=")).then_some(0)?,
-    };
-    fields[at + key.len() + 1..].split(' ').next()
+    fields[fields.rfind(key)? + key.len()..].split(' ').next()
 }
 
 fn number(fields: &str, key: &str) -> Option<u32> {
@@ -31,9 +27,8 @@ fn number(fields: &str, key: &str) -> Option<u32> {
 
 /// `comm=NAME pid=NUMBER`, with these keys.
 fn named<'a>(fields: &'a str, comm: &str, pid: &str) -> Option<Task<'a>> {
-    let rest = fields.strip_prefix(comm)?.strip_prefix('=')?;
-    let at = rest.rfind(&format!(" {pid}="))?;
-    task(&rest[..at], number(rest, pid)?)
+    let rest = fields.strip_prefix(comm)?;
+    task(&rest[..rest.rfind(pid)?], number(rest, pid)?)
 }
 
 /// `NAME:NUMBER [PRIORITY]` and what follows.
@@ -55,11 +50,11 @@ fn short(fields: &str) -> Option<(Task<'_>, &str)> {
 fn switch(fields: &str) -> Option<Event<'_>> {
     if let Some((prev, next)) = fields.rsplit_once(" ==> next_comm=") {
         let next_fields = &fields[prev.len() + " ==> ".len()..];
-        number(next, "next_prio")?;
+        number(next, " next_prio=")?;
         return Some(Event::Switch {
-            prev: Some(named(prev, "prev_comm", "prev_pid")?),
-            state: State::of_text(value(prev, "prev_state")?)?,
-            next: named(next_fields, "next_comm", "next_pid")?,
+            prev: Some(named(prev, "prev_comm=", " prev_pid=")?),
+            state: State::of_text(value(prev, " prev_state=")?)?,
+            next: named(next_fields, "next_comm=", " next_pid=")?,
         });
     }
     let (prev, next) = fields.rsplit_once(" ==> ")?;
@@ -70,8 +65,8 @@ fn switch(fields: &str) -> Option<Event<'_>> {
 
 /// The woken thread, and the CPU whose queue it goes to.
 fn wakeup(fields: &str) -> Option<(Task<'_>, Option<u32>)> {
-    if let Some(task) = named(fields, "comm", "pid") {
-        return Some((task, Some(number(fields, "target_cpu")?)));
+    if let Some(task) = named(fields, "comm=", " pid=") {
+        return Some((task, Some(number(fields, " target_cpu=")?)));
     }
     let (task, rest) = short(fields)?;
     let cpu = rest.rsplit_once("CPU:").map(|(_, cpu)| cpu);
@@ -85,12 +80,15 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Result<Event<'a>
         "sched_switch" => switch(fields),
         "sched_waking" => wakeup(fields).map(|(task, _)| Event::Waking { tid: task.tid }),
         "sched_wakeup" => wakeup(fields).map(|(task, cpu)| Event::Wakeup { tid: task.tid, cpu }),
-        "sched_migrate_task" => named(fields, "comm", "pid")
-            .and_then(|task| Some(Event::Migrate { tid: task.tid, cpu: number(fields, "dest_cpu")? })),
+        "sched_migrate_task" => named(fields, "comm=", " pid=")
+            .and_then(|task| Some(Event::Migrate { tid: task.tid, cpu: number(fields, " dest_cpu=")? })),
         "sched_process_fork" => fields.rfind(" child_comm=").and_then(|at| {
-            Some(Event::New { child: named(&fields[at + 1..], "child_comm", "child_pid")?, is_thread: None })
+            Some(Event::New {
+                child: named(&fields[at + 1..], "child_comm=", " child_pid=")?,
+                is_thread: None,
+            })
         }),
-        "task_newtask" => value(fields, "clone_flags").and_then(|flags| {
+        "task_newtask" => value(fields, " clone_flags=").and_then(|flags| {
             let flags = u64::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
             let comm = fields.split_once(" comm=")?.1;
             let comm = &comm[..comm.rfind(" clone_flags=")?];
@@ -99,11 +97,11 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Result<Event<'a>
         }),
         "sched_process_exec" => fields.strip_prefix("filename=").and_then(|rest| {
             let file = &rest[..rest.rfind(" pid=")?];
-            number(rest, "old_pid")?;
-            Some(Event::Exec { tid: number(rest, "pid")?, file })
+            number(rest, " old_pid=")?;
+            Some(Event::Exec { tid: number(rest, " pid=")?, file })
         }),
         "sched_process_exit" => {
-            number(fields, "prio").and(named(fields, "comm", "pid")).map(|task| Event::Exit { task })
+            number(fields, " prio=").and(named(fields, "comm=", " pid=")).map(|task| Event::Exit { task })
         }
         _ => return None,
     };
@@ -166,17 +164,16 @@ mod tests {
                 "filename=/bin/a b pid=7 old_pid=9",
                 Event::Exec { tid: 7, file: "/bin/a b" },
             ),
-            (
-                "sched_process_exit",
-                "comm=a pid=7 prio=120 group_dead=true",
-                Event::Exit { task: t("a", 7) },
-            ),
+            ("sched_process_exit", "comm=a pid=7 prio=120 group_dead=true", Event::Exit { task: t("a", 7) }),
         ] {
             assert_eq!(parse(event, fields), Some(Ok(expected)), "{fields}");
         }
         for (event, fields) in [
             ("sched_switch", "prev_comm=a prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8"),
-            ("sched_switch", "prev_comm=a prev_pid=x prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=1"),
+            (
+                "sched_switch",
+                "prev_comm=a prev_pid=x prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=1",
+            ),
             ("sched_switch", "a:7 [120] ? ==> b:8 [120]"),
             ("sched_switch", ""),
             ("sched_waking", "comm=a pid=7 prio=120"),

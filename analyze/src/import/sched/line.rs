@@ -37,7 +37,7 @@ fn split_at_time(line: &str) -> Option<(&str, i64, usize, &str)> {
     let mut from = 0;
     while let Some(found) = line[from..].find(": ") {
         let end = from + found;
-        let start = line[..end].rfind(char::is_whitespace).map_or(0, |at| at + 1);
+        let start = line[..end].rfind([' ', '\t']).map_or(0, |at| at + 1);
         if let Some((ns, digits)) = seconds(&line[start..end]) {
             return Some((&line[..start], ns, digits, line[end + 2..].trim_start()));
         }
@@ -70,8 +70,8 @@ fn bracketed(text: &str) -> Option<(&str, u32)> {
 
 /// A number at the end of a text; what stands before it.
 fn numbered(text: &str) -> Option<(&str, u32)> {
-    let start = text.rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
-    Some((&text[..start], text[start..].parse().ok()?))
+    let before = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    Some((before, text[before.len()..].parse().ok()?))
 }
 
 /// The line of an event; `None`: it is none, or damaged.
@@ -96,7 +96,7 @@ pub(super) fn parse(line: &str) -> Option<Line<'_>> {
         if let Some((rest, tid)) = numbered(before).filter(|(rest, _)| is_apart(rest)) {
             (comm, at.tid) = (rest, Some(tid));
             if let Some(rest) = rest.strip_suffix('/') {
-                let start = rest.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+                let start = rest.rfind([' ', '\t']).map_or(0, |at| at + 1);
                 // perf puts the process first.
                 (comm, at.pid) = (&rest[..start], rest[start..].parse().ok());
             }
@@ -130,13 +130,7 @@ mod tests {
 
     #[test]
     fn forms_of_the_begin_of_a_line() {
-        let at = |cpu, tid, pid, in_interrupt| Moment {
-            ts: 45_484_564_029_000,
-            cpu,
-            tid,
-            pid,
-            in_interrupt,
-        };
+        let at = |cpu, tid, pid, in_interrupt| Moment { ts: 45_484_564_029_000, cpu, tid, pid, in_interrupt };
         let (cpu, tid) = (Some(3), Some(26471));
         for (text, expected, comm) in [
             ("hog_a 26471 [003] 45484.564029: sched:sched_x: a=1 b", at(cpu, tid, None, None), "hog_a"),
@@ -149,7 +143,11 @@ mod tests {
             ("hog_a 45484.564029: sched:sched_x: a=1 b", at(None, None, None, None), "hog_a"),
             ("hog7 45484.564029: sched:sched_x: a=1 b", at(None, None, None, None), "hog7"),
             ("26471 45484.564029: sched:sched_x: a=1 b", at(None, tid, None, None), ""),
-            (" my task-26471 [003] d..2. 45484.564029: sched_x: a=1 b", at(cpu, tid, None, Some(false)), "my task"),
+            (
+                " my task-26471 [003] d..2. 45484.564029: sched_x: a=1 b",
+                at(cpu, tid, None, Some(false)),
+                "my task",
+            ),
             ("x-26471 (-----) [003] dNh2. 45484.564029: sched_x: a=1 b", at(cpu, tid, None, Some(true)), "x"),
             (
                 "(sd-pam)-26471 (    9) [003] ..s1 45484.564029: sched_x: a=1 b",
@@ -162,8 +160,13 @@ mod tests {
             let expected = (expected, comm.to_owned(), "sched_x".to_owned(), "a=1 b".to_owned());
             assert_eq!(moment(text), expected, "{text}");
         }
-        for text in ["", "no event", "x-1 [000] 1.2 sched_x: a", "x-1 [000] 12: sched_x: a", "x [000] 1.5: sched_x: a"]
-        {
+        for text in [
+            "",
+            "no event",
+            "x-1 [000] 1.2 sched_x: a",
+            "x-1 [000] 12: sched_x: a",
+            "x [000] 1.5: sched_x: a",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -31,14 +31,34 @@ pub(in crate::import) struct Task<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::import) enum Event<'a> {
     /// `prev`: not told where nothing is known of the CPU before.
-    Switch { prev: Option<Task<'a>>, state: State, next: Task<'a> },
-    Waking { tid: u32 },
-    Wakeup { tid: u32, cpu: Option<u32> },
-    Migrate { tid: u32, cpu: u32 },
+    Switch {
+        prev: Option<Task<'a>>,
+        state: State,
+        next: Task<'a>,
+    },
+    Waking {
+        tid: u32,
+    },
+    Wakeup {
+        tid: u32,
+        cpu: Option<u32>,
+    },
+    Migrate {
+        tid: u32,
+        cpu: u32,
+    },
     /// `is_thread`: of the process that made it, if that is told.
-    New { child: Task<'a>, is_thread: Option<bool> },
-    Exec { tid: u32, file: &'a str },
-    Exit { task: Task<'a> },
+    New {
+        child: Task<'a>,
+        is_thread: Option<bool>,
+    },
+    Exec {
+        tid: u32,
+        file: &'a str,
+    },
+    Exit {
+        task: Task<'a>,
+    },
 }
 
 /// When, where, and what the CPU was doing.
@@ -223,12 +243,7 @@ impl Machine {
         self.recorder.push(&Row { comm: self.comms.get(&tid).cloned(), detail, ..row })
     }
 
-    fn new_task(
-        &mut self,
-        at: &Moment,
-        child: Task<'_>,
-        is_thread: Option<bool>,
-    ) -> Result<(), WriteError> {
+    fn new_task(&mut self, at: &Moment, child: Task<'_>, is_thread: Option<bool>) -> Result<(), WriteError> {
         // Whatever had that number is gone.
         self.away.remove(&child.tid);
         self.name(child);
@@ -271,12 +286,7 @@ impl Machine {
             (Some((tid, start)), Some(cpu)) if prev.is_some_and(|prev| prev.tid == tid) => {
                 if tid != 0 {
                     let row = Row::new(start, Kind::Run, "run".into(), self.process(tid), tid);
-                    self.recorder.push(&Row {
-                        dur: Some(at.ts - start),
-                        comm,
-                        cpu: Some(cpu),
-                        ..row
-                    })?;
+                    self.recorder.push(&Row { dur: Some(at.ts - start), comm, cpu: Some(cpu), ..row })?;
                 }
             }
             (Some(_), _) => self.untold.stints += 1,
@@ -456,7 +466,11 @@ impl Machine {
         let unknown_count = names.keys().filter(|tid| of(**tid).is_none()).count();
         run.threads = names
             .iter()
-            .map(|(tid, comm)| Thread { pid: of(*tid).unwrap_or_default(), tid: *tid, comm: comm.to_string() })
+            .map(|(tid, comm)| Thread {
+                pid: of(*tid).unwrap_or_default(),
+                tid: *tid,
+                comm: comm.to_string(),
+            })
             .collect();
         let untold = self.untold;
         let mut say = |count: u64, what: String| {
@@ -468,13 +482,13 @@ impl Machine {
         say(unknown_count as u64, unknown);
         say(
             untold.wakers,
-            format!("who ended {} sleeps: a thread's own deed and an interrupt's during it look the same, or it is not told", untold.wakers),
+            format!(
+                "who ended {} sleeps: a thread's own deed and an interrupt's during it look the same, or it is not told",
+                untold.wakers
+            ),
         );
         say(untold.returns, format!("the ends of {} intervals off CPU", untold.returns));
-        say(
-            untold.stints,
-            format!("{} stints on CPUs: another thread left than had come", untold.stints),
-        );
+        say(untold.stints, format!("{} stints on CPUs: another thread left than had come", untold.stints));
         say(
             untold.children,
             format!("whether {} new tasks are processes or threads: they have no row", untold.children),

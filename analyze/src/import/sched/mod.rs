@@ -11,6 +11,8 @@ mod line;
 pub(super) mod lines;
 pub(super) mod machine;
 pub(super) mod state;
+#[cfg(test)]
+pub(super) mod tests;
 mod timehist;
 
 use std::{collections::BTreeMap, io::Read, path::Path};
@@ -66,7 +68,8 @@ pub(super) fn sniff(bytes: &[u8]) -> Option<Source> {
             return Some(Source::Perf);
         }
         let found = line::parse(text)?;
-        let is_perf = text.contains(&format!(":{}: ", found.event)) || found.event.starts_with("PERF_RECORD_");
+        let is_perf =
+            text.contains(&format!(":{}: ", found.event)) || found.event.starts_with("PERF_RECORD_");
         (is_perf || found.at.cpu.is_some()).then_some(if is_perf { Source::Perf } else { Source::Ftrace })
     })
 }
@@ -125,7 +128,11 @@ fn run(source: Source) -> Run {
     Run {
         producer: producer.to_owned(),
         lost_is_counted: source == Source::Ftrace,
-        not_captured: [clock, losses].into_iter().filter(|what| !what.is_empty()).map(str::to_owned).collect(),
+        not_captured: [clock, losses]
+            .into_iter()
+            .filter(|what| !what.is_empty())
+            .map(str::to_owned)
+            .collect(),
         ..Run::default()
     }
 }
@@ -198,7 +205,10 @@ impl Reader {
             () if words.contains("LOST") || words.contains("DROPPED") => {
                 let ts = self.machine.last_ns().unwrap_or_default();
                 if count.is_none() {
-                    self.machine.run.not_captured.push(format!("how many events CPU {cpu} lost: at least one"));
+                    self.machine
+                        .run
+                        .not_captured
+                        .push(format!("how many events CPU {cpu} lost: at least one"));
                 }
                 self.machine.lost(ts, Some(cpu), count.unwrap_or(1));
                 Ok(true)
@@ -239,7 +249,9 @@ impl Reader {
 
     fn line(&mut self, text: &str, lines: &Lines<impl Read>) -> Result<(), Failure> {
         let Some(found) = line::parse(text) else {
-            return Ok(lines.wrong("it is no event of the scheduler, nor another: NAME, CPU, time and event")?);
+            return Ok(
+                lines.wrong("it is no event of the scheduler, nor another: NAME, CPU, time and event")?
+            );
         };
         let mut at = found.at;
         let last_ns = self.machine.last_ns();
@@ -248,7 +260,9 @@ impl Reader {
         }
         if found.event == "PERF_RECORD_LOST" {
             let count = found.fields.rsplit(' ').next().and_then(|count| count.parse().ok());
-            let Some(count) = count else { return Ok(lines.wrong("how many events were lost is no number")?) };
+            let Some(count) = count else {
+                return Ok(lines.wrong("how many events were lost is no number")?);
+            };
             self.machine.lost(at.ts, None, count);
             return Ok(());
         }
@@ -284,8 +298,13 @@ impl Reader {
 
     /// Names and numbers of the events that were not read.
     fn others_said(&self) -> String {
-        let names: Vec<String> = self.others.iter().map(|(name, count)| format!("{name} ({count})")).collect();
-        if names.is_empty() { String::new() } else { format!("; events that are not read: {}", names.join(", ")) }
+        let names: Vec<String> =
+            self.others.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!("; events that are not read: {}", names.join(", "))
+        }
     }
 
     fn end(mut self) -> Result<(Recorder, Run), (Recorder, WriteError)> {
@@ -304,7 +323,8 @@ impl Reader {
             );
         }
         if self.overwritten_count > 0 {
-            limits.push(format!("{} earlier events, which the buffer had no room for", self.overwritten_count));
+            limits
+                .push(format!("{} earlier events, which the buffer had no room for", self.overwritten_count));
         }
         self.machine.run.not_captured.extend(limits);
         self.machine.end()
