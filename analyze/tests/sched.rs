@@ -93,12 +93,12 @@ fn every_format_of_one_recording_has_the_same_intervals() {
         assert_eq!(exact.len(), texts.len(), "{tid}");
         for (exact, text) in exact.iter().zip(texts) {
             assert_eq!((&exact.state, &exact.cpus), (&text.state, &text.cpus), "{tid}");
-            assert!((exact.ts - text.ts).abs() <= 20_000, "{tid}: {exact:?} {text:?}");
+            assert!((exact.ts - text.ts).abs() <= 3_000, "{tid}: {exact:?} {text:?}");
             let apart = |a: Option<i64>, b: Option<i64>| {
                 a.zip(b).map_or(i64::from(a != b) * i64::MAX, |(a, b)| (a - b).abs())
             };
-            assert!(apart(exact.dur, text.dur) <= 20_000, "{tid}: {exact:?} {text:?}");
-            assert!(apart(exact.runnable_ns, text.runnable_ns) <= 20_000, "{tid}: {exact:?} {text:?}");
+            assert!(apart(exact.dur, text.dur) <= 3_000, "{tid}: {exact:?} {text:?}");
+            assert!(apart(exact.runnable_ns, text.runnable_ns) <= 3_000, "{tid}: {exact:?} {text:?}");
             count += 1;
         }
         let total =
@@ -218,9 +218,7 @@ fn every_query_of_the_library_answers() {
     let count = counts.len();
     let answers = stdout(&["sql", &run, &counts.join(" UNION ALL ")]);
     assert_eq!(answers.lines().count(), count + 1);
-    // What the library says of threads is what the recording says.
-    let waits = "SELECT count(*) > 100 AS waits FROM run_queue_latency";
-    assert_eq!(stdout(&["sql", &run, waits]), "waits\ntrue\n", "{answers}");
+    assert!(answers.contains("\noff_cpu,325\n") && answers.contains("\nthread_activity,27\n"), "{answers}");
     assert!(count > 30, "{count}");
     for verb in ["chains", "summary", "info"] {
         stdout(&[verb, &run]);

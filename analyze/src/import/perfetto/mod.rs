@@ -201,19 +201,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
                     machine.name(Task { tid: *tid, comm: name });
                 }
             }
-            match machine.end() {
-                Ok((recorder, mut run)) => {
-                    for process in &mut run.processes {
-                        let command = survey.commands.get(&process.pid).cloned().unwrap_or_default();
-                        *process = ProcessInfo { pid: process.pid, command, ..ProcessInfo::default() };
-                    }
-                    Ok(recorder.finish_sorted(&run)?)
-                }
-                Err((recorder, error)) => {
-                    recorder.discard();
-                    Err(error.into())
-                }
-            }
+            Ok(machine.finish()?)
         }
         Err(error) => {
             machine.discard();
@@ -227,6 +215,15 @@ fn run(survey: &Survey) -> Run {
     let mut run = Run {
         producer: "imported from Perfetto".to_owned(),
         host: survey.host.clone(),
+        processes: survey
+            .commands
+            .iter()
+            .map(|(pid, command)| ProcessInfo {
+                pid: *pid,
+                command: command.clone(),
+                ..ProcessInfo::default()
+            })
+            .collect(),
         lost_is_counted: true,
         ..Run::default()
     };

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use trace_schema::{Kind, Lost, ProcessInfo, Row, Run, Text, Thread};
-use trace_writer::{Recorder, WriteError};
+use trace_writer::{Finished, Recorder, WriteError};
 
 use super::state::State;
 
@@ -441,16 +441,17 @@ impl Machine {
         }
     }
 
-    /// Writes what is open, and hands over what the run says about itself.
+    /// Writes what is open, and the run.
     ///
     /// # Errors
     /// On I/O.
-    pub(in crate::import) fn end(mut self) -> Result<(Recorder, Run), (Recorder, WriteError)> {
+    pub(in crate::import) fn finish(mut self) -> Result<Finished, WriteError> {
         let mut open: Vec<_> = std::mem::take(&mut self.away).into_iter().collect();
         open.sort_by_key(|(tid, away)| (away.ts, *tid));
         for (tid, away) in open {
             if let Err(error) = self.push(tid, &away, None, None) {
-                return Err((self.recorder, error));
+                self.discard();
+                return Err(error);
             }
         }
         let mut run = self.run;
@@ -462,7 +463,10 @@ impl Machine {
         let mut pids: Vec<u32> = names.keys().filter_map(|tid| of(*tid)).filter(|pid| *pid != 0).collect();
         pids.sort_unstable();
         pids.dedup();
-        run.processes = pids.into_iter().map(|pid| ProcessInfo { pid, ..ProcessInfo::default() }).collect();
+        let mut known: HashMap<u32, ProcessInfo> =
+            run.processes.drain(..).map(|process| (process.pid, process)).collect();
+        let info = |pid| known.remove(&pid).unwrap_or_else(|| ProcessInfo { pid, ..ProcessInfo::default() });
+        run.processes = pids.into_iter().map(info).collect();
         let unknown_count = names.keys().filter(|tid| of(**tid).is_none()).count();
         run.threads = names
             .iter()
@@ -502,6 +506,6 @@ impl Machine {
             ]
             .map(str::to_owned),
         );
-        Ok((self.recorder, run))
+        self.recorder.finish_sorted(&run)
     }
 }

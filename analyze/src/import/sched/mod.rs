@@ -97,13 +97,7 @@ pub(super) fn import(source: Source, path: &Path, out: &Path, force: bool) -> Re
             reader.machine.discard();
             Err(AnalyzeError::NoSwitches { path: path.to_owned(), reason })
         }
-        Ok(()) => match reader.end() {
-            Ok((recorder, run)) => Ok(recorder.finish_sorted(&run)?),
-            Err((recorder, error)) => {
-                recorder.discard();
-                Err(error.into())
-            }
-        },
+        Ok(()) => Ok(reader.finish()?),
         Err(error) => {
             reader.machine.discard();
             Err(error)
@@ -307,7 +301,7 @@ impl Reader {
         }
     }
 
-    fn end(mut self) -> Result<(Recorder, Run), (Recorder, WriteError)> {
+    fn finish(mut self) -> Result<Finished, WriteError> {
         let mut limits = Vec::new();
         let others = self.others_said();
         if let Some(others) = others.strip_prefix("; ") {
@@ -327,6 +321,6 @@ impl Reader {
                 .push(format!("{} earlier events, which the buffer had no room for", self.overwritten_count));
         }
         self.machine.run.not_captured.extend(limits);
-        self.machine.end()
+        self.machine.finish()
     }
 }
