@@ -37,6 +37,10 @@ pub(crate) enum AnalyzeError {
     BadRow { path: PathBuf, table: &'static str, row: String, reason: String },
     #[error("{}: byte {offset}: {reason}", path.display())]
     BadBytes { path: PathBuf, offset: u64, reason: String },
+    #[error("{}: line {line}: {reason}", path.display())]
+    BadLine { path: PathBuf, line: u64, reason: String },
+    #[error("{} tells nothing of the scheduler: {reason}", path.display())]
+    NoSwitches { path: PathBuf, reason: String },
     #[error("{0}")]
     Query(String),
     #[error("damaged data: {0}")]
@@ -66,6 +70,8 @@ impl AnalyzeError {
             | Self::Sqlite { .. }
             | Self::BadRow { .. }
             | Self::BadBytes { .. }
+            | Self::BadLine { .. }
+            | Self::NoSwitches { .. }
             | Self::Query(_)
             | Self::Damaged(_)
             | Self::Broken { .. }

@@ -13,6 +13,7 @@ mod import;
 mod memory;
 mod output;
 mod progress;
+mod protobuf;
 #[cfg(test)]
 mod random;
 mod ranges;

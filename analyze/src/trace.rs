@@ -105,7 +105,7 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
 /// Another tool's trace as a run in a temporary folder; `None`: it is none that is known.
 fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-    if !path.is_file() {
+    if !path.exists() {
         return Ok(None);
     }
     let Some(format) = import::sniff(path).map_err(io)? else { return Ok(None) };
@@ -116,7 +116,7 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
-    import::run(Some(format), path, &out, false)?;
+    import::run(Some(format), &import::Layout::default(), path, &out, false)?;
     let mut file = open_file(&out)?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     file.name = name.split('.').next().unwrap_or_default().to_owned();
@@ -193,10 +193,11 @@ fn is_pattern(path: &Path) -> bool {
     !path.exists() && path.to_string_lossy().contains(['*', '?', '['])
 }
 
-/// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself.
+/// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself, as a directory that is
+/// another tool's trace.
 fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
-    let mut found: Vec<PathBuf> = if path.is_dir() {
-        let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    let mut found: Vec<PathBuf> = if path.is_dir() && import::sniff(path).map_err(io)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
         let paths = entries
             .map(|entry| entry.map(|entry| entry.path()).map_err(io))

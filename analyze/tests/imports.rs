@@ -362,3 +362,74 @@ fn foreign_files_are_recognised_wherever_a_run_is_expected() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("of no known format"));
     assert!(String::from_utf8_lossy(&analyze(&["info", &unknown]).stderr).contains("not a Parquet file"));
 }
+
+/// The tables of a database as `nsys export --type parquetdir` writes them: a Parquet file each.
+fn parquet_dir(sqlite: &Path, directory: &Path) -> PathBuf {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    let out = directory.join("report_pqtdir");
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir(&out).unwrap();
+    let database = rusqlite::Connection::open(sqlite).unwrap();
+    let names = |query: &str| -> Vec<String> {
+        let mut statement = database.prepare(query).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    for table in names("SELECT name FROM sqlite_master WHERE type = 'table'") {
+        let columns = names(&format!("SELECT name FROM pragma_table_info('{table}')"));
+        let arrays = columns.iter().map(|column| {
+            let mut statement =
+                database.prepare(&format!("SELECT {column} FROM {table} ORDER BY rowid")).unwrap();
+            let cells = statement.query_map([], |row| row.get::<_, rusqlite::types::Value>(0)).unwrap();
+            let cells: Vec<_> = cells.map(Result::unwrap).collect();
+            let is_text = cells.iter().any(|cell| matches!(cell, rusqlite::types::Value::Text(_)));
+            let array: ArrayRef = if is_text {
+                let text = |cell: &rusqlite::types::Value| match cell {
+                    rusqlite::types::Value::Text(text) => Some(text.clone()),
+                    _ => None,
+                };
+                std::sync::Arc::new(cells.iter().map(text).collect::<StringArray>())
+            } else {
+                let number = |cell: &rusqlite::types::Value| match cell {
+                    rusqlite::types::Value::Integer(number) => Some(*number),
+                    _ => None,
+                };
+                std::sync::Arc::new(cells.iter().map(number).collect::<Int64Array>())
+            };
+            (column.as_str(), array, true)
+        });
+        let batch = RecordBatch::try_from_iter_with_nullable(arrays).unwrap();
+        let file = fs::File::create(out.join(format!("{table}.parquet"))).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    out
+}
+
+#[test]
+fn a_folder_of_parquet_files_says_what_the_database_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let sqlite = export(directory.path(), "");
+    let folder = parquet_dir(&sqlite, directory.path());
+    let ((_kept, one), (_also, other)) = (import("nsys", &sqlite), import("nsys", &folder));
+    let all = "SELECT * EXCEPT (run) FROM events ORDER BY ts, kind, op";
+    assert_eq!(stdout(&["sql", &one, all]), stdout(&["sql", &other, all]));
+    assert_eq!(provenance(&one), provenance(&other));
+    // The folder is recognised, where a folder of runs would be, too.
+    let folder = folder.to_str().unwrap();
+    assert_eq!(stdout(&["sql", folder, "SELECT count(*) AS n FROM events"]), "n\n11\n");
+    for (change, words) in [
+        ("ALTER TABLE OSRT_API DROP COLUMN globalTid", "its table OSRT_API has no column globalTid"),
+        ("UPDATE OSRT_API SET start = 'soon'", "table OSRT_API, row 1: start is of type Text"),
+        ("UPDATE OSRT_API SET nameId = 99", "table OSRT_API, row 1: nameId names no text of StringIds"),
+        ("UPDATE SCHED_EVENTS SET globalTid = NULL WHERE cpu = 1", "table SCHED_EVENTS, row 5"),
+        ("DROP TABLE StringIds", "it has no table StringIds"),
+    ] {
+        refused("nsys", &parquet_dir(&export(directory.path(), change), directory.path()), words);
+    }
+    let folder = parquet_dir(&export(directory.path(), ""), directory.path());
+    let file = folder.join("OSRT_API.parquet");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    refused("nsys", &folder, "OSRT_API.parquet");
+}

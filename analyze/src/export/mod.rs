@@ -9,7 +9,6 @@ mod lanes;
 mod new_file;
 mod perfetto;
 mod pprof;
-mod protobuf;
 mod timeline;
 
 use std::path::Path;

@@ -11,10 +11,8 @@ use std::{
 
 use trace_schema::Run;
 
-use super::{
-    protobuf::Message,
-    timeline::{Kind, Sink, Slice, Value},
-};
+use super::timeline::{Kind, Sink, Slice, Value};
+use crate::protobuf::Message;
 
 /// Clocks as Perfetto numbers them.
 const REALTIME: u64 = 1;

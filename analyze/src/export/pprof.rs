@@ -10,10 +10,8 @@ use std::{
 
 use trace_schema::Run;
 
-use super::{
-    folded::{Folded, What},
-    protobuf::Message,
-};
+use super::folded::{Folded, What};
+use crate::protobuf::Message;
 
 /// Strings by their place in the table; the first is empty.
 struct Strings {

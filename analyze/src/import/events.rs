@@ -1,5 +1,5 @@
 //! Rows of `events` in a file that is no run: what `analyze export events` or `analyze sql --out` wrote, or a program that
-//! edited it, as CSV, JSON lines or Parquet. Arrow files are not read: the library's reader trusts them.
+//! edited it, as CSV, JSON lines or Parquet; or a table of any tool as CSV, of which a map says which column is which. Arrow files are not read: the library's reader trusts them.
 //!
 //! Columns are known by name; those that are missing are null, one that is unknown is an error. Parquet may carry what the run
 //! said about itself; where nothing does, the new run says so: what was lost is not known then.
@@ -23,7 +23,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trace_schema::{COLUMNS, Clock, META_RUN, Run, arrow_schema};
 use trace_writer::Finished;
 
-use super::compressed;
+use super::{Layout, compressed, map};
 use crate::{
     columns::{conformed, plain_schema},
     error::AnalyzeError,
@@ -35,7 +35,20 @@ const PARQUET: &[u8] = b"PAR1";
 /// Rows converted at once.
 const BATCH_ROWS: usize = 1 << 14;
 
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
+type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + 'a>;
+
+/// Why rows could not be read on.
+enum Failure {
+    Arrow(ArrowError),
+    /// A line, counted from 1.
+    Line(u64, String),
+}
+
+impl From<ArrowError> for Failure {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
 
 /// Whether text begins as rows do: CSV with the required columns in its header, or an object with them.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
@@ -76,9 +89,29 @@ impl Source<'_> {
         }
     }
 
-    fn csv(&self) -> Result<Batches, AnalyzeError> {
-        let format = csv::reader::Format::default().with_header(true);
+    fn csv<'b>(&self, layout: &'b Layout) -> Result<Batches<'b>, AnalyzeError> {
+        let format = csv::reader::Format::default().with_header(true).with_delimiter(layout.delimiter);
         let (found, _) = format.infer_schema(self.open()?, Some(0)).map_err(|error| self.damaged(error))?;
+        if let Some(map) = &layout.map {
+            map.check(&found).map_err(|reason| AnalyzeError::BadLine {
+                path: self.path.to_owned(),
+                line: 1,
+                reason,
+            })?;
+            let reader = csv::ReaderBuilder::new(Arc::new(map::texts_of(&found)))
+                .with_format(format)
+                .with_batch_size(BATCH_ROWS)
+                .build(self.open()?)
+                .map_err(|error| self.damaged(error))?;
+            let mut line = 2;
+            return Ok(Box::new(reader.map(move |batch| {
+                let batch = batch?;
+                let rows = map.rows(&batch);
+                let rows = rows.map_err(|wrong| Failure::Line(line + wrong.lines, wrong.reason))?;
+                line += map::lines_to(&batch, batch.num_rows());
+                Ok(rows)
+            })));
+        }
         self.known(&found)?;
         let plain = plain_schema();
         let fields = found.fields().iter().map(|field| plain.field_with_name(field.name()).cloned());
@@ -88,20 +121,20 @@ impl Source<'_> {
             .with_batch_size(BATCH_ROWS)
             .build(self.open()?)
             .map_err(|error| self.damaged(error))?;
-        Ok(Box::new(reader))
+        Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
 
-    fn ndjson(&self) -> Result<Batches, AnalyzeError> {
+    fn ndjson(&self) -> Result<Batches<'static>, AnalyzeError> {
         let reader = json::ReaderBuilder::new(Arc::new(plain_schema()))
             .with_strict_mode(true)
             .with_batch_size(BATCH_ROWS)
             .build(BufReader::new(self.open()?))
             .map_err(|error| self.damaged(error))?;
-        Ok(Box::new(reader))
+        Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
 
     /// Rows, and what the run says about itself.
-    fn parquet(&self) -> Result<(Batches, Option<Run>), AnalyzeError> {
+    fn parquet(&self) -> Result<(Batches<'static>, Option<Run>), AnalyzeError> {
         let file = File::open(self.path)
             .map_err(|source| AnalyzeError::Io { path: self.path.to_owned(), source })?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(error))?;
@@ -112,7 +145,7 @@ impl Source<'_> {
         let run =
             run.map_err(|error| self.damaged(format!("its {META_RUN} is not what it should be: {error}")))?;
         let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| self.damaged(error))?;
-        Ok((Box::new(reader), run))
+        Ok((Box::new(reader.map(|batch| Ok(batch?))), run))
     }
 }
 
@@ -132,7 +165,12 @@ fn rows_only(from_ns: i64, to_ns: i64) -> Run {
 ///
 /// # Errors
 /// If it has other columns, a value does not fit its column, or the run cannot be written.
-pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+pub(super) fn import(
+    layout: &Layout,
+    path: &Path,
+    out: &Path,
+    force: bool,
+) -> Result<Finished, AnalyzeError> {
     let source = Source { path };
     let mut first = Vec::new();
     source
@@ -141,16 +179,20 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
         .read_to_end(&mut first)
         .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
     let (batches, run) = match first.first() {
+        _ if layout.map.is_some() => (source.csv(layout)?, None),
         _ if first.starts_with(PARQUET) => source.parquet()?,
         Some(b'{') => (source.ndjson()?, None),
-        _ => (source.csv()?, None),
+        _ => (source.csv(layout)?, None),
     };
     let schema: SchemaRef = Arc::new(arrow_schema());
     let (first_ns, last_ns) = (Cell::new(i64::MAX), Cell::new(i64::MIN));
     let mut rows_count = 0;
     let rows = batches.map(|batch| {
-        let batch = batch.and_then(|batch| conformed(&batch, &schema));
-        let batch = batch.map_err(|error| source.damaged(format!("after {rows_count} rows: {error}")))?;
+        let batch = batch.and_then(|batch| Ok(conformed(&batch, &schema)?));
+        let batch = batch.map_err(|failure| match failure {
+            Failure::Arrow(error) => source.damaged(format!("after {rows_count} rows: {error}")),
+            Failure::Line(line, reason) => AnalyzeError::BadLine { path: path.to_owned(), line, reason },
+        })?;
         rows_count += batch.num_rows();
         let of = |name: &str| batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Int64Type>());
         if let (Some(ts), Some(dur)) = (of("ts"), of("dur")) {

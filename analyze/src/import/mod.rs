@@ -6,8 +6,11 @@ mod events;
 mod ingero;
 mod json;
 mod kineto;
+mod map;
 mod nsys;
+mod perfetto;
 mod pickle;
+mod sched;
 mod sniff;
 mod sqlite;
 mod torch_snapshot;
@@ -19,19 +22,28 @@ use trace_writer::Finished;
 
 use crate::{error::AnalyzeError, output};
 
+pub(crate) use map::Map;
 pub(crate) use sniff::sniff;
 
 /// What can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
+    /// Table of any tool as CSV, also with gzip: `--map` says which column is which
+    Csv,
     /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or Parquet
     Events,
     /// SQLite database of the ingero eBPF tracer
     Ingero,
+    /// Text of ftrace (`trace` or `trace_pipe` of tracefs, `trace-cmd report`) with sched events, also with gzip
+    Ftrace,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
     Kineto,
-    /// SQLite export of Nsight Systems (`nsys export --type sqlite`)
+    /// Export of Nsight Systems (`nsys export --type sqlite`, or `parquetdir`: a folder)
     Nsys,
+    /// Text of `perf script` with sched events, or of `perf sched timehist`, also with gzip
+    Perf,
+    /// Trace of Perfetto (`.pftrace`, `.perfetto-trace`) with ftrace's sched events, also with gzip
+    Perfetto,
     /// Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip
     TorchSnapshot,
 }
@@ -43,12 +55,27 @@ impl Format {
     }
 }
 
+/// How a table of CSV is to be read.
+pub(crate) struct Layout {
+    /// Which column is which; `None`: they are called as those of `events`.
+    pub(crate) map: Option<Map>,
+    /// Between cells.
+    pub(crate) delimiter: u8,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { map: None, delimiter: b',' }
+    }
+}
+
 /// Converts a file. Without a format, its content tells.
 ///
 /// # Errors
 /// If it is not of that format, is damaged, or the run cannot be written.
 pub(crate) fn run(
     format: Option<Format>,
+    layout: &Layout,
     file: &Path,
     out: &Path,
     force: bool,
@@ -61,10 +88,16 @@ pub(crate) fn run(
     };
     output::differs(out, [&file.to_owned()])?;
     match format {
-        Format::Events => events::import(file, out, force),
+        Format::Csv if layout.map.is_none() => Err(AnalyzeError::Query(
+            "csv needs --map: which column of the table is which of a run".to_owned(),
+        )),
+        Format::Csv | Format::Events => events::import(layout, file, out, force),
+        Format::Ftrace => sched::import(sched::Source::Ftrace, file, out, force),
         Format::Ingero => ingero::import(file, out, force),
         Format::Kineto => kineto::import(file, out, force),
         Format::Nsys => nsys::import(file, out, force),
+        Format::Perf => sched::import(sched::Source::Perf, file, out, force),
+        Format::Perfetto => perfetto::import(file, out, force),
         Format::TorchSnapshot => torch_snapshot::import(file, out, force),
     }
 }

@@ -1,4 +1,4 @@
-//! What a file is, told by its first bytes: another tool's trace, or none that is known.
+//! What a file is, told by its first bytes, and a folder by its files: another tool's trace, or none that is known.
 
 use std::{
     fs::File,
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Format, compressed, events, sqlite};
+use super::{Format, compressed, events, nsys, perfetto, sched, sqlite};
 
 /// Bytes that are looked at.
 const LOOK_BYTES: u64 = 1 << 16;
@@ -22,6 +22,9 @@ fn contains(bytes: &[u8], word: &str) -> bool {
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn sniff(path: &Path) -> io::Result<Option<Format>> {
+    if path.is_dir() {
+        return Ok(nsys::is_export(path).then_some(Format::Nsys));
+    }
     let mut first = Vec::new();
     File::open(path)?.take(SQLITE.len() as u64).read_to_end(&mut first)?;
     if first.starts_with(PARQUET) {
@@ -55,7 +58,16 @@ fn text_or_pickle(bytes: &[u8]) -> Option<Format> {
             {
                 return Some(Format::Kineto);
             }
-            events::is_text(&bytes[start..]).then_some(Format::Events)
+            if events::is_text(&bytes[start..]) {
+                return Some(Format::Events);
+            }
+            if perfetto::sniff(bytes) {
+                return Some(Format::Perfetto);
+            }
+            sched::sniff(bytes).map(|source| match source {
+                sched::Source::Perf => Format::Perf,
+                sched::Source::Ftrace => Format::Ftrace,
+            })
         }
     }
 }

@@ -115,3 +115,55 @@ fn what_rows_say_is_verified() {
     stdout(&["import", path(&file), "--out", path(&out)]);
     assert!(refused(&["verify", path(&out)]).contains("is broken"));
 }
+
+#[test]
+fn a_table_of_any_tool_is_read_by_a_map() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("a.csv"), directory.path().join("a.parquet"));
+    let map = "ts=time_us:us,dur=lat:ms,op=func,tid=tid,addr=ptr,size_bytes=size,kind='call',pid='9'";
+    let import =
+        ["import", "csv", path(&file), "--out", path(&out), "--force", "--delimiter", "tab", "--map"];
+    let args = |map: &'static str| import.iter().copied().chain([map]).collect::<Vec<_>>();
+    let head = "time_us\tlat\tfunc\ttid\tptr\tsize\n";
+    fs::write(&file, format!("{head}5.5\t1.25\tcudaMalloc\t7\t0x7f00\t100\n3\t\t\"cuda\nFree\"\t7\t\t\n"))
+        .unwrap();
+    stdout(&args(map));
+    let rows = stdout(&[
+        "sql",
+        path(&out),
+        "SELECT ts, dur, kind, op, pid, tid, addr, size_bytes FROM events ORDER BY ts DESC",
+    ]);
+    assert_eq!(
+        rows,
+        "ts,dur,kind,op,pid,tid,addr,size_bytes\n5500,1250000,call,cudaMalloc,9,7,32512,100\n3000,,call,\"cuda\nFree\",9,7,,\n"
+    );
+    let (ok, long) = ("1\t1\tf\t7\t\t\n", "1\t1\t\"f\ng\"\t7\t\t\n");
+    for (rows, map, words) in [
+        (format!("{ok}x\t1\tf\t7\t\t\n"), map, "line 3: column time_us: `x` is no time that ts can hold"),
+        (format!("{long}1\t-1\tf\t7\t\t\n"), map, "line 4: column lat: `-1` is no time that dur can hold"),
+        (format!("{ok}1\t1\tf\t7.5\t\t\n"), map, "line 3: column tid: `7.5` is no number that tid can hold"),
+        (format!("{ok}\t1\tf\t7\t\t\n"), map, "line 3: column time_us: there is no value, and ts needs one"),
+        (
+            ok.to_owned(),
+            "ts=time,kind='call',op=func,pid='9',tid=tid",
+            "line 1: column time: there is none in line 1; perhaps time_us",
+        ),
+        (
+            ok.to_owned(),
+            "ts=time_us,kind=func,op=func,pid='9',tid=tid",
+            "line 2: column func: `f` is no kind",
+        ),
+        (ok.to_owned(), "ts=time_us,kind='cal',op=func,pid='9',tid=tid", "perhaps call"),
+        (ok.to_owned(), "ts=time_us,kind='call',op=func,tid=tid", "pid is missing"),
+        (ok.to_owned(), "tsx=time_us", "a run has no column tsx; perhaps ts"),
+        ("1\t1\n".to_owned(), map, "incorrect number of fields"),
+    ] {
+        fs::write(&file, format!("{head}{rows}")).unwrap();
+        let why = refused(&args(map));
+        assert!(why.contains(words), "{words}: {why}");
+    }
+    let why = refused(&["import", "csv", path(&file), "--out", path(&out)]);
+    assert!(why.contains("csv needs --map"), "{why}");
+    let why = refused(&["import", "events", path(&file), "--out", path(&out), "--map", map]);
+    assert!(why.contains("are for the format csv"), "{why}");
+}

@@ -16,7 +16,7 @@ macro_rules! for_each_column {
             dur: Int64, optional, "ns", "Length of the span `[ts, ts + dur)`. Null for points, and for spans still open at the end (censored).";
             kind: Kind, required, "", "What the row is: one of the kinds below.";
             op: Text, required, "", "What happened, within the kind: the function called, the allocator's action, the scheduler state at switch-out, `run`, or the process event.";
-            pid: UInt32, required, "", "Process id (thread-group id) in the host's namespace.";
+            pid: UInt32, required, "", "Process id (thread-group id) in the host's namespace. 0: an imported trace does not tell it.";
             tid: UInt32, required, "", "Thread id in the host's namespace.";
             comm: Text, optional, "", "Thread name at that time.";
             cpu: UInt32, optional, "", "off_cpu: the CPU in whose queue the thread waited (or, if it never waited, that it left). run: the CPU.";

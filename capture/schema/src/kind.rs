@@ -103,10 +103,14 @@ impl Kind {
                 "`capture`, by its probes in PyTorch's allocator, from `--profile default` on. `analyze import`: kineto, torch-snapshot."
             }
             Self::OffCpu => {
-                "`capture`, by its scheduler probes. `analyze import`: ingero, and nsys if it recorded context switches."
+                "`capture`, by its scheduler probes. `analyze import`: perf, ftrace, perfetto, ingero, and nsys if it recorded context switches."
             }
-            Self::Run => "`capture`, by its scheduler probes.",
-            Self::Process => "`capture`, by its process probes. `analyze import`: ingero.",
+            Self::Run => {
+                "`capture`, by its scheduler probes. `analyze import`: perf, ftrace, perfetto: every stint."
+            }
+            Self::Process => {
+                "`capture`, by its process probes. `analyze import`: perf, ftrace, perfetto, ingero."
+            }
             Self::Mark => {
                 "`capture`, if the workload names its phases through the socket of `$INQUEST_MARKS` or NVTX. `analyze import`: kineto, nsys, torch-snapshot."
             }

@@ -1,10 +1,12 @@
-//! SQLite exports of Nsight Systems.
+//! Exports of Nsight Systems: SQLite, and folders of Parquet files with the same tables.
 //!
 //! What has to be known to read one rightly: times are nanoseconds since the session's start, whose Unix time
 //! `TARGET_INFO_SESSION_START_TIME` has; `globalTid` is machine, process and thread in one number (24 bits each of
 //! the last two); texts are numbers into `StringIds`; a table that recorded nothing is absent, and columns come and
 //! go with versions; runtime and driver calls are in one table.
 
+mod parquet_dir;
+mod source;
 mod switches;
 mod tables;
 
@@ -13,9 +15,14 @@ use std::path::Path;
 use trace_schema::{Clock, Gpu, ProcessInfo, Run, Thread};
 use trace_writer::{Finished, Recorder};
 
-use self::tables::{TABLES, Table};
-use super::sqlite::Database;
+use self::{
+    parquet_dir::ParquetDir,
+    source::{Cells, Source, Sqlite, Wanted},
+    tables::{TABLES, Table},
+};
 use crate::error::AnalyzeError;
+
+pub(super) use self::parquet_dir::is_export;
 
 /// Process and thread in a `globalTid`.
 fn thread_of(global: i64) -> (u32, u32) {
@@ -24,7 +31,7 @@ fn thread_of(global: i64) -> (u32, u32) {
 
 /// Rows on their way into the run.
 struct Import {
-    database: Database,
+    source: Box<dyn Source>,
     recorder: Recorder,
     /// Unix time of the session's start.
     base_ns: i64,
@@ -39,13 +46,20 @@ struct Import {
 /// If it is none, a row does not fit, or the run cannot be written.
 pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let foreign = |reason: String| AnalyzeError::NotNsys { path: path.to_owned(), reason };
-    let database = Database::open(path).map_err(foreign)?;
-    if database.columns("StringIds").map_err(foreign)?.is_empty() {
+    let source: Box<dyn Source> = if path.is_dir() {
+        if !is_export(path) {
+            return Err(foreign("it has no table StringIds".to_owned()));
+        }
+        Box::new(ParquetDir::open(path)?)
+    } else {
+        Box::new(Sqlite::open(path).map_err(foreign)?)
+    };
+    if source.columns("StringIds").map_err(foreign)?.is_empty() {
         return Err(foreign("it has no table StringIds".to_owned()));
     }
     let found: Vec<&Table> = TABLES
         .iter()
-        .filter_map(|table| match database.columns(table.name) {
+        .filter_map(|table| match source.columns(table.name) {
             Ok(columns) if columns.is_empty() => None,
             Ok(columns) => Some(match table.required.iter().find(|c| !columns.iter().any(|f| f == *c)) {
                 Some(missing) => Err(foreign(format!("its table {} has no column {missing}", table.name))),
@@ -56,7 +70,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
         .collect::<Result<_, _>>()?;
     let recorder = Recorder::create(out, force, &Run::default())?;
     let mut import = Import {
-        database,
+        source,
         recorder,
         base_ns: 0,
         first_ns: None,
@@ -104,59 +118,57 @@ impl Import {
 
     /// Whether a table has these columns.
     fn has(&self, table: &str, columns: &[&str]) -> bool {
-        let found = self.database.columns(table).unwrap_or_default();
+        let found = self.source.columns(table).unwrap_or_default();
         columns.iter().all(|column| found.iter().any(|name| name == column))
     }
 
     /// What is known of the session, the machine and the names of threads.
     fn facts(&mut self) -> Result<(), AnalyzeError> {
         if self.has("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"]) {
-            let failed = self.database.failed("TARGET_INFO_SESSION_START_TIME");
-            let query = "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME LIMIT 1";
-            self.base_ns = self.database.connection.query_row(query, [], |row| row.get(0)).map_err(failed)?;
+            let starts = self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| {
+                cells.required("utcEpochNs")
+            })?;
+            self.base_ns = starts.first().copied().unwrap_or_default();
         } else {
             self.run.not_captured.push("the time of day: times count from the session's start".to_owned());
         }
         if self.has("TARGET_INFO_GPU", &["name"]) {
-            let names: Vec<String> =
-                self.list("TARGET_INFO_GPU", "SELECT name FROM TARGET_INFO_GPU", |row| row.get(0))?;
-            self.run.gpus =
-                names.into_iter().map(|name| Gpu { name, driver: "unknown".to_owned() }).collect();
+            self.run.gpus = self.list("TARGET_INFO_GPU", &["name"], |cells| {
+                Ok(Gpu { name: cells.text("name")?, driver: "unknown".to_owned() })
+            })?;
         }
         if self.has("PROCESSES", &["pid", "name"]) {
-            let processes: Vec<(u32, String)> =
-                self.list("PROCESSES", "SELECT pid, name FROM PROCESSES WHERE name IS NOT NULL", |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })?;
-            self.run.processes = processes
-                .iter()
-                .map(|(pid, _)| ProcessInfo { pid: *pid, ..ProcessInfo::default() })
-                .collect();
+            let pids = self.list("PROCESSES", &["pid", "name"], |cells| {
+                Ok(cells.text("name").is_ok().then_some(cells.extent("pid")?).flatten())
+            })?;
+            self.run.processes =
+                pids.into_iter().flatten().map(|pid| ProcessInfo { pid, ..ProcessInfo::default() }).collect();
         }
         if self.has("ThreadNames", &["nameId", "globalTid"]) {
-            let query = "SELECT t.globalTid, s.value FROM ThreadNames t JOIN StringIds s ON s.id = t.nameId";
-            let threads: Vec<(i64, String)> =
-                self.list("ThreadNames", query, |row| Ok((row.get(0)?, row.get(1)?)))?;
-            self.run.threads = threads
-                .into_iter()
-                .map(|(global, comm)| {
-                    let (pid, tid) = thread_of(global);
-                    Thread { pid, tid, comm }
-                })
-                .collect();
+            // One without a name is none that could be shown.
+            let threads = self.list("ThreadNames", &["nameId", "globalTid"], |cells| {
+                let (pid, tid) = thread_of(cells.required("globalTid")?);
+                Ok(cells.text("nameId").ok().map(|comm| Thread { pid, tid, comm }))
+            })?;
+            self.run.threads = threads.into_iter().flatten().collect();
         }
         Ok(())
     }
 
+    /// What each row of a small table says.
     fn list<T>(
         &self,
         table: &'static str,
-        query: &str,
-        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+        columns: &[&'static str],
+        mut read: impl FnMut(&Cells<'_>) -> Result<T, String>,
     ) -> Result<Vec<T>, AnalyzeError> {
-        let failed = self.database.failed(table);
-        let mut statement = self.database.connection.prepare(query).map_err(&failed)?;
-        statement.query_map([], read).and_then(Iterator::collect).map_err(&failed)
+        let mut found = Vec::new();
+        let wanted = Wanted { table, columns, texts: &["nameId"], by: None };
+        self.source.rows(&wanted, &mut |cells| {
+            found.push(read(cells)?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// A time of the trace as Unix time; `None`: out of range.
@@ -171,11 +183,7 @@ impl Import {
 
     /// Says which tables were not read.
     fn other_tables(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
-        let names: Vec<String> = self.list(
-            "sqlite_master",
-            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
-            |row| row.get(0),
-        )?;
+        let names = self.source.tables()?;
         let is_fact = |name: &str| {
             ["ENUM_", "META_DATA_", "TARGET_INFO_", "sqlite_"].iter().any(|start| name.starts_with(start))
                 || matches!(

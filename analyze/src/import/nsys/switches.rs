@@ -5,12 +5,24 @@
 //!             ├─ runs ─┤  off_cpu   ├ runs ┤  off_cpu, open at the end
 //! ```
 
-use trace_schema::{Kind, Row};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
 
-use super::{Import, thread_of};
+use trace_schema::{Kind, Row};
+use trace_writer::{Recorder, WriteError};
+
+use super::{
+    Import,
+    source::{Refused, Wanted},
+    thread_of,
+};
 use crate::error::AnalyzeError;
 
 pub(super) const TABLE: &str = "SCHED_EVENTS";
+/// Rows that may wait for earlier ones.
+const MAX_WAITING: usize = 1 << 21;
 const COLUMNS: [&str; 4] = ["start", "cpu", "isSchedIn", "globalTid"];
 
 /// A thread that has left its CPU.
@@ -44,49 +56,80 @@ impl Import {
         self.run
             .not_captured
             .push("why a thread was off CPU, who had the CPU, and who woke the thread".to_owned());
-        let failed = self.database.failed(TABLE);
-        let query = "SELECT rowid, start, cpu, isSchedIn, globalTid FROM SCHED_EVENTS ORDER BY globalTid, start, rowid";
-        let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
-        {
-            let mut statement = self.database.connection.prepare(query).map_err(&failed)?;
-            let mut rows = statement.query([]).map_err(&failed)?;
-            let mut away: Option<Away> = None;
-            let progress = self.database.progress(TABLE);
-            while let Some(row) = rows.next().map_err(&failed)? {
-                progress.add(1);
-                let number = row.get::<_, i64>(0).map_err(&failed)?;
-                let bad = |reason: String| AnalyzeError::BadRow {
-                    path: self.database.path.clone(),
-                    table: TABLE,
-                    row: number.to_string(),
-                    reason,
-                };
-                let read = || -> rusqlite::Result<(i64, Option<u32>, bool, i64)> {
-                    Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-                };
-                let (start, cpu, is_in, thread) = read().map_err(|error| bad(error.to_string()))?;
-                let ts = Self::time(self.base_ns, start).ok_or_else(|| bad(format!("start is {start}")))?;
-                first_ns = first_ns.min(ts);
-                last_ns = last_ns.max(ts);
-                // Another thread: where this one was after its last event is open.
-                if let Some(open) = away.take_if(|open| open.thread != thread) {
-                    self.recorder.push(&open.row(None, None))?;
-                }
-                match (is_in, away.take()) {
-                    (true, Some(open)) => self.recorder.push(&open.row(Some(ts), cpu))?,
-                    (true, None) => {}
-                    // It left twice: the first time is when it was gone.
-                    (false, Some(open)) => away = Some(open),
-                    (false, None) => away = Some(Away { thread, ts, cpu }),
-                }
-            }
-            if let Some(open) = away {
-                self.recorder.push(&open.row(None, None))?;
-            }
-        }
-        if first_ns <= last_ns {
+        let wanted = Wanted { table: TABLE, columns: &COLUMNS, texts: &[], by: Some("start") };
+        let mut switches = Switches::default();
+        let (recorder, base_ns) = (&mut self.recorder, self.base_ns);
+        self.source.rows(&wanted, &mut |cells| {
+            let start = cells.required("start")?;
+            let switch = Switch {
+                ts: Self::time(base_ns, start).ok_or_else(|| format!("start is {start}"))?,
+                number: cells.number,
+                is_in: cells.required("isSchedIn")? != 0,
+                cpu: cells.extent("cpu")?,
+                thread: cells.required("globalTid")?,
+            };
+            switches.wait(switch, recorder)
+        })?;
+        let span = switches.end(recorder)?;
+        if let Some((first_ns, last_ns)) = span {
             self.saw(first_ns, last_ns);
         }
         Ok(())
+    }
+}
+
+/// A row of the table; in the order of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Switch {
+    ts: i64,
+    number: i64,
+    is_in: bool,
+    cpu: Option<u32>,
+    thread: i64,
+}
+
+/// Switches on their way to rows: those that came early wait for those that came late.
+#[derive(Default)]
+struct Switches {
+    waiting: BinaryHeap<Reverse<Switch>>,
+    away: HashMap<i64, Away>,
+    span: Option<(i64, i64)>,
+}
+
+impl Switches {
+    fn wait(&mut self, switch: Switch, recorder: &mut Recorder) -> Result<(), Refused> {
+        if self.span.is_some_and(|(_, last)| last > switch.ts) {
+            return Err(format!("start is before that of more than {MAX_WAITING} earlier rows").into());
+        }
+        self.waiting.push(Reverse(switch));
+        if self.waiting.len() > MAX_WAITING
+            && let Some(Reverse(first)) = self.waiting.pop()
+        {
+            self.take(first, recorder)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, switch: Switch, recorder: &mut Recorder) -> Result<(), WriteError> {
+        let Switch { ts, cpu, thread, .. } = switch;
+        self.span = Some(self.span.map_or((ts, ts), |(first, _)| (first, ts)));
+        if switch.is_in {
+            self.away.remove(&thread).map_or(Ok(()), |away| recorder.push(&away.row(Some(ts), cpu)))
+        } else {
+            // If it left twice, the first time is when it was gone.
+            self.away.entry(thread).or_insert(Away { thread, ts, cpu });
+            Ok(())
+        }
+    }
+
+    /// Writes what waits and what is open; the first and the last time.
+    fn end(mut self, recorder: &mut Recorder) -> Result<Option<(i64, i64)>, WriteError> {
+        while let Some(Reverse(switch)) = self.waiting.pop() {
+            self.take(switch, recorder)?;
+        }
+        let mut open: Vec<Away> = self.away.into_values().collect();
+        open.sort_by_key(|away| (away.ts, away.thread));
+        open.iter().try_for_each(|away| recorder.push(&away.row(None, None)))?;
+        Ok(self.span)
     }
 }

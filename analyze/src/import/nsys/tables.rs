@@ -1,9 +1,14 @@
 //! The tables of spans and points, and the row that each of their rows becomes.
 
-use rusqlite::types::ValueRef;
+use std::ops::Deref;
+
 use trace_schema::{Direction, Kind, Row, Text};
 
-use super::{Import, thread_of};
+use super::{
+    Import,
+    source::{Cells, Wanted},
+    thread_of,
+};
 use crate::{error::AnalyzeError, import::kineto::without_version};
 
 /// One table: what it needs, what it may have, and its rows.
@@ -15,7 +20,7 @@ pub(super) struct Table {
     optional: &'static [&'static str],
     /// Columns that are numbers of texts.
     texts: &'static [&'static str],
-    row: fn(&Cells<'_>) -> Result<Option<Row>, String>,
+    row: fn(&Spans<'_>) -> Result<Option<Row>, String>,
 }
 
 /// `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_…`.
@@ -153,52 +158,24 @@ pub(super) const TABLES: &[Table] = &[
     },
 ];
 
-/// One row of a table.
-struct Cells<'a> {
-    row: &'a rusqlite::Row<'a>,
-    /// Names of the columns, in the order of the query.
-    names: &'a [&'static str],
+/// A row as a span or a point.
+struct Spans<'a> {
+    cells: &'a Cells<'a>,
     base_ns: i64,
 }
 
-impl Cells<'_> {
-    fn cell(&self, name: &str) -> Result<ValueRef<'_>, String> {
-        let index = self.names.iter().position(|known| *known == name).ok_or("it is not read")?;
-        // The first cell is the number of the row.
-        self.row.get_ref(index + 1).map_err(|error| error.to_string())
-    }
+impl<'a> Deref for Spans<'a> {
+    type Target = Cells<'a>;
 
-    fn integer(&self, name: &str) -> Result<Option<i64>, String> {
-        match self.cell(name)? {
-            ValueRef::Null => Ok(None),
-            ValueRef::Integer(value) => Ok(Some(value)),
-            other => Err(format!("{name} is of type {}, not an integer", other.data_type())),
-        }
+    fn deref(&self) -> &Cells<'a> {
+        self.cells
     }
+}
 
-    fn unsigned(&self, name: &str) -> Result<Option<u64>, String> {
-        Ok(self.integer(name)?.and_then(|value| u64::try_from(value).ok()))
-    }
-
-    fn extent(&self, name: &str) -> Result<Option<u32>, String> {
-        self.integer(name)?
-            .map(|value| u32::try_from(value).map_err(|_| format!("{name} is {value}")))
-            .transpose()
-    }
-
-    fn text(&self, name: &str) -> Result<String, String> {
-        match self.cell(name)? {
-            ValueRef::Text(text) => {
-                String::from_utf8(text.to_vec()).map_err(|error| format!("{name}: {error}"))
-            }
-            ValueRef::Null => Err(format!("{name} names no text of StringIds")),
-            other => Err(format!("{name} is of type {}, not a text", other.data_type())),
-        }
-    }
-
+impl Spans<'_> {
     /// A row at its time, with its length where it has one.
     fn at(&self, kind: Kind, op: Text, (pid, tid): (u32, u32)) -> Result<Row, String> {
-        let start = self.integer("start")?.ok_or("start is null")?;
+        let start = self.required("start")?;
         let ts = Import::time(self.base_ns, start).ok_or_else(|| format!("start is {start}"))?;
         let dur = match self.integer("end")? {
             None => None,
@@ -211,8 +188,7 @@ impl Cells<'_> {
     }
 
     fn on_host(&self, kind: Kind, op: Text) -> Result<Row, String> {
-        let global = self.integer("globalTid")?.ok_or("globalTid is null")?;
-        self.at(kind, op, thread_of(global))
+        self.at(kind, op, thread_of(self.required("globalTid")?))
     }
 
     fn on_device(&self, op: &'static str) -> Result<Row, String> {
@@ -229,48 +205,22 @@ impl Cells<'_> {
 impl Import {
     /// Writes the rows of a table.
     pub(super) fn table(&mut self, table: &Table) -> Result<(), AnalyzeError> {
-        let failed = self.database.failed(table.name);
-        let there = self
-            .database
-            .columns(table.name)
-            .map_err(|reason| AnalyzeError::NotNsys { path: self.database.path.clone(), reason })?;
         let names: Vec<&'static str> = table.required.iter().chain(table.optional).copied().collect();
-        let columns: Vec<String> = names
-            .iter()
-            .map(|name| match () {
-                () if !there.iter().any(|found| found == name) => "NULL".to_owned(),
-                () if table.texts.contains(name) => {
-                    format!("(SELECT value FROM StringIds WHERE id = t.\"{name}\")")
-                }
-                () => format!("t.\"{name}\""),
-            })
-            .collect();
-        let query = format!("SELECT t.rowid, {} FROM {} t ORDER BY t.start", columns.join(", "), table.name);
+        let wanted = Wanted { table: table.name, columns: &names, texts: table.texts, by: Some("start") };
         let mut left_out_count = 0_u64;
         let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
-        {
-            let mut statement = self.database.connection.prepare(&query).map_err(&failed)?;
-            let mut rows = statement.query([]).map_err(&failed)?;
-            let progress = self.database.progress(table.name);
-            while let Some(row) = rows.next().map_err(&failed)? {
-                progress.add(1);
-                let number = row.get::<_, i64>(0).map_err(&failed)?;
-                let cells = Cells { row, names: &names, base_ns: self.base_ns };
-                let found = (table.row)(&cells).map_err(|reason| AnalyzeError::BadRow {
-                    path: self.database.path.clone(),
-                    table: table.name,
-                    row: number.to_string(),
-                    reason,
-                })?;
-                let Some(row) = found else {
-                    left_out_count += 1;
-                    continue;
-                };
-                first_ns = first_ns.min(row.ts);
-                last_ns = last_ns.max(row.ts + row.dur.unwrap_or(0));
-                self.recorder.push(&row)?;
+        let (recorder, base_ns) = (&mut self.recorder, self.base_ns);
+        self.source.rows(&wanted, &mut |cells| {
+            match (table.row)(&Spans { cells, base_ns })? {
+                Some(row) => {
+                    first_ns = first_ns.min(row.ts);
+                    last_ns = last_ns.max(row.ts + row.dur.unwrap_or(0));
+                    recorder.push(&row)?;
+                }
+                None => left_out_count += 1,
             }
-        }
+            Ok(())
+        })?;
         if first_ns <= last_ns {
             self.saw(first_ns, last_ns);
         }

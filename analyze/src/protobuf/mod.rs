@@ -1,0 +1,13 @@
+//! The wire format of protocol buffers: fields, each with its number and the type of what follows.
+
+mod read;
+mod write;
+
+pub(crate) use read::{Fields, ReadError, Stream, Value};
+pub(crate) use write::Message;
+
+/// Types on the wire.
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const BYTES: u64 = 2;
+const FIXED32: u64 = 5;

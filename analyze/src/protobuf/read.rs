@@ -1,0 +1,274 @@
+//! Reading: a stream of messages in a file, and the fields of one in memory. Every error knows its byte.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+
+use super::{BYTES, FIXED32, FIXED64, VARINT};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 18;
+/// Bytes of a message that is held in memory.
+const MAX_MESSAGE_BYTES: u64 = 64 << 20;
+
+/// Why a file could not be read on.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The operating system said no.
+    Io(std::io::Error),
+    /// What is at a byte is wrong.
+    At { offset: u64, reason: String },
+}
+
+impl ReadError {
+    pub(crate) fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
+        Err(Self::At { offset, reason: reason.into() })
+    }
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    /// A text, bytes, a message or packed numbers.
+    Bytes(Fields<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// A number; an error: it is something else.
+    pub(crate) fn number(self, offset: u64) -> Result<u64, ReadError> {
+        match self {
+            Self::Varint(number) | Self::Fixed64(number) => Ok(number),
+            Self::Fixed32(number) => Ok(number.into()),
+            Self::Bytes(_) => ReadError::at(offset, "bytes where a number belongs"),
+        }
+    }
+
+    /// Bytes; an error: it is something else.
+    pub(crate) fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
+        match self {
+            Self::Bytes(fields) => Ok(fields),
+            _ => ReadError::at(offset, "a number where bytes belong"),
+        }
+    }
+}
+
+/// A message in memory, and where it stands in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields<'a> {
+    bytes: &'a [u8],
+    offset: u64,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8], offset: u64) -> Self {
+        Self { bytes, offset }
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Where what is left begins.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn take(&mut self, count: u64) -> Result<&'a [u8], ReadError> {
+        let Some((taken, rest)) =
+            usize::try_from(count).ok().and_then(|count| self.bytes.split_at_checked(count))
+        else {
+            return ReadError::at(
+                self.offset,
+                format!("{count} bytes where the message has {} left", self.bytes.len()),
+            );
+        };
+        self.bytes = rest;
+        self.offset += count;
+        Ok(taken)
+    }
+
+    /// The next number of packed ones; `None`: there is none left.
+    pub(crate) fn packed(&mut self) -> Result<Option<u64>, ReadError> {
+        if self.bytes.is_empty() { Ok(None) } else { self.varint().map(Some) }
+    }
+
+    fn varint(&mut self) -> Result<u64, ReadError> {
+        let start = self.offset;
+        let mut value = 0_u64;
+        for place in 0..10 {
+            let byte = match self.take(1) {
+                Ok(bytes) => bytes[0],
+                Err(_) => return ReadError::at(start, "a number is cut off"),
+            };
+            value |= u64::from(byte & 0x7f) << (place * 7);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        ReadError::at(start, "a number has more than ten bytes")
+    }
+
+    /// The next field, with its number and where it begins; `None`: the message has ended.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
+        if self.bytes.is_empty() {
+            return Ok(None);
+        }
+        let start = self.offset;
+        let tag = self.varint()?;
+        if tag >> 3 == 0 {
+            return ReadError::at(start, "a field has the number 0");
+        }
+        let value = match tag & 7 {
+            VARINT => Value::Varint(self.varint()?),
+            FIXED64 => {
+                let bytes = self.take(8)?;
+                Value::Fixed64(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+            }
+            FIXED32 => {
+                let bytes = self.take(4)?;
+                Value::Fixed32(bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte)))
+            }
+            BYTES => {
+                let length = self.varint()?;
+                let offset = self.offset;
+                Value::Bytes(Fields { bytes: self.take(length)?, offset })
+            }
+            other => {
+                return ReadError::at(start, format!("a field has the type {other}, which there is not"));
+            }
+        };
+        Ok(Some((tag >> 3, value, start)))
+    }
+}
+
+/// A file that is one message, whose fields are messages that are read one by one.
+pub(crate) struct Stream<R: Read> {
+    source: BufReader<R>,
+    buffer: Vec<u8>,
+    offset: u64,
+}
+
+impl<R: Read> Stream<R> {
+    /// `offset`: where it begins in the file.
+    pub(crate) fn new(source: R, offset: u64) -> Self {
+        Self { source: BufReader::with_capacity(READ_BYTES, source), buffer: Vec::new(), offset }
+    }
+
+    fn failed(&self, error: std::io::Error) -> ReadError {
+        match error.kind() {
+            // What a decompressor finds wrong is the file's fault.
+            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => ReadError::At {
+                offset: self.offset,
+                reason: format!("the compressed data is damaged or cut off: {error}"),
+            },
+            _ => ReadError::Io(error),
+        }
+    }
+
+    fn varint(&mut self) -> Result<u64, ReadError> {
+        let (start, mut bytes) = (self.offset, Vec::new());
+        loop {
+            let found = self.source.fill_buf().map(|found| found.first().copied());
+            let Some(byte) = found.map_err(|error| self.failed(error))? else {
+                return ReadError::at(start, "the file is cut off");
+            };
+            self.source.consume(1);
+            self.offset += 1;
+            bytes.push(byte);
+            if byte & 0x80 == 0 || bytes.len() == 10 {
+                return Fields::new(&bytes, start).varint();
+            }
+        }
+    }
+
+    /// The next message and the number of its field; `None`: the file has ended.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
+        let is_end = self.source.fill_buf().map(<[u8]>::is_empty);
+        if is_end.map_err(|error| self.failed(error))? {
+            return Ok(None);
+        }
+        let start = self.offset;
+        let tag = self.varint()?;
+        if tag & 7 != BYTES || tag >> 3 == 0 {
+            return ReadError::at(start, "no message begins here");
+        }
+        let length = self.varint()?;
+        if length > MAX_MESSAGE_BYTES {
+            return ReadError::at(start, format!("a message of {length} bytes: more than 64 MiB"));
+        }
+        let offset = self.offset;
+        self.buffer.clear();
+        let read = (&mut self.source).take(length).read_to_end(&mut self.buffer);
+        read.map_err(|error| self.failed(error))?;
+        if (self.buffer.len() as u64) < length {
+            return ReadError::at(start, format!("the file is cut off in a message of {length} bytes"));
+        }
+        self.offset += length;
+        Ok(Some((tag >> 3, Fields { bytes: &self.buffer, offset })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Message, *};
+
+    fn message() -> Message {
+        let mut message = Message::default();
+        message.number(1, u64::MAX);
+        message.fixed64(2, 7);
+        message.with(3, |inner| inner.bytes(1, b"text"));
+        message.packed(4, &[1, 300]);
+        message
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let message = message();
+        let mut fields = Fields::new(message.encoded(), 100);
+        let mut next = || fields.next().unwrap().unwrap();
+        assert_eq!(next(), (1, Value::Varint(u64::MAX), 100));
+        assert_eq!(next(), (2, Value::Fixed64(7), 111));
+        let (number, value, start) = next();
+        assert_eq!((number, start), (3, 120));
+        let (_, inner, _) = value.fields(0).unwrap().next().unwrap().unwrap();
+        assert_eq!(
+            (inner.fields(0).unwrap().bytes(), inner.fields(0).unwrap().offset()),
+            (&b"text"[..], 124)
+        );
+        let mut packed = next().1.fields(0).unwrap();
+        let numbers: Vec<u64> = std::iter::from_fn(|| packed.packed().unwrap()).collect();
+        assert_eq!(numbers, [1, 300]);
+        assert_eq!(fields.next().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_wrong_says_where() {
+        let message = message();
+        let whole = message.encoded();
+        let ends = [0, 11, 20, 28, whole.len()];
+        for end in 0..=whole.len() {
+            let mut fields = Fields::new(&whole[..end], 0);
+            let failed = loop {
+                match fields.next() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break false,
+                    Err(ReadError::At { offset, .. }) => {
+                        assert!(offset <= end as u64);
+                        break true;
+                    }
+                    Err(ReadError::Io(error)) => panic!("{error}"),
+                }
+            };
+            assert_eq!(failed, !ends.contains(&end), "{end}");
+        }
+        for bad in [&[0x00, 0x00][..], &[0x0b][..], &[0x0f, 0][..], &[0x80; 11][..]] {
+            assert!(Fields::new(bad, 0).next().is_err(), "{bad:?}");
+        }
+        let mut stream = Stream::new(&b"\x0a\x02ab\x0a\xff\xff\xff\xff\x0f"[..], 0);
+        assert!(
+            matches!(stream.next(), Ok(Some((1, fields))) if fields.bytes() == b"ab" && fields.offset() == 2)
+        );
+        assert!(matches!(stream.next(), Err(ReadError::At { offset: 4, .. })));
+    }
+}
