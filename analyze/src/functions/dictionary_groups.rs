@@ -115,21 +115,23 @@ impl Numbering {
     fn numbers(&self, column: &DictionaryArray<Int32Type>) -> Result<Int32Array> {
         let values = column.values().as_string::<i32>();
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        // What each entry of the dictionary became; only those that occur are looked up.
-        let mut known = vec![None; values.len()];
-        column
-            .keys()
-            .iter()
-            .map(|key| {
-                let Some(key) = key.map(|key| key as usize).filter(|key| values.is_valid(*key)) else {
-                    return Ok(None);
-                };
-                if known[key].is_none() {
-                    known[key] = Some(texts.number(values.value(key))?);
+        // What each entry of the dictionary became. Of one that is larger than the column, only what occurs is looked up.
+        let mut known = vec![-1; values.len()];
+        if values.len() <= column.len() {
+            for (entry, text) in values.iter().enumerate() {
+                known[entry] = text.map_or(Ok(-1), |text| texts.number(text))?;
+            }
+        } else {
+            for key in column.keys().iter().flatten().map(|key| key as usize) {
+                if known[key] < 0 && values.is_valid(key) {
+                    known[key] = texts.number(values.value(key))?;
                 }
-                Ok(known[key])
-            })
-            .collect()
+            }
+        }
+        // Under a null there may be any key.
+        let keys = column.keys().values().iter();
+        let numbers = keys.map(|key| known.get(*key as usize).copied().unwrap_or(-1)).collect();
+        Ok(Int32Array::new(numbers, column.logical_nulls()))
     }
 
     fn dictionary(&self, numbers: &Int32Array) -> Result<DictionaryArray<Int32Type>> {
