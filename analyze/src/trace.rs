@@ -407,9 +407,12 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;
+    let runtime = runtime.build_arc()?;
+    let groups = functions::dictionary_groups::DictionaryGroups::new(Arc::clone(&runtime.memory_pool));
     let state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
-        .with_runtime_env(runtime.build_arc()?)
+        .with_runtime_env(runtime)
+        .with_optimizer_rule(Arc::new(groups))
         .with_physical_optimizer_rules(functions::interval_join::rules());
     Ok(SessionContext::new_with_state(state.build()))
 }

@@ -3,6 +3,7 @@
 
 mod demangle;
 pub(crate) mod derived;
+pub(crate) mod dictionary_groups;
 mod document;
 mod fmt;
 mod histogram;

@@ -71,10 +71,13 @@ impl<R: Read> Json<R> {
     }
 
     /// Whether there is a byte; reads on if need be.
+    #[inline]
     fn fill(&mut self) -> Result<bool, JsonError> {
-        if self.at < self.buffer.len() {
-            return Ok(true);
-        }
+        if self.at < self.buffer.len() { Ok(true) } else { self.read() }
+    }
+
+    #[cold]
+    fn read(&mut self) -> Result<bool, JsonError> {
         self.passed += self.buffer.len() as u64;
         self.at = 0;
         self.buffer.resize(READ_BYTES, 0);
@@ -102,6 +105,7 @@ impl<R: Read> Json<R> {
     }
 
     /// The next byte; an error at the end of the file.
+    #[inline]
     fn byte(&mut self) -> Result<u8, JsonError> {
         if !self.fill()? {
             return self.wrong("the file is cut off");
@@ -112,9 +116,12 @@ impl<R: Read> Json<R> {
     /// The next byte that is no space.
     fn token(&mut self) -> Result<u8, JsonError> {
         loop {
-            match self.byte()? {
-                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
-                byte => return Ok(byte),
+            self.byte()?;
+            let rest = &self.buffer[self.at..];
+            let spaces = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+            self.at += spaces.unwrap_or(rest.len());
+            if spaces.is_some() {
+                return Ok(self.buffer[self.at]);
             }
         }
     }
@@ -181,11 +188,22 @@ impl<R: Read> Json<R> {
     /// Reads a string.
     pub(super) fn text(&mut self, into: &mut String, what: &str) -> Result<(), JsonError> {
         self.begin(Shape::Text, what)?;
+        into.clear();
+        // Most strings are in the buffer as they are.
+        let rest = &self.buffer[self.at..];
+        if let Some(length) = rest.iter().position(|byte| ends_plain(*byte))
+            && rest[length] == b'"'
+            && length <= MAX_STRING_BYTES
+            && let Ok(text) = std::str::from_utf8(&rest[..length])
+        {
+            into.push_str(text);
+            self.at += length + 1;
+            return Ok(());
+        }
         let start = self.offset();
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         let result = self.string(Some(&mut bytes));
-        into.clear();
         let whole = result.and_then(|()| match std::str::from_utf8(&bytes) {
             Ok(text) => {
                 into.push_str(text);
@@ -205,8 +223,7 @@ impl<R: Read> Json<R> {
         loop {
             self.byte()?;
             let rest = &self.buffer[self.at..];
-            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-            let plain = plain.unwrap_or(rest.len());
+            let plain = rest.iter().position(|byte| ends_plain(*byte)).unwrap_or(rest.len());
             if let Some(into) = into.as_deref_mut() {
                 into.extend_from_slice(&rest[..plain]);
                 if into.len() > MAX_STRING_BYTES {
@@ -287,12 +304,9 @@ impl<R: Read> Json<R> {
         }
         let start = self.offset();
         into.clear();
-        self.letters(
-            |byte| into.push(char::from(byte)),
-            |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.'),
-        )?;
-        let is_known = matches!(into.as_str(), "NaN" | "Infinity" | "-Infinity");
-        if !is_known && (into.len() > 400 || !is_number(into.as_bytes())) {
+        self.letters(into, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.'))?;
+        let is_right = into.len() <= 400 && is_number(into.as_bytes());
+        if !is_right && !matches!(into.as_str(), "NaN" | "Infinity" | "-Infinity") {
             let shown: String = into.chars().take(40).collect();
             return Err(JsonError::At { offset: start, reason: format!("`{shown}` is no number") });
         }
@@ -302,20 +316,24 @@ impl<R: Read> Json<R> {
     fn word(&mut self, into: &mut String) -> Result<(), JsonError> {
         let start = self.offset();
         into.clear();
-        self.letters(|byte| into.push(char::from(byte)), |byte| byte.is_ascii_alphanumeric())?;
+        self.letters(into, |byte| byte.is_ascii_alphanumeric())?;
         if !matches!(into.as_str(), "true" | "false" | "null") {
             return Err(JsonError::At { offset: start, reason: format!("`{into}` is no value") });
         }
         Ok(())
     }
 
-    /// Takes bytes as long as they belong.
-    fn letters(&mut self, mut take: impl FnMut(u8), belongs: impl Fn(u8) -> bool) -> Result<(), JsonError> {
-        let mut count = 0;
-        while self.fill()? && belongs(self.buffer[self.at]) && count < 512 {
-            take(self.buffer[self.at]);
-            self.at += 1;
-            count += 1;
+    /// Takes letters of ASCII as long as they belong, and no more than can be right.
+    fn letters(&mut self, into: &mut String, belongs: impl Fn(u8) -> bool) -> Result<(), JsonError> {
+        while into.len() < 512 && self.fill()? {
+            let rest = &self.buffer[self.at..];
+            let rest = &rest[..rest.len().min(512 - into.len())];
+            let count = rest.iter().position(|byte| !belongs(*byte)).unwrap_or(rest.len());
+            into.extend(rest[..count].iter().map(|byte| char::from(*byte)));
+            self.at += count;
+            if count < rest.len() {
+                break;
+            }
         }
         Ok(())
     }
@@ -376,6 +394,12 @@ impl<R: Read> Json<R> {
         }
         Ok(())
     }
+}
+
+/// Whether a byte within a string does not stand for itself.
+#[inline]
+fn ends_plain(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
 /// Whether it is a number as JSON has them.

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The node asks for its inputs' distribution and order, so DataFusion repartitions and sorts what is not so
-//! already (its sort spills); the sweep ([`super::sweep`]) streams, and keeps no more than the rows that can still
+//! already (its sort spills). Inputs that come sorted by start, as runs do, are swept as they are, by one thread, if
+//! there are few CPUs (`by=start`): on many, distributing and sorting them is faster. The sweep ([`super::sweep`]) streams, and keeps no more than the rows that can still
 //! match. What those take is registered with the memory pool: where it is refused, the query ends with
 //! DataFusion's "resources exhausted".
 //!
@@ -23,7 +24,7 @@ use arrow::{
 };
 use datafusion::{
     common::{JoinSide, JoinType, internal_err, stats::Precision, tree_node::TreeNodeRecursion},
-    error::Result,
+    error::{DataFusionError, Result},
     execution::{TaskContext, memory_pool::MemoryConsumer},
     physical_expr::{
         LexOrdering, OrderingRequirements, PhysicalExprRef, PhysicalSortExpr,
@@ -45,7 +46,7 @@ use datafusion::{
     },
 };
 
-use super::stream::{self, Input, Layout};
+use super::stream::{self, Groups, Input, Keys, Layout};
 
 /// What one side's rows span: `[start, end)` or `[start, end]`. It meets another interval if each starts before the
 /// other ends, or at that very moment where that one's end is not open.
@@ -70,6 +71,8 @@ pub(super) struct IntervalJoinExec {
     intervals: [Interval; 2],
     filter: Option<JoinFilter>,
     projection: Option<Vec<usize>>,
+    // The inputs are sorted by start alone.
+    is_by_start: bool,
     join_schema: SchemaRef,
     orders: [LexOrdering; 2],
     properties: Arc<PlanProperties>,
@@ -77,7 +80,7 @@ pub(super) struct IntervalJoinExec {
 }
 
 /// Rows without a key, a start or an end match nothing, wherever they sort; last is where SQL sorts them.
-const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
+pub(super) const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
 
 impl IntervalJoinExec {
     /// Plans the join; the projection counts the left columns first, then the right ones.
@@ -87,25 +90,29 @@ impl IntervalJoinExec {
         intervals: [Interval; 2],
         filter: Option<JoinFilter>,
         projection: Option<Vec<usize>>,
+        is_by_start: bool,
     ) -> Result<Self> {
         let (left, right) = (inputs[0].schema(), inputs[1].schema());
         let join_schema = Arc::new(build_join_schema(&left, &right, &JoinType::Inner).0);
         let (left_keys, right_keys): (Vec<_>, Vec<_>) = on.iter().cloned().unzip();
         let [left_order, right_order] =
             [(left_keys, &intervals[0]), (right_keys, &intervals[1])].map(|(keys, interval)| {
+                let keys = if is_by_start { Vec::new() } else { keys };
                 let sorted = keys.into_iter().chain([Arc::clone(&interval.start)]);
                 LexOrdering::new(sorted.map(|expr| PhysicalSortExpr { expr, options: ASCENDING }))
             });
         let (Some(left_order), Some(right_order)) = (left_order, right_order) else {
             return internal_err!("an interval join has nothing to sort by");
         };
-        let properties = Self::compute_properties(&inputs, &on, &join_schema, projection.as_deref())?;
+        let properties =
+            Self::compute_properties(&inputs, &on, &join_schema, projection.as_deref(), is_by_start)?;
         Ok(Self {
             inputs,
             on,
             intervals,
             filter,
             projection,
+            is_by_start,
             join_schema,
             orders: [left_order, right_order],
             properties: Arc::new(properties),
@@ -118,6 +125,7 @@ impl IntervalJoinExec {
         on: &JoinOn,
         join_schema: &SchemaRef,
         projection: Option<&[usize]>,
+        is_by_start: bool,
     ) -> Result<PlanProperties> {
         let mut equivalences = join_equivalence_properties(
             left.equivalence_properties().clone(),
@@ -128,7 +136,7 @@ impl IntervalJoinExec {
             None,
             on,
         )?;
-        let mut partitioning = if on.is_empty() {
+        let mut partitioning = if on.is_empty() || is_by_start {
             Partitioning::UnknownPartitioning(1)
         } else {
             adjust_right_output_partitioning(right.output_partitioning(), left.schema().fields().len())?
@@ -175,9 +183,15 @@ impl DisplayAs for IntervalJoinExec {
             writeln!(f, "on={}", on.join(", "))?;
             writeln!(f, "left={left}")?;
             writeln!(f, "right={right}")?;
+            if self.is_by_start {
+                writeln!(f, "by=start")?;
+            }
             return filter.map_or(Ok(()), |filter| writeln!(f, "filter={filter}"));
         }
         write!(f, "{}: on=[{}], left={left}, right={right}", Self::static_name(), on.join(", "))?;
+        if self.is_by_start {
+            write!(f, ", by=start")?;
+        }
         filter.map_or(Ok(()), |filter| write!(f, ", filter={filter}"))?;
         self.projected_names().map_or(Ok(()), |names| write!(f, ", projection=[{names}]"))
     }
@@ -190,7 +204,7 @@ impl EmbeddedProjection for IntervalJoinExec {
             (outer, _) => outer,
         };
         let (on, filter) = (self.on.clone(), self.filter.clone());
-        Self::try_new(self.inputs.clone(), on, self.intervals.clone(), filter, projection)
+        Self::try_new(self.inputs.clone(), on, self.intervals.clone(), filter, projection, self.is_by_start)
     }
 }
 
@@ -208,7 +222,7 @@ impl ExecutionPlan for IntervalJoinExec {
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        if self.on.is_empty() {
+        if self.on.is_empty() || self.is_by_start {
             return InputDistributionRequirements::new(vec![Distribution::SinglePartition; 2]);
         }
         let (left, right) = self.on.iter().cloned().unzip();
@@ -249,7 +263,14 @@ impl ExecutionPlan for IntervalJoinExec {
             return Ok(Arc::new(Self { inputs, metrics, ..Self::clone(&self) }));
         }
         let (on, filter) = (self.on.clone(), self.filter.clone());
-        let join = Self::try_new(inputs, on, self.intervals.clone(), filter, self.projection.clone())?;
+        let join = Self::try_new(
+            inputs,
+            on,
+            self.intervals.clone(),
+            filter,
+            self.projection.clone(),
+            self.is_by_start,
+        )?;
         Ok(Arc::new(join))
     }
 
@@ -267,9 +288,11 @@ impl ExecutionPlan for IntervalJoinExec {
         }
         let schema = self.inputs[0].schema();
         let fields = self.on.iter().map(|(left, _)| left.data_type(&schema).map(SortField::new));
-        let converter = match self.on.is_empty() {
-            true => None,
-            false => Some(RowConverter::new(fields.collect::<Result<_>>()?)?),
+        let converter = || Ok::<_, DataFusionError>(RowConverter::new(fields.collect::<Result<_>>()?)?);
+        let keys = match (self.on.is_empty(), self.is_by_start) {
+            (true, _) => Keys::None,
+            (false, false) => Keys::Sorted(converter()?),
+            (false, true) => Keys::Numbered(Groups::new(converter()?)),
         };
         let (left, right) = self.on.iter().cloned().unzip();
         let input = |side: usize, keys| -> Result<Input> {
@@ -280,7 +303,7 @@ impl ExecutionPlan for IntervalJoinExec {
         let memory =
             MemoryConsumer::new(format!("IntervalJoin[{partition}]")).register(context.memory_pool());
         let batch_size = context.session_config().batch_size();
-        Ok(stream::join(inputs, self.layout(), converter, memory, batch_size, &self.metrics, partition))
+        Ok(stream::join(inputs, self.layout(), keys, memory, batch_size, &self.metrics, partition))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

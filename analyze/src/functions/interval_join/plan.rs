@@ -26,11 +26,13 @@ use datafusion::{
     },
     error::Result,
     logical_expr::Operator,
-    physical_expr::{PhysicalExprRef, conjunction_opt, split_conjunction, utils::collect_columns},
+    physical_expr::{
+        PhysicalExprRef, PhysicalSortExpr, conjunction_opt, split_conjunction, utils::collect_columns,
+    },
     physical_expr_common::physical_expr::is_volatile,
     physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
     physical_plan::{
-        ExecutionPlan,
+        ExecutionPlan, ExecutionPlanProperties,
         expressions::{BinaryExpr, Column},
         joins::{
             HashJoinExec, JoinOn, NestedLoopJoinExec, SortMergeJoinExec,
@@ -40,9 +42,13 @@ use datafusion::{
 };
 
 use super::{
-    exec::{Interval, IntervalJoinExec},
+    exec::{ASCENDING, Interval, IntervalJoinExec},
     ordinal::has_ordinals,
 };
+
+/// Up to so many partitions, inputs that are sorted by start are swept by one thread: to distribute and sort them takes
+/// several times as long in sum.
+const FEW_PARTITIONS: usize = 8;
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
@@ -63,10 +69,11 @@ impl PhysicalOptimizerRule for IntervalJoins {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_few = config.execution.target_partitions <= FEW_PARTITIONS;
         let rewrite = |plan: Arc<dyn ExecutionPlan>| {
-            Ok(match Join::of(plan.as_ref()).map(|join| join.plan()).transpose()?.flatten() {
+            Ok(match Join::of(plan.as_ref()).map(|join| join.plan(is_few)).transpose()?.flatten() {
                 Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
                 None => Transformed::no(plan),
             })
@@ -140,7 +147,7 @@ impl<'a> Join<'a> {
     }
 
     /// The join as an interval join, if it is one.
-    fn plan(self) -> Result<Option<IntervalJoinExec>> {
+    fn plan(self, is_few: bool) -> Result<Option<IntervalJoinExec>> {
         for (left, right) in &self.on {
             let types = (left.data_type(&self.left.schema())?, right.data_type(&self.right.schema())?);
             if types.0 != types.1 || !is_key(&types.0) {
@@ -182,7 +189,12 @@ impl<'a> Join<'a> {
         let rest = conjunction_opt(rest.map(|(_, condition)| Arc::clone(condition)));
         let filter = rest.map(|rest| narrowed(rest, self.filter)).transpose()?;
         let inputs = [Arc::clone(self.left), Arc::clone(self.right)];
-        IntervalJoinExec::try_new(inputs, self.on, [left, right], filter, self.projection).map(Some)
+        let is_by_start = is_few
+            && !self.on.is_empty()
+            && is_sorted(&inputs[0], &left.start)?
+            && is_sorted(&inputs[1], &right.start)?;
+        IntervalJoinExec::try_new(inputs, self.on, [left, right], filter, self.projection, is_by_start)
+            .map(Some)
     }
 
     /// A condition as a comparison of one side with the other, if it is one.
@@ -224,6 +236,12 @@ impl<'a> Join<'a> {
         let indices = self.filter.column_indices();
         renumbered(Arc::clone(expression), |index| indices[index].index)
     }
+}
+
+/// Whether an input comes in order of this, by itself.
+fn is_sorted(input: &Arc<dyn ExecutionPlan>, start: &PhysicalExprRef) -> Result<bool> {
+    let order = PhysicalSortExpr { expr: Arc::clone(start), options: ASCENDING };
+    input.equivalence_properties().ordering_satisfy([order])
 }
 
 /// Types of which two values are equal exactly if neither sorts before the other.

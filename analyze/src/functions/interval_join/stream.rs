@@ -8,12 +8,14 @@
 //! A batch stays in its slot while rows of it can still match. So that one long interval does not keep its whole
 //! batch, the rows that matter are moved together when they have become few among what is kept.
 
+use std::collections::HashMap;
+
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array},
     buffer::NullBuffer,
     compute::{filter, filter_record_batch, interleave, interleave_record_batch, partition, take_arrays},
     datatypes::SchemaRef,
-    row::RowConverter,
+    row::{RowConverter, Rows},
 };
 use datafusion::{
     common::{internal_err, utils::memory::get_record_batch_memory_size},
@@ -125,10 +127,57 @@ impl Slots {
     }
 }
 
+/// The number of every combination of keys, where the inputs are sorted by start alone.
+pub(super) struct Groups {
+    converter: RowConverter,
+    rows: Rows,
+    numbers: HashMap<Box<[u8]>, u32>,
+    // What the keys take, and an entry each.
+    bytes: usize,
+}
+
+impl Groups {
+    pub(super) fn new(converter: RowConverter) -> Self {
+        let rows = converter.empty_rows(0, 0);
+        Self { converter, rows, numbers: HashMap::default(), bytes: 0 }
+    }
+
+    fn of(&mut self, keys: &[ArrayRef]) -> Result<Vec<u32>> {
+        self.rows.clear();
+        self.converter.append(&mut self.rows, keys)?;
+        let mut numbers = Vec::with_capacity(self.rows.num_rows());
+        for row in &self.rows {
+            let key: &[u8] = row.as_ref();
+            numbers.push(match self.numbers.get(key) {
+                Some(number) => *number,
+                None => {
+                    let Ok(number) = u32::try_from(self.numbers.len()) else {
+                        return internal_err!("more keys than an interval join can number");
+                    };
+                    self.bytes += key.len() + 2 * size_of::<(Box<[u8]>, u32)>();
+                    self.numbers.insert(key.into(), number);
+                    number
+                }
+            });
+        }
+        Ok(numbers)
+    }
+}
+
+/// How rows of equal keys are found.
+pub(super) enum Keys {
+    /// There are none.
+    None,
+    /// The inputs are sorted by them.
+    Sorted(RowConverter),
+    /// The inputs are sorted by start alone.
+    Numbered(Groups),
+}
+
 struct Running {
     inputs: [Input; 2],
     layout: Layout,
-    converter: Option<RowConverter>,
+    keys: Keys,
     memory: MemoryReservation,
     batch_size: usize,
     sweep: Sweep,
@@ -150,7 +199,7 @@ struct Running {
 pub(super) fn join(
     inputs: [Input; 2],
     layout: Layout,
-    converter: Option<RowConverter>,
+    keys: Keys,
     memory: MemoryReservation,
     batch_size: usize,
     metrics: &ExecutionPlanMetricsSet,
@@ -160,7 +209,7 @@ pub(super) fn join(
     let running = Running {
         inputs,
         layout,
-        converter,
+        keys,
         memory,
         batch_size: batch_size.max(1),
         sweep: Sweep::default(),
@@ -223,6 +272,7 @@ impl Running {
                 self.last[side] = chunk.last();
                 self.chunk_bytes[side] = (chunk.starts.len() * 2 + chunk.runs.len()) * 8
                     + chunk.keys.as_ref().map_or(0, |keys| keys.size())
+                    + chunk.groups.as_ref().map_or(0, |groups| groups.len() * 4)
                     + batch.num_rows() * ACTIVE_BYTES;
                 let slot = self.slots[side].put(batch);
                 self.sweep.add(side, Chunk { slot, ..chunk });
@@ -237,14 +287,18 @@ impl Running {
     /// Registers what is kept with the memory pool.
     fn account(&mut self) -> Result<()> {
         let batches = self.slots.iter().map(|slots| slots.bytes).sum::<usize>();
-        let bytes = batches + self.chunk_bytes.iter().sum::<usize>() + self.sweep.bytes();
+        let groups = match &self.keys {
+            Keys::Numbered(groups) => groups.bytes + groups.rows.size(),
+            Keys::None | Keys::Sorted(_) => 0,
+        };
+        let bytes = batches + self.chunk_bytes.iter().sum::<usize>() + self.sweep.bytes() + groups;
         self.memory.try_resize(bytes)?;
         self.peak.set_max(bytes);
         Ok(())
     }
 
     /// Evaluates keys, starts and ends of a batch, once, and leaves out the rows that match nothing.
-    fn prepare(&self, side: usize, batch: RecordBatch) -> Result<Option<(Chunk, RecordBatch)>> {
+    fn prepare(&mut self, side: usize, batch: RecordBatch) -> Result<Option<(Chunk, RecordBatch)>> {
         let Input { keys, interval, .. } = &self.inputs[side];
         let rows = batch.num_rows();
         let evaluate = |expr: &PhysicalExprRef| expr.evaluate(&batch)?.into_array(rows);
@@ -274,16 +328,18 @@ impl Running {
         if starts.is_empty() {
             return Ok(None);
         }
-        let (runs, keys) = match &self.converter {
-            None => (vec![starts.len()], None),
-            Some(converter) => {
+        let mut chunk = Chunk { slot: 0, runs: vec![starts.len()], keys: None, groups: None, starts, ends };
+        match &mut self.keys {
+            Keys::None => (),
+            Keys::Sorted(converter) => {
                 let runs = partition(&keys)?.ranges();
                 let firsts = UInt64Array::from_iter_values(runs.iter().map(|run| run.start as u64));
-                let keys = converter.convert_columns(&take_arrays(&keys, &firsts, None)?)?;
-                (runs.iter().map(|run| run.end).collect(), Some(keys))
+                chunk.keys = Some(converter.convert_columns(&take_arrays(&keys, &firsts, None)?)?);
+                chunk.runs = runs.iter().map(|run| run.end).collect();
             }
-        };
-        Ok(Some((Chunk { slot: 0, starts, ends, runs, keys }, batch)))
+            Keys::Numbered(groups) => chunk.groups = Some(groups.of(&keys)?),
+        }
+        Ok(Some((chunk, batch)))
     }
 
     /// Filters the candidates, and puts out what passed if it is enough, or if it must go.

@@ -1,7 +1,8 @@
 //! The sweep: which rows of two sorted inputs have intervals that meet, within equal keys.
 //!
-//! Both sides come sorted by (keys, start). The sweep takes, of the two rows in front, the one that starts first,
-//! pairs it with every row of the other side that is still *active*, and makes it active in turn:
+//! Both sides come sorted by (keys, start), or by start alone with the number of each row's keys (its *group*). The
+//! sweep takes, of the two rows in front, the one that starts first, pairs it with every row of the other side that is
+//! still *active* in its group, and makes it active in turn, unless the other side's next row starts after its end:
 //!
 //! ```text
 //! left    ├───── a ─────┤      ├─ c ─┤
@@ -41,8 +42,10 @@ pub(super) struct Chunk {
     pub(super) ends: ScalarBuffer<i64>,
     /// The end of each run of rows of equal keys.
     pub(super) runs: Vec<usize>,
-    /// The keys of each run; none if the join has no equality keys.
+    /// The keys of each run; none if the join has no equality keys, or the rows are sorted by start alone.
     pub(super) keys: Option<Rows>,
+    /// The number of each row's keys, if the rows are sorted by start alone.
+    pub(super) groups: Option<Vec<u32>>,
 }
 
 /// The last keys and start of a chunk.
@@ -63,6 +66,10 @@ impl Chunk {
             (None, _) => true,
         };
         starts_are && continues && self.keys.as_ref().is_none_or(|keys| keys.iter().is_sorted())
+    }
+
+    fn group(&self, row: usize) -> usize {
+        self.groups.as_ref().map_or(0, |groups| groups[row] as usize)
     }
 
     /// What the next chunk must not come before.
@@ -121,7 +128,11 @@ struct Side {
     // A run began whose keys have not been compared with the current ones.
     is_new_run: bool,
     is_finished: bool,
-    active: Vec<Active>,
+    // Of each group; one if the rows are sorted by their keys.
+    groups: Vec<Vec<Active>>,
+    active_count: usize,
+    // What the groups have room for.
+    capacity: usize,
     // When so many are active, those that have ended are removed: without it, a side whose rows find no partner
     // to look at them would pile up.
     purge_at: usize,
@@ -147,24 +158,41 @@ impl Side {
         }
     }
 
-    fn activate(&mut self, one: Active) {
-        if self.active.len() >= self.purge_at.max(SMALL) {
-            let live = &mut self.live;
-            self.active.retain(|active| {
-                let stays = active.end >= one.start;
+    fn activate(&mut self, group: usize, one: Active) {
+        if self.active_count >= self.purge_at.max(SMALL) {
+            self.purge(one.start);
+        }
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, Vec::new);
+        }
+        self.live[one.slot as usize] += 1;
+        self.active_count += 1;
+        let active = &mut self.groups[group];
+        let before = active.capacity();
+        active.push(one);
+        self.capacity += active.capacity() - before;
+    }
+
+    /// Removes the rows that ended before a moment that all rows to come start at or after.
+    fn purge(&mut self, start: i64) {
+        let live = &mut self.live;
+        let mut count = 0;
+        for active in self.groups.iter_mut().filter(|active| !active.is_empty()) {
+            active.retain(|active| {
+                let stays = active.end >= start;
                 live[active.slot as usize] -= usize::from(!stays);
                 stays
             });
-            self.purge_at = 2 * self.active.len();
+            count += active.len();
         }
-        self.live[one.slot as usize] += 1;
-        self.active.push(one);
+        self.active_count = count;
+        self.purge_at = 2 * count.max(self.groups.len());
     }
 
     fn deactivate_all(&mut self) {
-        self.active.clear();
+        self.groups.iter_mut().for_each(Vec::clear);
         self.live.fill(0);
-        self.purge_at = 0;
+        (self.active_count, self.purge_at) = (0, 0);
     }
 }
 
@@ -196,12 +224,17 @@ impl Sweep {
 
     /// How many rows of a side can still match.
     pub(super) fn active(&self, side: usize) -> usize {
-        self.sides[side].active.len()
+        self.sides[side].active_count
     }
 
     /// Bytes that the active rows take, the batches not counted.
     pub(super) fn bytes(&self) -> usize {
-        self.sides.iter().map(|side| side.active.capacity() * ACTIVE_BYTES + side.live.capacity() * 8).sum()
+        let of = |side: &Side| {
+            side.capacity * ACTIVE_BYTES
+                + side.groups.capacity() * size_of::<Vec<Active>>()
+                + side.live.capacity() * 8
+        };
+        self.sides.iter().map(of).sum()
     }
 
     /// Whether rows of a slot can still match or come.
@@ -213,14 +246,15 @@ impl Sweep {
 
     /// Where the active rows of a side are.
     pub(super) fn places(&self, side: usize) -> Vec<Place> {
-        self.sides[side].active.iter().map(|active| (active.slot as usize, active.row as usize)).collect()
+        let active = self.sides[side].groups.iter().flatten();
+        active.map(|active| (active.slot as usize, active.row as usize)).collect()
     }
 
     /// Tells where the active rows of a side were moved to, in the order of [`Self::places`].
     pub(super) fn moved(&mut self, side: usize, places: impl Iterator<Item = Place>) {
         let side = &mut self.sides[side];
         side.live.fill(0);
-        for (active, (slot, row)) in side.active.iter_mut().zip(places) {
+        for (active, (slot, row)) in side.groups.iter_mut().flatten().zip(places) {
             (active.slot, active.row) = (slot as u32, row as u32);
             if side.live.len() <= slot {
                 side.live.resize(slot + 1, 0);
@@ -234,7 +268,7 @@ impl Sweep {
         loop {
             for (number, side) in self.sides.iter().enumerate() {
                 let other = &self.sides[1 - number];
-                if other.is_finished && other.active.is_empty() {
+                if other.is_finished && other.active_count == 0 {
                     return Step::Done;
                 }
                 if side.front().is_none() && !side.is_finished {
@@ -282,7 +316,7 @@ impl Sweep {
         self.meet_keys(number);
         let end = self.sides[number].run_end();
         while self.sides[number].row < end {
-            if self.sides[1 - number].active.is_empty() {
+            if self.sides[1 - number].active_count == 0 {
                 self.sides[number].move_to(end);
                 break;
             }
@@ -317,26 +351,32 @@ impl Sweep {
         let Some(chunk) = &side.chunk else { return false };
         let (slot, row) = (chunk.slot, side.row);
         let (start, end) = (chunk.starts[row], chunk.ends[row]);
-        let mut at = self.looked;
-        while let Some(active) = other.active.get(at).copied() {
-            if active.end < start {
-                other.active.swap_remove(at);
-                other.live[active.slot as usize] -= 1;
-                continue;
-            }
-            if active.start <= end {
-                if pairs.len() >= limit {
-                    self.looked = at;
-                    return true;
+        let group = chunk.group(row);
+        if let Some(actives) = other.groups.get_mut(group) {
+            let mut at = self.looked;
+            while let Some(active) = actives.get(at).copied() {
+                if active.end < start {
+                    actives.swap_remove(at);
+                    other.live[active.slot as usize] -= 1;
+                    other.active_count -= 1;
+                    continue;
                 }
-                pairs.0[number].push((slot, row));
-                pairs.0[1 - number].push((active.slot as usize, active.row as usize));
+                if active.start <= end {
+                    if pairs.len() >= limit {
+                        self.looked = at;
+                        return true;
+                    }
+                    pairs.0[number].push((slot, row));
+                    pairs.0[1 - number].push((active.slot as usize, active.row as usize));
+                }
+                at += 1;
             }
-            at += 1;
         }
         self.looked = 0;
-        if activate && start <= end {
-            side.activate(Active { start, end, slot: slot as u32, row: row as u32 });
+        // No row of the other side starts before the one in its front.
+        let can_match = || other.front().is_some_and(|(_, next)| next <= end);
+        if activate && start <= end && can_match() {
+            side.activate(group, Active { start, end, slot: slot as u32, row: row as u32 });
         }
         side.move_to(row + 1);
         false
@@ -353,7 +393,8 @@ mod tests {
         for (side, rows) in [left, right].into_iter().enumerate() {
             let starts = rows.iter().map(|row| row.0).collect();
             let ends = rows.iter().map(|row| row.1).collect();
-            sweep.add(side, Chunk { slot: 0, starts, ends, runs: vec![rows.len()], keys: None });
+            sweep
+                .add(side, Chunk { slot: 0, starts, ends, runs: vec![rows.len()], keys: None, groups: None });
         }
         let (mut pairs, mut found, mut most) = (Pairs::default(), Vec::new(), 0);
         loop {
@@ -384,7 +425,7 @@ mod tests {
     fn a_chunk_out_of_order_is_noticed() {
         let chunk = |starts: Vec<i64>| {
             let (runs, ends) = (vec![starts.len()], starts.clone().into());
-            Chunk { slot: 0, starts: starts.into(), ends, runs, keys: None }
+            Chunk { slot: 0, starts: starts.into(), ends, runs, keys: None, groups: None }
         };
         let last = chunk(vec![1, 2]).last();
         assert!(chunk(vec![2, 2, 3]).is_sorted(last.as_ref()));
@@ -395,6 +436,40 @@ mod tests {
     #[test]
     fn a_turned_around_interval_matches_what_it_lies_in() {
         assert_eq!(sweep(&[(6, 4)], &[(0, 3), (1, 9), (5, 9)], 9).0, [(0, 1)]);
+    }
+
+    #[test]
+    fn rows_meet_within_their_groups_and_leave_all_of_them() {
+        // Two rounds of 20,000 groups; a row of every group, each for a moment, and one in three for long.
+        let rows = 40_000;
+        let chunk = |offset: i64| {
+            let starts: Vec<i64> = (0..rows).map(|row| 4 * row + offset).collect();
+            let ends = starts.iter().map(|start| if start / 4 % 3 == 0 { start + 9 } else { *start });
+            let groups = (0..rows).map(|row| (row % 20_000) as u32).collect();
+            let (ends, runs) = (ends.collect(), vec![rows as usize]);
+            Chunk { slot: 0, ends, starts: starts.into(), runs, keys: None, groups: Some(groups) }
+        };
+        let mut sweep = Sweep::default();
+        (0..2).for_each(|side| sweep.add(side, chunk(side as i64)));
+        let mut pairs = Pairs::default();
+        let (mut found, mut most) = (0, 0);
+        loop {
+            let step = sweep.advance(&mut pairs, 100);
+            most = most.max(sweep.active(0)).max(sweep.active(1));
+            // A group's rows lie 80,000 apart, but for the pair that begins within one moment.
+            assert!(
+                pairs.0[0].iter().zip(&pairs.0[1]).all(|(left, right)| left.1 == right.1 && left.1 % 3 == 0)
+            );
+            found += pairs.len();
+            pairs.clear();
+            match step {
+                Step::Done => break,
+                Step::Full => (),
+                Step::Needs(side) => sweep.finish(side),
+            }
+        }
+        assert_eq!(found as i64, (rows + 2) / 3);
+        assert!(most <= 2 * 20_000, "{most} rows were active at once");
     }
 
     #[test]

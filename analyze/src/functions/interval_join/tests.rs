@@ -227,6 +227,36 @@ async fn gives_the_rows_of_datafusion_over_runs_and_outer_joins() {
 }
 
 #[tokio::test]
+async fn gives_the_rows_of_datafusion_over_inputs_in_order_of_start() {
+    let in_order = |name: &str| format!("(SELECT * FROM {name} ORDER BY ts LIMIT 500) {name}");
+    let from = format!("{} JOIN {}", in_order("a"), in_order("b"));
+    for (number, condition) in TAKEN.iter().enumerate() {
+        for seed in 0..5 {
+            compare(seed * 1000 + number as u64, &from, condition).await;
+        }
+    }
+    let plan = |partitions: usize, condition: &'static str| {
+        let context = session(partitions, 64, true, ROOM);
+        for name in ["a", "b"] {
+            register(&context, name, &rows(&mut Random(1), 50, 0), 2);
+        }
+        let sql = format!("SELECT a.id, b.id FROM {from} ON {condition}");
+        async move { explain(&context, &sql).await }
+    };
+    for condition in [0, 3, 4, 8] {
+        let plan = plan(2, TAKEN[condition]).await;
+        assert!(plan.contains("by=start"), "{plan}");
+        // Those of the query itself.
+        assert_eq!(plan.matches("SortExec").count(), 2, "{plan}");
+    }
+    // No keys, another start, many partitions.
+    for (partitions, condition) in [(2, TAKEN[6]), (2, TAKEN[12]), (16, TAKEN[0])] {
+        let plan = plan(partitions, condition).await;
+        assert!(plan.contains("IntervalJoinExec") && !plan.contains("by=start"), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn is_planned_for_each_form_and_for_no_other() {
     let context = session(2, 64, true, ROOM);
     let batch = rows(&mut Random(1), 50, 0);
