@@ -9,6 +9,7 @@ mod error;
 mod export;
 mod frames;
 mod functions;
+mod hash;
 mod import;
 mod memory;
 mod output;

@@ -21,6 +21,7 @@ use super::{
     call::{Call, Marked, Sink},
     causes::Cause,
     judge::cause_of,
+    piece::LATEST,
     schedule::Schedule,
     slow_rows::state_name,
     time_split::Parts,
@@ -60,7 +61,7 @@ struct Paths {
 fn steps<'a>(range: &'a Marked, schedule: &Schedule, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     let end = range.dur.map_or(range.ts, |dur| range.ts.saturating_add(dur));
-    for link in walk(schedule, range.slot, range.ts, end) {
+    for link in walk(schedule, range.slot, LATEST, range.ts, end) {
         let slot = schedule.known_slot(link.thread);
         let of_thread = slot.and_then(|slot| calls.get(slot)).map_or(&[][..], Vec::as_slice);
         let first = of_thread.partition_point(|call| call.end <= link.ts);

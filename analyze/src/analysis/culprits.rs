@@ -112,14 +112,15 @@ impl Totals {
         thread_names: &HashMap<(u32, u32), u32>,
         is_sync: bool,
         links: &[Link],
-        (slot, ts, end): (usize, i64, i64),
+        (slot, near): (usize, usize),
+        (ts, end): (i64, i64),
     ) {
         links.iter().filter(|link| counts(is_sync, link)).for_each(|link| self.add(thread_names, link));
         if is_sync {
             return;
         }
         // What the call itself slept in.
-        cut(schedule.pieces_of(slot), ts, end, |from, to, state, piece| {
+        cut(schedule.pieces_of(slot), near, ts, end, |from, to, state, piece| {
             if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
                 add(self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(), to - from);
             }
@@ -163,8 +164,9 @@ pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     for call in slow {
         let links = call.chain(schedule);
         let class = schedule.names.class(derived.judgement.kind(call).op);
-        let place = (call.call.slot(), call.call.ts, call.call.end());
-        in_slow.add_call(schedule, &derived.thread_names, class == Some(Class::Sync), &links, place);
+        let (place, time) = ((call.call.slot(), call.call.near()), (call.call.ts, call.call.end()));
+        let is_sync = class == Some(Class::Sync);
+        in_slow.add_call(schedule, &derived.thread_names, is_sync, &links, place, time);
         for link in &links {
             involved.insert(link.thread);
             involved.extend(link.task.map(|task| (run, task.pid, task.tid)));

@@ -82,7 +82,7 @@ impl SlowCall {
     /// Its time from end to end, if any of it was off CPU.
     pub(crate) fn chain(&self, schedule: &Schedule) -> Vec<Link> {
         match self.has_chain {
-            true => walk(schedule, self.call.slot(), self.call.ts, self.call.end()),
+            true => walk(schedule, self.call.slot(), self.call.near(), self.call.ts, self.call.end()),
             false => Vec::new(),
         }
     }
@@ -217,7 +217,8 @@ impl Judgement {
 
     /// The excess of a slow call, divided.
     pub(crate) fn division(&self, schedule: &Schedule, call: &SlowCall) -> Division {
-        let parts = parts(schedule.pieces_of(call.call.slot()), call.call.ts, call.call.end());
+        let parts =
+            parts(schedule.pieces_of(call.call.slot()), call.call.near(), call.call.ts, call.call.end());
         divide(&self.evidence(schedule, &call.call, call.excess_ns, &parts))
     }
 
@@ -227,7 +228,7 @@ impl Judgement {
             return None;
         }
         let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
-        let parts = parts(schedule.pieces_of(call.slot()), call.ts, call.end());
+        let parts = parts(schedule.pieces_of(call.slot()), call.near(), call.ts, call.end());
         let verdict = largest(&divide(&self.evidence(schedule, call, excess_ns, &parts)));
         let mut slow = SlowCall {
             call: *call,

@@ -19,7 +19,7 @@ use trace_schema::Class;
 use super::{
     blocker::Blocker,
     call::{Call, Sink},
-    piece::Piece,
+    piece::{LATEST, Piece},
     schedule::{Schedule, ThreadKey},
     time_split::{Parts, parts},
 };
@@ -77,7 +77,7 @@ impl Gap {
         if from >= to {
             return;
         }
-        let parts = parts(pieces, from, to);
+        let parts = parts(pieces, LATEST, from, to);
         let page_fault = parts.blocked[Blocker::PageFault as usize];
         let own = [
             parts.preempted + parts.runnable,

@@ -2,7 +2,7 @@
 //! CPU from whom in the whole run, and which calls may be slow.
 //!
 //! Whether a call is slow is known only at the end. Those that took longer than half of what would be slow by the calls so
-//! far are kept as *candidates* (56 bytes each); the longest of the others is noted, and if at the end even one of them
+//! far are kept as *candidates* (64 bytes each); the longest of the others is noted, and if at the end even one of them
 //! turns out slow, the run is read once more, now with the right limits ([`super::judge`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,8 +20,6 @@ use super::{
     time_split::Parts,
     walk::walk,
 };
-use crate::reading::Names;
-
 /// Calls of a kind before any of them is let go.
 const FIRST_CALLS: u64 = 4096;
 /// Candidates from which on those are let go that are below their kind's limit by now.
@@ -44,12 +42,18 @@ pub(crate) struct Candidate {
     /// The nested call that took longest.
     child: u32,
     pub(crate) depth: u32,
+    near: u32,
 }
 
 impl Candidate {
     /// The number of its thread in the schedule.
     pub(crate) fn slot(&self) -> usize {
         self.slot as usize
+    }
+
+    /// About where its first off-CPU piece is.
+    pub(crate) fn near(&self) -> usize {
+        self.near as usize
     }
 
     /// Run, process and thread.
@@ -64,7 +68,7 @@ impl Candidate {
 
     /// The nested call that took longest.
     pub(crate) fn child(&self) -> Option<u32> {
-        (self.child != u32::MAX).then_some(self.child)
+        some(self.child)
     }
 }
 
@@ -88,51 +92,92 @@ impl Function {
     }
 }
 
-/// A call that is final, as far as it matters here: 112 bytes, because all of them go from one thread to another.
+/// No number: of a name, of [`Parts`].
+const NONE: u32 = u32::MAX;
+
+fn some(number: u32) -> Option<u32> {
+    (number != NONE).then_some(number)
+}
+
+/// A call that is final, as far as it matters here: 72 bytes, because all of them go from one thread to another.
 #[derive(Debug)]
-pub(super) struct Left {
+struct Left {
     ts: i64,
-    dur: Option<i64>,
-    size: Option<i64>,
+    /// Below zero: it was not seen to end.
+    dur: i64,
+    /// The least number: it has none.
+    size: i64,
     nested_ns: i64,
     run: u32,
     slot: u32,
     op: u32,
-    direction: Option<u32>,
-    phase: Option<u32>,
+    direction: u32,
+    phase: u32,
     child: u32,
     depth: u32,
+    /// Its place in [`Batch::parts`]; none: all of it was on CPU.
+    parts: u32,
+    /// About where its first off-CPU piece is.
+    near: u32,
     class: Option<Class>,
     is_first: bool,
-    /// `None`: all of it was on CPU.
-    parts: Option<Box<Parts>>,
 }
 
-const _: () = assert!(size_of::<Left>() <= 112);
+const _: () = assert!(size_of::<Left>() <= 72);
 
-impl Left {
-    pub(super) fn of(call: &Call, parts: Option<&Parts>, names: &Names) -> Self {
+/// Calls that are final, in the order in which they became so.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    calls: Vec<Left>,
+    parts: Vec<Parts>,
+}
+
+impl Batch {
+    pub(super) fn with_capacity(calls_count: usize) -> Self {
+        Self { calls: Vec::with_capacity(calls_count), parts: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.parts.clear();
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) {
+        let names = &schedule.names;
         let class = names.class(call.op);
         let nested_ns = match call.child {
             Some((child, _)) if names.class(child) != class => call.child_ns,
             _ => 0,
         };
-        Self {
+        let number = match parts.filter(|parts| Some(parts.on_cpu) != call.dur) {
+            Some(parts) => {
+                self.parts.push(*parts);
+                self.parts.len() as u32 - 1
+            }
+            None => NONE,
+        };
+        self.calls.push(Left {
             ts: call.ts,
-            dur: call.dur,
-            size: call.size,
+            dur: call.dur.unwrap_or(-1),
+            size: call.size.unwrap_or(i64::MIN),
             nested_ns,
             run: call.thread.0,
             slot: call.slot as u32,
             op: call.op,
-            direction: call.direction,
-            phase: call.phase,
-            child: call.child.map_or(u32::MAX, |(child, _)| child),
+            direction: call.direction.unwrap_or(NONE),
+            phase: call.phase.unwrap_or(NONE),
+            child: call.child.map_or(NONE, |(child, _)| child),
             depth: call.depth,
+            parts: number,
+            near: schedule.pieces_of(call.slot).len() as u32,
             class,
             is_first: call.is_first,
-            parts: parts.filter(|parts| Some(parts.on_cpu) != call.dur).map(|parts| Box::new(*parts)),
-        }
+        });
     }
 }
 
@@ -143,6 +188,7 @@ struct Waited {
     end: i64,
     run: u32,
     slot: u32,
+    near: u32,
     is_sync: bool,
 }
 
@@ -311,40 +357,48 @@ impl Measure {
         self.many = MANY_CANDIDATES.max(self.candidates.len() * 2);
     }
 
-    /// Takes the next call.
-    pub(super) fn add(&mut self, call: &Left) {
+    /// Takes the next calls.
+    pub(super) fn add(&mut self, batch: &Batch) {
+        for call in &batch.calls {
+            self.add_call(call, batch.parts.get(call.parts as usize));
+        }
+    }
+
+    fn add_call(&mut self, call: &Left, parts: Option<&Parts>) {
         if call.is_first {
             self.with_first.insert(call.run);
         }
-        let Some(dur) = call.dur else {
+        if call.dur < 0 {
             let function = self.function(call.run, call.op);
             self.of_functions[function].censored_count += 1;
             return;
-        };
-        let on_cpu = Parts { on_cpu: dur, ..Parts::default() };
-        self.finished(call, dur, call.parts.as_deref().unwrap_or(&on_cpu));
-        if call.depth == 0 && call.parts.is_some() {
+        }
+        let on_cpu = Parts { on_cpu: call.dur, ..Parts::default() };
+        self.finished(call, parts.unwrap_or(&on_cpu));
+        if call.depth == 0 && parts.is_some() {
             self.waited.push(Waited {
                 ts: call.ts,
-                end: call.ts.saturating_add(dur),
+                end: call.ts.saturating_add(call.dur),
                 run: call.run,
                 slot: call.slot,
+                near: call.near,
                 is_sync: call.class == Some(Class::Sync),
             });
         }
     }
 
-    fn finished(&mut self, call: &Left, dur: i64, parts: &Parts) {
-        let (run, class) = (call.run, call.class);
+    fn finished(&mut self, call: &Left, parts: &Parts) {
+        let (run, class, dur) = (call.run, call.class, call.dur);
+        let call_size = (call.size != i64::MIN).then_some(call.size);
         let is_sized = is_sized(class);
-        let size = call.size.filter(|_| is_sized);
+        let size = call_size.filter(|_| is_sized);
         let number = self.kind(
             Kind {
                 run,
                 op: call.op,
-                direction: call.direction,
+                direction: some(call.direction),
                 nested: Some(call.depth > 0),
-                phase: call.phase,
+                phase: some(call.phase),
                 size_class: size.and_then(|size| u64::try_from(size).ok()?.checked_ilog2()),
                 first_call: call.is_first && !self.joined.contains(&run),
             },
@@ -380,10 +434,11 @@ impl Measure {
                 kind: number,
                 ts: call.ts,
                 dur,
-                size: call.size,
+                size: call_size,
                 nested_ns: call.nested_ns,
                 child: call.child,
                 depth: call.depth,
+                near: call.near,
             });
         } else {
             of.longest_ns = of.longest_ns.max(dur);
@@ -394,10 +449,17 @@ impl Measure {
     pub(crate) fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
         let waited = std::mem::take(&mut self.waited);
         let add = |mut totals: HashMap<u32, Totals>, call: &Waited| {
-            let (slot, ts, end) = (call.slot as usize, call.ts, call.end);
-            let links = walk(schedule, slot, ts, end);
+            let (slot, near) = (call.slot as usize, call.near as usize);
+            let links = walk(schedule, slot, near, call.ts, call.end);
             let of_run = totals.entry(call.run).or_default();
-            of_run.add_call(schedule, &self.thread_names, call.is_sync, &links, (slot, ts, end));
+            of_run.add_call(
+                schedule,
+                &self.thread_names,
+                call.is_sync,
+                &links,
+                (slot, near),
+                (call.ts, call.end),
+            );
             totals
         };
         waited.par_iter().fold(HashMap::new, add).reduce(HashMap::new, |mut all, more| {

@@ -7,22 +7,22 @@ use std::{
 
 use super::{
     call::{Call, Sink},
-    measure::{Left, Measure},
+    measure::{Batch, Measure},
     schedule::Schedule,
     time_split::Parts,
 };
 use crate::error::AnalyzeError;
 
 /// Calls that are handed over at once, and how often that may be before the other side has taken any.
-const BATCH: usize = 1 << 10;
+const BATCH_CALLS: usize = 1 << 10;
 const WAITING: usize = 16;
 
 /// The sink.
 pub(crate) struct Measuring {
-    batch: Vec<Left>,
-    to: SyncSender<Vec<Left>>,
+    batch: Batch,
+    to: SyncSender<Batch>,
     /// Batches that were measured, to be filled again.
-    back: Receiver<Vec<Left>>,
+    back: Receiver<Batch>,
     thread: JoinHandle<Measure>,
 }
 
@@ -33,21 +33,22 @@ fn gone<T>(_: T) -> AnalyzeError {
 impl Measuring {
     /// Hands every call to `measure`.
     pub(crate) fn new(mut measure: Measure) -> Self {
-        let (to, from) = sync_channel::<Vec<Left>>(WAITING);
+        let (to, from) = sync_channel::<Batch>(WAITING);
         // As many as there can be: giving one back never waits.
         let (empty, back) = sync_channel(WAITING + 2);
         let thread = thread::spawn(move || {
             for mut batch in from {
-                batch.drain(..).for_each(|call| measure.add(&call));
+                measure.add(&batch);
+                batch.clear();
                 drop(empty.try_send(batch));
             }
             measure
         });
-        Self { batch: Vec::with_capacity(BATCH), to, back, thread }
+        Self { batch: Batch::with_capacity(BATCH_CALLS), to, back, thread }
     }
 
     fn hand_over(&mut self) -> Result<(), AnalyzeError> {
-        let next = self.back.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let next = self.back.try_recv().unwrap_or_else(|_| Batch::with_capacity(BATCH_CALLS));
         self.to.send(std::mem::replace(&mut self.batch, next)).map_err(gone)
     }
 
@@ -63,9 +64,10 @@ impl Measuring {
 }
 
 impl Sink for Measuring {
+    #[inline]
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        self.batch.push(Left::of(call, parts, &schedule.names));
-        if self.batch.len() < BATCH {
+        self.batch.add(call, parts, schedule);
+        if self.batch.len() < BATCH_CALLS {
             return Ok(());
         }
         self.hand_over()

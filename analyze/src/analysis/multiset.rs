@@ -12,8 +12,8 @@ const PAGE: usize = 256;
 /// Values that are kept before any is counted.
 const KEPT: usize = 2048;
 
-/// Values that are counted at once.
-const FRESH: usize = 512;
+/// Values that are counted at once: several for each line of the cache that holds a counter.
+const FRESH: usize = 1 << 13;
 
 /// How often each of some neighbouring values occurred.
 type Page = [u32; PAGE];
@@ -28,43 +28,46 @@ pub(crate) struct Multiset {
     /// Empty: nothing is counted yet.
     pages: Vec<Option<Box<Page>>>,
     kept: Vec<i64>,
-    /// Not counted yet.
-    fresh: Vec<i64>,
+    /// Below [`COUNTED`], and not counted yet.
+    fresh: Vec<u32>,
 }
 
 impl Multiset {
     /// Adds a value.
+    #[inline]
     pub(crate) fn add(&mut self, value: i64) {
         self.count += 1;
-        if !self.pages.is_empty() {
-            self.fresh.push(value);
-            if self.fresh.len() == FRESH {
-                let mut fresh = std::mem::take(&mut self.fresh);
-                fresh.drain(..).for_each(|value| self.put(value));
-                self.fresh = fresh;
-            }
+        if self.pages.is_empty() || !(0..COUNTED).contains(&value) {
+            self.keep(value);
             return;
         }
-        self.kept.push(value);
-        if self.kept.len() == KEPT {
-            self.pages.resize(COUNTED as usize / PAGE, None);
-            for value in std::mem::take(&mut self.kept) {
-                self.put(value);
-            }
+        self.fresh.push(value as u32);
+        if self.fresh.len() == FRESH {
+            self.count_fresh();
         }
     }
 
-    fn put(&mut self, value: i64) {
-        if !(0..COUNTED).contains(&value) {
-            self.kept.push(value);
-            return;
+    fn keep(&mut self, value: i64) {
+        self.kept.push(value);
+        if self.pages.is_empty() && self.kept.len() == KEPT {
+            self.pages.resize(COUNTED as usize / PAGE, None);
+            self.fresh = self
+                .kept
+                .extract_if(.., |value| (0..COUNTED).contains(value))
+                .map(|value| value as u32)
+                .collect();
         }
-        let value_index = value as usize;
-        let page = self.pages[value_index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
-        let count = &mut page[value_index % PAGE];
-        match count.checked_add(1) {
-            Some(more) => *count = more,
-            None => self.kept.push(value),
+    }
+
+    fn count_fresh(&mut self) {
+        for value in self.fresh.drain(..) {
+            let index = value as usize;
+            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
+            let count = &mut page[index % PAGE];
+            match count.checked_add(1) {
+                Some(more) => *count = more,
+                None => self.kept.push(value.into()),
+            }
         }
     }
 
@@ -89,7 +92,11 @@ pub(crate) fn counted_of(sets: &[&Multiset]) -> Counted {
 
 /// Shows the values of some sets with their numbers, in order, until `is_more` says no. Values may come in parts.
 fn visit(sets: &[&Multiset], mut is_more: impl FnMut(i64, u64) -> bool) {
-    let mut kept: Vec<i64> = sets.iter().flat_map(|set| set.kept.iter().chain(&set.fresh)).copied().collect();
+    let mut kept: Vec<i64> = Vec::new();
+    for set in sets {
+        kept.extend(&set.kept);
+        kept.extend(set.fresh.iter().map(|value| i64::from(*value)));
+    }
     kept.sort_unstable();
     let mut kept = kept.into_iter().peekable();
     let pages_count = sets.iter().map(|set| set.pages.len()).max().unwrap_or(0);
@@ -249,7 +256,8 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_values() {
         let mut seed = 3;
-        for (count, below) in [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (9000, 2_000_000)]
+        for (count, below) in
+            [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (50_000, 2_000_000)]
         {
             let mut sets = [Multiset::default(), Multiset::default()];
             let mut values = vec![0.0; 7];

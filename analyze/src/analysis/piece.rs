@@ -67,25 +67,36 @@ impl Piece {
     }
 }
 
-/// The first of sorted values that is not `before`, searched from the end: what is asked about is mostly recent.
-pub(super) fn first_after<T>(values: &[T], before: impl Fn(&T) -> bool) -> usize {
-    let mut step = 1;
-    let mut low = values.len();
+/// A place near which to search: the end, because what is asked about is mostly recent.
+pub(crate) const LATEST: usize = usize::MAX;
+
+/// The first of sorted values that is not `before`, searched from a place that it may be near.
+pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> bool) -> usize {
+    let mut low = near.min(values.len());
+    let (mut high, mut step) = (low, 1);
     while low > 0 && !before(&values[low - 1]) {
+        high = low - 1;
         low = low.saturating_sub(step);
         step *= 2;
     }
-    low + values[low..].partition_point(before)
+    while high < values.len() && before(&values[high]) {
+        low = high + 1;
+        high = high.saturating_add(step).min(values.len());
+        step *= 2;
+    }
+    low + values[low..high].partition_point(before)
 }
 
-/// Cuts `[from, to)` of a thread with these pieces into segments, in order; together they are all of it.
+/// Cuts `[from, to)` of a thread with these pieces into segments, in order; together they are all of it. `near`:
+/// about where the first of the pieces is.
 pub(crate) fn cut(
     pieces: &[Piece],
+    near: usize,
     from: i64,
     to: i64,
     mut segment: impl FnMut(i64, i64, State, Option<&Piece>),
 ) {
-    let first = first_after(pieces, |piece| piece.end <= from);
+    let first = first_after(pieces, near, |piece| piece.end <= from);
     let mut at = from;
     for piece in pieces[first..].iter().take_while(|piece| piece.ts < to) {
         if piece.ts > at {
@@ -105,11 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searching_from_the_end_finds_the_same() {
+    fn searching_from_anywhere_finds_the_same() {
         let values: Vec<i64> = (0..100).map(|value| value / 3).collect();
         for limit in -1..40 {
             let expected = values.partition_point(|value| *value <= limit);
-            assert_eq!(first_after(&values, |value| *value <= limit), expected);
+            for near in (0..=100).chain([LATEST]) {
+                assert_eq!(first_after(&values, near, |value| *value <= limit), expected, "{limit} {near}");
+            }
         }
     }
 }

@@ -7,14 +7,12 @@
 //! Rows of one thread may not overlap; where broken input makes them, the later one is cut, and counted in
 //! [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or for ever.
 
-use std::collections::HashMap;
-
 use super::{
     blocker::Blocker,
     fault::{Fault, Faults},
-    piece::{NONE, Piece, State, first_after},
+    piece::{LATEST, NONE, Piece, State, first_after},
 };
-use crate::reading::Names;
+use crate::{hash::HashMap, reading::Names};
 
 /// Run (its number in [`Names`]), process, thread.
 pub(crate) type ThreadKey = (u32, u32, u32);
@@ -274,7 +272,7 @@ impl Schedule {
         mut holder: impl FnMut(i64, i64, Option<Task>),
     ) {
         let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let first = first_after(stints, |stint| stint.end <= from);
+        let first = first_after(stints, LATEST, |stint| stint.end <= from);
         let mut at = from;
         for stint in stints[first..].iter().take_while(|stint| stint.ts < to) {
             let (start, end) = (stint.ts.max(at), stint.end.min(to));

@@ -65,7 +65,8 @@ struct Samples {
     whole: Multiset,
     rest: Multiset,
     nested: Multiset,
-    blocked: HashMap<usize, Multiset>,
+    /// By class; empty: no call was blocked.
+    blocked: Vec<Multiset>,
 }
 
 impl Samples {
@@ -137,7 +138,10 @@ impl Strata {
             samples.nested.add(sample.nested);
         }
         for (class, ns) in sample.blocked.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
-            samples.blocked.entry(class).or_default().add(ns);
+            if samples.blocked.is_empty() {
+                samples.blocked.resize_with(blocker::COUNT, Multiset::default);
+            }
+            samples.blocked[class].add(ns);
         }
         samples.count()
     }
@@ -198,7 +202,7 @@ impl Strata {
             own: quantile(&own, 0, 0.5),
             nested: with_zeros(&samples().map(|samples| &samples.nested).collect::<Vec<_>>()),
             blocked: Blocker::ALL.map(|blocker| {
-                let of_class = samples().filter_map(|samples| samples.blocked.get(&(blocker as usize)));
+                let of_class = samples().filter_map(|samples| samples.blocked.get(blocker as usize));
                 with_zeros(&of_class.collect::<Vec<_>>())
             }),
         }

@@ -15,21 +15,20 @@
 //! the same function, which do not call themselves, or one of a layer above (NCCL calls the runtime, which calls the
 //! driver). What was entered between the two counts as inside: nothing tells whether it was.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::{Range, RangeInclusive},
-};
+use std::ops::{Range, RangeInclusive};
 
 use trace_schema::{Class, Layer};
 
 use super::{
     call::{Call, Extra, Marked, Sink},
     fault::{Fault, Faults},
+    piece::LATEST,
     schedule::{OffCpuRow, Schedule, Task, ThreadKey},
     time_split::parts,
 };
 use crate::{
     error::AnalyzeError,
+    hash::{HashMap, HashSet},
     reading::{Consumer, Kind, Names, Rows},
 };
 
@@ -45,7 +44,19 @@ enum Event {
     Marked(Marked),
     Stint { run: u32, cpu: u32, ts: i64, dur: i64, task: Task },
     OffCpu { thread: ThreadKey, row: OffCpuRow },
-    Call(Call),
+    Call(CallRow),
+}
+
+/// A row of a call.
+struct CallRow {
+    thread: ThreadKey,
+    ts: i64,
+    dur: Option<i64>,
+    op: u32,
+    size: Option<i64>,
+    direction: Option<u32>,
+    func: Option<u64>,
+    extra: Option<Box<Extra>>,
 }
 
 impl Event {
@@ -92,15 +103,13 @@ pub(crate) struct Sweep<S> {
     processes: Vec<Process>,
     /// By run and process.
     process_numbers: HashMap<(u32, u32), usize>,
-    /// The last launch of each place: process, function and kernel.
-    recent_launches: Vec<(usize, u32, u64)>,
     ties: Vec<Event>,
     ties_ts: i64,
     rows_count: u64,
     hands_extra: bool,
 }
 
-/// Places of [`Sweep::recent`] and of [`Sweep::recent_launches`].
+/// Places of [`Sweep::recent`].
 const RECENT: usize = 256;
 
 /// Whether a call of `outer` cannot have one of `inner` inside.
@@ -127,8 +136,7 @@ impl<S: Sink> Sweep<S> {
             threads: Vec::new(),
             recent: vec![None; RECENT],
             processes: Vec::new(),
-            process_numbers: HashMap::new(),
-            recent_launches: vec![(usize::MAX, 0, 0); RECENT],
+            process_numbers: HashMap::default(),
             ties: Vec::new(),
             ties_ts: i64::MIN,
             rows_count: 0,
@@ -158,19 +166,8 @@ impl<S: Sink> Sweep<S> {
         slot
     }
 
-    /// Whether it is the first launch of its kernel in its process. Most are not, and were seen not long ago.
-    fn is_first(&mut self, process: usize, op: u32, func: u64) -> bool {
-        let hash = (func ^ u64::from(op) << 48 ^ (process as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let recent = &mut self.recent_launches[(hash >> 32) as usize % RECENT];
-        if *recent == (process, op, func) {
-            return false;
-        }
-        *recent = (process, op, func);
-        self.processes[process].launched.insert((op, func))
-    }
-
     #[inline]
-    fn call(&self, rows: &Rows, row: usize) -> Call {
+    fn call(&self, rows: &Rows, row: usize) -> CallRow {
         let extra = self.hands_extra.then(|| {
             Box::new(Extra {
                 ret: rows.ret.at(row),
@@ -180,8 +177,7 @@ impl<S: Sink> Sweep<S> {
                 caller: rows.caller.at(row),
             })
         });
-        Call {
-            slot: 0,
+        CallRow {
             thread: self.thread(rows, row),
             ts: rows.ts.value(row),
             dur: rows.dur.at(row),
@@ -189,13 +185,6 @@ impl<S: Sink> Sweep<S> {
             size: rows.size_bytes.at(row),
             direction: rows.direction.at(row),
             func: rows.func.at(row),
-            phase: None,
-            is_first: false,
-            depth: 0,
-            parent: None,
-            child: None,
-            child_ns: 0,
-            children_end: i64::MIN,
             extra,
         }
     }
@@ -258,7 +247,11 @@ impl<S: Sink> Sweep<S> {
         })
     }
 
+    #[inline]
     fn take_ties(&mut self) -> Result<(), AnalyzeError> {
+        if self.ties.is_empty() {
+            return Ok(());
+        }
         let mut ties = std::mem::take(&mut self.ties);
         if ties.len() > 1 {
             ties.sort_by_key(Event::order);
@@ -301,9 +294,13 @@ impl<S: Sink> Sweep<S> {
         begun.last().map(|(_, name)| *name)
     }
 
-    fn leave(&mut self, call: &Call) -> Result<(), AnalyzeError> {
-        let split = call.dur.map(|_| parts(self.schedule.pieces_of(call.slot), call.ts, call.end()));
-        self.sink.left(call, split.as_ref(), &self.schedule)
+    #[inline]
+    fn leave(call: &Call, schedule: &Schedule, sink: &mut S) -> Result<(), AnalyzeError> {
+        if call.dur.is_none() {
+            return sink.left(call, None, schedule);
+        }
+        let parts = parts(schedule.pieces_of(call.slot), LATEST, call.ts, call.end());
+        sink.left(call, Some(&parts), schedule)
     }
 
     /// Leaves what has ended on a thread.
@@ -312,13 +309,12 @@ impl<S: Sink> Sweep<S> {
         let around = &mut threads[slot].around;
         // Looked at where it is: a copy would cost more than what is done with it.
         while let Some(call) = around.last().filter(|call| call.end() <= now) {
-            let split = call.dur.map(|_| parts(schedule.pieces_of(slot), call.ts, call.end()));
-            sink.left(call, split.as_ref(), schedule)?;
+            Self::leave(call, schedule, sink)?;
             around.truncate(around.len() - 1);
         }
-        while let Some(index) = self.threads[slot].crossed.iter().position(|call| call.end() <= now) {
-            let call = self.threads[slot].crossed.swap_remove(index);
-            self.leave(&call)?;
+        while let Some(index) = threads[slot].crossed.iter().position(|call| call.end() <= now) {
+            let call = threads[slot].crossed.swap_remove(index);
+            Self::leave(&call, schedule, sink)?;
         }
         Ok(())
     }
@@ -335,7 +331,7 @@ impl<S: Sink> Sweep<S> {
             match call.dur {
                 None => {
                     self.count(Fault::CallNotEnded);
-                    self.leave(&call)?;
+                    Self::leave(&call, &self.schedule, &mut self.sink)?;
                 }
                 // It goes on, though what it was in did not.
                 Some(_) => self.threads[slot].crossed.push(call),
@@ -344,20 +340,20 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
-    fn enter(&mut self, mut call: Call) -> Result<(), AnalyzeError> {
-        let slot = self.slot(call.thread);
-        call.slot = slot;
-        self.schedule.seen(slot, call.ts, &mut self.faults);
+    fn enter(&mut self, row: CallRow) -> Result<(), AnalyzeError> {
+        let CallRow { thread, ts, mut dur, op, size, direction, func, extra } = row;
+        let slot = self.slot(thread);
+        self.schedule.seen(slot, ts, &mut self.faults);
         // A call that ends before it began is one whose end is not known.
-        if call.dur.is_some_and(|dur| dur < 0) {
+        if dur.is_some_and(|dur| dur < 0) {
             self.count(Fault::NegativeDuration);
-            call.dur = None;
+            dur = None;
         }
         if !self.threads[slot].around.is_empty() {
-            self.leave_ended(slot, call.ts)?;
-            self.leave_not_ended(slot, call.op)?;
+            self.leave_ended(slot, ts)?;
+            self.leave_not_ended(slot, op)?;
         }
-        let end = call.end();
+        let end = dur.map_or(i64::MAX, |dur| ts.saturating_add(dur));
         // Only a clock error makes calls of one thread overlap without containing each other.
         // Those around it end the later the further out they are.
         let mut crosses = false;
@@ -369,33 +365,54 @@ impl<S: Sink> Sweep<S> {
             self.count(Fault::CrossingCalls);
         }
         let process = self.threads[slot].process;
-        call.phase = self.phase(process, call.ts);
+        let phase = self.phase(process, ts);
         // Other calls are about handles, too, but only a launch is dearer the first time.
-        if let Some(func) = call.func
-            && self.schedule.names.class(call.op) == Some(Class::Launch)
-        {
-            call.is_first = self.is_first(process, call.op, func);
-        }
+        let is_first = match func {
+            Some(func) if self.schedule.names.class(op) == Some(Class::Launch) => {
+                self.processes[process].launched.insert((op, func))
+            }
+            _ => false,
+        };
         let around = &mut self.threads[slot].around;
-        call.depth = around.len() as u32;
+        let depth = around.len() as u32;
+        let mut parent = None;
         if let Some(outer) = around.last_mut() {
-            call.parent = Some(outer.op);
-            if let Some(dur) = call.dur {
-                outer.child_ns += end.saturating_sub(outer.children_end.max(call.ts)).max(0);
+            parent = Some(outer.op);
+            if let Some(dur) = dur {
+                outer.child_ns += end.saturating_sub(outer.children_end.max(ts)).max(0);
                 outer.children_end = outer.children_end.max(end);
                 if outer.child.is_none_or(|(_, longest)| dur > longest) {
-                    outer.child = Some((call.op, dur));
+                    outer.child = Some((op, dur));
                 }
             }
         }
-        self.sink.entered(&call, &self.schedule)?;
-        let around = &mut self.threads[slot].around;
         if around.capacity() == 0 {
             // A million threads have a call each.
             around.reserve_exact(2);
         }
-        around.push(call);
-        Ok(())
+        // Made where it stays: to make it elsewhere and to copy it costs more than all else.
+        around.push(Call {
+            slot,
+            thread,
+            ts,
+            dur,
+            op,
+            size,
+            direction,
+            func,
+            phase,
+            is_first,
+            depth,
+            parent,
+            child: None,
+            child_ns: 0,
+            children_end: i64::MIN,
+            extra,
+        });
+        match around.last() {
+            Some(call) => self.sink.entered(call, &self.schedule),
+            None => Ok(()),
+        }
     }
 
     /// Leaves all that has ended, and gives memory of idle threads back.

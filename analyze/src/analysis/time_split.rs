@@ -48,14 +48,19 @@ impl Parts {
     }
 }
 
-/// The split of `[from, to)` of a thread with these off-CPU pieces.
-pub(crate) fn parts(pieces: &[Piece], from: i64, to: i64) -> Parts {
-    if pieces.last().is_none_or(|last| last.end <= from) {
-        return Parts { on_cpu: to - from, ..Parts::default() };
+/// The split of `[from, to)` of a thread with these off-CPU pieces, the first of them about `near`.
+#[inline]
+pub(crate) fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
+    match pieces.last() {
+        Some(last) if last.end > from => parts_off_cpu(pieces, near, from, to),
+        _ => Parts { on_cpu: to - from, ..Parts::default() },
     }
+}
+
+fn parts_off_cpu(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
     let mut parts = Parts::default();
     let mut longest = 0;
-    cut(pieces, from, to, |ts, end, state, piece| {
+    cut(pieces, near, from, to, |ts, end, state, piece| {
         parts.add(end - ts, state);
         if let State::Blocked(_) = state
             && end - ts > longest
@@ -79,6 +84,7 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::piece::LATEST;
 
     fn piece(ts: i64, end: i64, state: State) -> Piece {
         Piece::of(ts, end, state, 16)
@@ -93,7 +99,7 @@ mod tests {
             piece(195, 197, State::Blocked(Blocker::Futex)),
             piece(197, 205, State::Runnable),
         ];
-        let found = parts(&pieces, 100, 200);
+        let found = parts(&pieces, 0, 100, 200);
         let mut blocked = [0; Blocker::ALL.len()];
         (blocked[0], blocked[1]) = (20, 2);
         let expected = Parts {
@@ -111,7 +117,7 @@ mod tests {
     #[test]
     fn touching_is_not_overlapping() {
         let pieces = [piece(90, 100, State::Preempted), piece(110, 115, State::Preempted)];
-        assert_eq!(parts(&pieces, 100, 110).on_cpu, 10);
+        assert_eq!(parts(&pieces, 0, 100, 110).on_cpu, 10);
     }
 
     /// Random threads against a count of every nanosecond.
@@ -139,7 +145,7 @@ mod tests {
                 at += dur + random(40);
             }
             let (from, dur) = (random(300), 1 + random(150));
-            let found = parts(&pieces, from, from + dur);
+            let found = parts(&pieces, LATEST, from, from + dur);
             let mut counted = Parts { blocked_syscall: found.blocked_syscall, ..Parts::default() };
             for t in from..from + dur {
                 let inside = pieces.iter().find(|piece| t >= piece.ts && t < piece.end);

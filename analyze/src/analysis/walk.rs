@@ -13,7 +13,7 @@
 
 use super::{
     blocker::Blocker,
-    piece::{Piece, State, cut},
+    piece::{LATEST, Piece, State, cut},
     schedule::{Schedule, Task, ThreadKey},
 };
 
@@ -38,16 +38,16 @@ pub(crate) struct Link {
     pub(crate) syscall: Option<i64>,
 }
 
-/// Follows `[from, to)` of the thread of a number.
-pub(crate) fn walk(schedule: &Schedule, slot: usize, from: i64, to: i64) -> Vec<Link> {
+/// Follows `[from, to)` of the thread of a number, the first of whose pieces in it is about `near`.
+pub(crate) fn walk(schedule: &Schedule, slot: usize, near: usize, from: i64, to: i64) -> Vec<Link> {
     let mut links = Vec::new();
-    follow(schedule, slot, (from, to), None, &mut Vec::new(), &mut links);
+    follow(schedule, (slot, near), (from, to), None, &mut Vec::new(), &mut links);
     links
 }
 
 fn follow(
     schedule: &Schedule,
-    slot: usize,
+    (slot, near): (usize, usize),
     (from, to): (i64, i64),
     slept_in: Option<Blocker>,
     path: &mut Vec<usize>,
@@ -55,7 +55,7 @@ fn follow(
 ) {
     path.push(slot);
     let thread = schedule.key(slot);
-    cut(schedule.pieces_of(slot), from, to, |ts, end, state, piece| {
+    cut(schedule.pieces_of(slot), near, from, to, |ts, end, state, piece| {
         let link = Link {
             ts,
             end,
@@ -88,7 +88,7 @@ fn follow(
                 let onward = waker.filter(|waker| schedule.is_known(*waker) && !path.contains(waker));
                 match onward {
                     Some(waker) => {
-                        follow(schedule, waker, (ts, end), slept_in.or(Some(blocker)), path, links);
+                        follow(schedule, (waker, LATEST), (ts, end), slept_in.or(Some(blocker)), path, links);
                     }
                     // Whoever ends a sleep later than asked about ended nothing yet.
                     None => links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
@@ -123,7 +123,7 @@ mod tests {
             ],
             &[(0, 400, 480, (9, 9)), (1, 200, 350, (7, 7))],
         );
-        let links = walk(&schedule, slot(&schedule, 1), 50, 600);
+        let links = walk(&schedule, slot(&schedule, 1), LATEST, 50, 600);
         let seen: Vec<_> = links
             .iter()
             .map(|link| (link.ts, link.end, link.depth, link.task.map(|task| task.tid)))
@@ -150,7 +150,7 @@ mod tests {
             ],
             &[],
         );
-        let links = walk(&schedule, slot(&schedule, 1), 0, 600);
+        let links = walk(&schedule, slot(&schedule, 1), LATEST, 0, 600);
         assert!(links.iter().all(|link| link.depth <= 1));
         assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
     }
@@ -196,7 +196,7 @@ mod tests {
             let schedule = schedule(&rows, &stints);
             let (from, dur) = (random(800), 1 + random(300));
             for tid in 1..=5_u32 {
-                let links = walk(&schedule, slot(&schedule, tid), from, from + dur);
+                let links = walk(&schedule, slot(&schedule, tid), 0, from, from + dur);
                 let mut at = from;
                 for link in &links {
                     assert_eq!(link.ts, at, "{links:?}");

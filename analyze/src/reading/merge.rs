@@ -15,8 +15,10 @@ use super::{
 };
 use crate::{error::AnalyzeError, progress};
 
-/// Rows that are decoded and wait, all groups together: more than one group, so that decoders are not idle.
+/// Rows that are decoded and wait, all groups together: more than one group, so that decoders are not idle. One decoder is
+/// not, whatever the number; few rows are still in a cache when they are read.
 const WAITING_ROWS: usize = 3 << 19;
+const WAITING_ROWS_OF_ONE: usize = 1 << 17;
 /// Decoders at most.
 const MAX_DECODERS: usize = 4;
 
@@ -39,6 +41,7 @@ struct Board {
     /// By number; `None`: read to its end.
     open: Vec<Option<Open>>,
     waiting_rows: usize,
+    waiting_rows_max: usize,
     ended: bool,
     error: Option<AnalyzeError>,
 }
@@ -52,7 +55,7 @@ impl Board {
             Some((open.reached, number, open.waiting.is_empty()))
         });
         let earliest = candidates.min();
-        let room = self.waiting_rows < WAITING_ROWS;
+        let room = self.waiting_rows < self.waiting_rows_max;
         match (earliest, next) {
             (Some((reached, number, is_empty)), next) if next.is_none_or(|next| reached <= next) => {
                 (room || is_empty).then_some(number)
@@ -247,8 +250,11 @@ pub(super) fn read(
     }
     let progress = progress::rows(unopened.iter().map(|place| place.rows_count).sum());
     unopened.sort_by_key(|place| std::cmp::Reverse(place.first_ts));
-    let decoders = thread::available_parallelism().map_or(1, usize::from).clamp(1, MAX_DECODERS);
-    let board = Board { unopened, open: Vec::new(), waiting_rows: 0, ended: false, error: None };
+    // The reader and what it hands rows to need CPUs, too.
+    let decoders = (thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_DECODERS);
+    let waiting_rows_max = if decoders == 1 { WAITING_ROWS_OF_ONE } else { WAITING_ROWS };
+    let board =
+        Board { unopened, open: Vec::new(), waiting_rows: 0, waiting_rows_max, ended: false, error: None };
     let shared = Shared { board: Mutex::new(board), news: Condvar::new(), room: Condvar::new() };
     thread::scope(|scope| {
         for _ in 0..decoders {

@@ -131,7 +131,6 @@ pub(crate) struct Known(HashMap<&'static str, (StringArray, Arc<[u32]>)>);
 #[derive(Debug)]
 pub(crate) struct Rows {
     kinds: Vec<Kind>,
-    kind: Int32Array,
     pub(crate) ts: Int64Array,
     pub(crate) dur: Number<Int64Type>,
     pub(crate) op: Text,
@@ -186,6 +185,17 @@ fn text(batch: &RecordBatch, name: &str) -> Result<Text, AnalyzeError> {
     })
 }
 
+/// What each row is; `None`: the column was not read.
+fn kinds(text: &Text) -> Option<Vec<Kind>> {
+    let known: Vec<Kind> = text.values.iter().map(|value| Kind::of(value.unwrap_or(""))).collect();
+    let of = |key: i32| known.get(key as usize).copied().unwrap_or(Kind::Other);
+    let keys = text.keys.as_ref()?;
+    Some(match keys.null_count() {
+        0 => keys.values().iter().map(|key| of(*key)).collect(),
+        _ => keys.iter().map(|key| key.map_or(Kind::Other, of)).collect(),
+    })
+}
+
 fn is_same(a: &StringArray, b: &StringArray) -> bool {
     a.len() == b.len()
         && a.value_data().as_ptr() == b.value_data().as_ptr()
@@ -217,11 +227,10 @@ impl Rows {
         };
         let (op, direction, caller) = (numbered("op")?, numbered("direction")?, numbered("caller")?);
         let (comm, waker_comm) = (numbered("comm")?, numbered("waker_comm")?);
-        let kind = text(batch, "kind")?;
         let absent = |name: &str| AnalyzeError::Damaged(format!("column {name} is missing"));
+        let kinds = kinds(&text(batch, "kind")?).ok_or_else(|| absent("kind"))?;
         Ok(Self {
-            kinds: kind.values.iter().map(|value| Kind::of(value.unwrap_or(""))).collect(),
-            kind: kind.keys.ok_or_else(|| absent("kind"))?,
+            kinds,
             ts: number::<Int64Type>(batch, "ts")?.0.ok_or_else(|| absent("ts"))?,
             dur: number(batch, "dur")?,
             op,
@@ -255,10 +264,7 @@ impl Rows {
     /// What the row is.
     #[inline]
     pub(crate) fn kind(&self, row: usize) -> Kind {
-        match self.kind.is_valid(row) {
-            true => self.kinds.get(self.kind.value(row) as usize).copied().unwrap_or(Kind::Other),
-            false => Kind::Other,
-        }
+        self.kinds.get(row).copied().unwrap_or(Kind::Other)
     }
 
     /// How many there are.

@@ -1,0 +1,7 @@
+//! Maps for what is looked up for many of the rows: with the standard hasher that takes longer than what is done with the
+//! value. Seeded anew by each process, too, so that no file can make its keys collide.
+
+use foldhash::fast::RandomState;
+
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+pub(crate) type HashSet<K> = std::collections::HashSet<K, RandomState>;
