@@ -21,6 +21,7 @@ mod ranges;
 mod reading;
 mod report;
 mod rewrite;
+mod run_table;
 #[cfg(test)]
 mod slt;
 mod sql_error;

@@ -27,7 +27,9 @@ use crate::{
         self,
         derived::{Derived, Source},
     },
-    import, progress, sql_error,
+    import, progress,
+    run_table::{self, RowGroup, RunTable},
+    sql_error,
 };
 
 /// One opened file.
@@ -43,6 +45,8 @@ pub(crate) struct RunFile {
     pub(crate) size_bytes: u64,
     /// Its rows.
     pub(crate) rows_count: u64,
+    /// Of each path: its row groups; `None`: they are not in order.
+    row_groups: Vec<Option<Vec<RowGroup>>>,
 }
 
 /// Opened runs.
@@ -99,6 +103,7 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
         run,
         size_bytes,
         rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
+        row_groups: vec![run_table::row_groups(metadata)],
     })
 }
 
@@ -142,6 +147,7 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
         whole.rows_count += file.rows_count;
         whole.size_bytes += file.size_bytes;
         whole.paths.insert(0, part.clone());
+        whole.row_groups.splice(0..0, file.row_groups);
         add_earlier(&mut whole.run, file.run);
     }
     whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -258,11 +264,15 @@ impl Trace {
         let schema = arrow_schema();
         let mut parts = Vec::new();
         for file in &files {
-            for path in &file.paths {
+            for (path, row_groups) in file.paths.iter().zip(&file.row_groups) {
                 let table = format!("_run_{}", parts.len());
                 let options =
                     ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
                 context.register_parquet(table.as_str(), path.to_string_lossy(), options).await?;
+                if let Some(inner) = context.deregister_table(table.as_str())? {
+                    let run = RunTable::new(inner, row_groups.clone());
+                    context.register_table(table.as_str(), Arc::new(run))?;
+                }
                 parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
             }
         }

@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXE = (pathlib.Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
-SECTIONS = ["causes", "functions", "chains", "memory", "timeline", "strata", "provenance"]
+SECTIONS = ["causes", "functions", "chains", "gaps", "memory", "timeline", "strata", "provenance"]
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>&lt;b&gt;\u202eevil\u2066`$(x)`"
 
 

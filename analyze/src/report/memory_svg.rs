@@ -36,7 +36,11 @@ pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErro
     let seconds = |ns: i64| (ns - origin_ns) as f64 / 1e9;
     let start = curve.points.first().map_or(0.0, |point| seconds(point.ts_ns));
     let end = curve.points.last().map_or(1.0, |point| seconds(point.ts_ns)).max(start + 1e-6);
-    let top = (curve.peak_reserved_bytes.max(1) as f64) * 1.08;
+    // In KiB, MiB or GiB, so that the axis has round sizes.
+    let peak = curve.peak_reserved_bytes.max(1);
+    let unit = 1_i64 << (peak.ilog2() / 10 * 10);
+    let size = |bytes: i64| bytes as f64 / unit as f64;
+    let top = size(peak) * 1.08;
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, CURVE_HEIGHT)).into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
@@ -54,7 +58,7 @@ pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErro
             .label_style(("sans-serif", 13, &INK))
             .y_labels(5)
             .x_label_formatter(&|x| format!("{x:.1} s"))
-            .y_label_formatter(&|y| Bytes(*y as i64).to_string())
+            .y_label_formatter(&|y| Bytes((y * unit as f64) as i64).to_string())
             .draw()
             .map_err(failed)?;
         // From the top of the stack down: each covers what lies below it.
@@ -70,7 +74,7 @@ pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeErro
             let mut level = 0.0;
             let points = curve.points.iter().flat_map(|point| {
                 let (x, before) = (seconds(point.ts_ns), level);
-                level = height(point) as f64;
+                level = size(height(point));
                 [(x, before), (x, level)]
             });
             chart.draw_series(AreaSeries::new(points, 0.0, colour.filled())).map_err(failed)?;

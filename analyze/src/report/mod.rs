@@ -107,7 +107,7 @@ impl Report {
             vec![section::causes::build(&self.chains), section::functions::build(&self.chains)];
         sections.extend(section::culprits::build(&self.chains));
         sections.push(section::chains::build(&self.chains)?);
-        sections.extend(section::gaps::build(&self.launch_gaps));
+        sections.push(section::gaps::build(&self.launch_gaps));
         sections.extend(section::phases::build(&self.phases));
         sections.push(section::memory::build(self.memory.as_ref())?);
         sections.push(section::timeline::build(&self.timeline)?);

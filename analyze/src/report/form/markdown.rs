@@ -8,15 +8,17 @@ use crate::{
 /// Text that no Markdown takes for more than text.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in output::harmless(text).chars() {
+    // Addresses are made links without further marks.
+    let text = output::harmless(text).replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.");
+    for c in text.chars() {
         match c {
             '\n' | '\t' => out.push(' '),
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            // No mention, no link, no reference to an issue.
-            '@' | ':' | '#' => out += &format!("&#{};", u32::from(c)),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '(' | ')' | '|' | '~' | '!' | '$' => {
+            // No mention, no reference to an issue.
+            '@' | '#' => out += &format!("&#{};", u32::from(c)),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' => {
                 out.push('\\');
                 out.push(c);
             }

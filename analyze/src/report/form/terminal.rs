@@ -244,7 +244,7 @@ mod tests {
             Table::new(&[word("Function"), number("Calls"), word("Stratum")], vec![Row::from(cells)], "");
         let text = Terminal { is_coloured: false }.table(&table.of(900));
         assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
-        assert!(text.contains("1 of 900 shown") && text.contains(" 12 "), "{text}");
+        assert!(text.contains("1 of 900 shown") && text.contains(" 12\n"), "{text}");
     }
 
     #[test]

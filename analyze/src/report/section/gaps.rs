@@ -8,8 +8,16 @@ use crate::{
     report::document::{Block, Part, Row, Section, Table, number, word},
 };
 
-/// `None` if there were no two launches of one thread.
-pub(crate) fn build(gaps: &Gaps) -> Option<Section> {
+pub(crate) fn build(gaps: &Gaps) -> Section {
+    let section = |blocks| Section {
+        id: "gaps",
+        short: "Launch gaps",
+        question: "What did the host do between launches?".to_owned(),
+        blocks,
+    };
+    if gaps.gaps_count == 0 {
+        return section(vec![Block::Note("Not known: no thread has two launches on record.".to_owned())]);
+    }
     let total = gaps.total_ns.max(1) as f64;
     let part = |(name, meaning, ns): &(&str, &'static str, i64)| {
         Part::of_time(name, name, meaning, *ns as f64, *ns as f64 / total)
@@ -41,23 +49,22 @@ pub(crate) fn build(gaps: &Gaps) -> Option<Section> {
         number("Share"),
     ];
     let sql = "SELECT * FROM launch_gaps ORDER BY dur DESC";
-    (gaps.gaps_count > 0).then(|| Section {
-        id: "gaps",
-        short: "Launch gaps",
-        question: "What did the host do between launches?".to_owned(),
-        blocks: vec![
-            Block::Note(format!(
-                "{} times between two launches of a thread, {} in all. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
-                gaps.gaps_count,
-                time(gaps.total_ns as f64)
-            )),
-            Block::Parts(parts),
-            Block::Table(Table::new(&[word("Host was"), word("What it means"), number("Time"), number("Share")], causes, sql)),
-            Block::Table(
-                Table::new(&longest_columns, gaps.longest.iter().map(longest).collect(), sql)
-                    .caption("The longest")
-                    .of(gaps.gaps_count as usize),
-            ),
-        ],
-    })
+    section(vec![
+        Block::Note(format!(
+            "{} times between two launches of a thread, {} in all. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
+            gaps.gaps_count,
+            time(gaps.total_ns as f64)
+        )),
+        Block::Parts(parts),
+        Block::Table(Table::new(
+            &[word("Host was"), word("What it means"), number("Time"), number("Share")],
+            causes,
+            sql,
+        )),
+        Block::Table(
+            Table::new(&longest_columns, gaps.longest.iter().map(longest).collect(), sql)
+                .caption("The longest")
+                .of(gaps.gaps_count as usize),
+        ),
+    ])
 }
