@@ -19,12 +19,16 @@
 //! and `$name` in its SELECT; it is no view, but run by `analyze queries`. Names that begin with `_` are internal. Files of
 //! a user's own directory are read the same way; one of a name that is known replaces it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use datafusion::prelude::SessionContext;
 use serde::Serialize;
 
-use crate::{error::AnalyzeError, functions};
+use crate::{error::AnalyzeError, functions, views::Views};
 
 /// Every query file, by its path in `queries/`.
 const FILES: &[(&str, &str)] = &[
@@ -247,21 +251,28 @@ pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeErr
     Ok(ordered)
 }
 
-/// Registers every query as a view, but for those that take parameters; all of them.
+/// Registers every query as a view, but for those that take parameters; all of them. Those of the library are planned
+/// when they are asked for, those of a user's directory at once, so that what is wrong with them is said.
 ///
 /// # Errors
-/// If a query does not plan: a defect of this program, or of the user's directory.
+/// If a query of the user's directory does not plan.
 pub(crate) async fn register(
     context: &SessionContext,
     directory: Option<&Path>,
 ) -> Result<Vec<Query>, AnalyzeError> {
     let queries = queries(directory)?;
-    for query in queries.iter().filter(|query| query.params.is_empty()) {
-        let view = context.sql(&query.sql).await.map_err(|error| {
-            let text = format!("{}: {}", query.path, error.strip_backtrace());
-            if directory.is_some() { AnalyzeError::Query(text) } else { AnalyzeError::Internal(text) }
-        })?;
-        context.register_table(query.name.as_str(), view.into_view())?;
+    let views = queries.iter().filter(|query| query.params.is_empty());
+    let views: HashMap<String, String> = views.map(|query| (query.name.clone(), query.sql.clone())).collect();
+    let catalog = context.catalog("datafusion");
+    let schema = catalog.as_ref().and_then(|catalog| catalog.schema("public"));
+    let (Some(catalog), Some(tables)) = (catalog, schema) else {
+        return Err(AnalyzeError::Internal("the session has no schema for views".to_owned()));
+    };
+    catalog.register_schema("public", Arc::new(Views::new(context, tables, views)))?;
+    for query in queries.iter().filter(|query| directory.is_some() && query.params.is_empty()) {
+        let planned = context.table_provider(query.name.as_str()).await;
+        planned
+            .map_err(|error| AnalyzeError::Query(format!("{}: {}", query.path, error.strip_backtrace())))?;
     }
     Ok(queries)
 }

@@ -26,6 +26,7 @@ mod run_table;
 mod slt;
 mod sql_error;
 mod trace;
+mod views;
 
 use std::process::ExitCode;
 
