@@ -102,6 +102,21 @@ fn its_figures_are_those_of_sql() {
 }
 
 #[test]
+fn the_query_behind_every_table_runs() {
+    // One with memory, one with chains, culprits and alibis.
+    for (name, count) in [("memory/crowded", 9), ("courtroom/vm/futex_convoy", 8)] {
+        let run = testdata(&format!("{name}.parquet"));
+        let markdown = stdout(&["report", &run, "--markdown"]);
+        let queries = markdown.split("```sql\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+        let queries: Vec<&str> = queries.collect();
+        assert_eq!(queries.len(), count, "{name}: {queries:?}");
+        for query in queries {
+            stdout(&["sql", &run, query]);
+        }
+    }
+}
+
+#[test]
 fn a_terminal_of_80_columns_holds_it() {
     for run in [
         run("qwen2-hogs"),

@@ -11,7 +11,7 @@ use super::print;
 use crate::{
     error::AnalyzeError,
     output,
-    report::{Block, Report},
+    report::{self, Block, Document, Report},
     trace::Trace,
 };
 
@@ -56,8 +56,9 @@ impl Args {
             return Err(AnalyzeError::Exists(html.clone()));
         }
         let report = Report::of(&trace).await?;
+        let document = report.document()?;
         if let Some(html) = &self.html {
-            let page = report.html()?;
+            let page = report::html(&document, &report)?;
             write(html, &page, self.force)?;
             // Standard output may be the data's.
             if !self.json && !self.markdown {
@@ -65,26 +66,25 @@ impl Args {
             }
         }
         if let Some(folder) = &self.svg {
-            self.figures(&report, folder)?;
+            self.figures(&document, folder)?;
         }
         if self.json {
             return print(&(report.json()? + "\n"));
         }
         if self.markdown {
-            return print(&report.markdown()?);
+            return print(&report::markdown(&document));
         }
         if self.html.is_some() || self.svg.is_some() {
             return Ok(());
         }
-        let is_coloured = std::io::stdout().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        print(&report.terminal(is_coloured)?)
+        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        print(&report::terminal(&document, is_wanted && std::io::stdout().is_terminal()))
     }
 
-    fn figures(&self, report: &Report, folder: &Path) -> Result<(), AnalyzeError> {
+    fn figures(&self, document: &Document, folder: &Path) -> Result<(), AnalyzeError> {
         std::fs::create_dir_all(folder)
             .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
-        for section in &report.document()?.sections {
+        for section in &document.sections {
             for block in &section.blocks {
                 let figures = match block {
                     Block::Figure(figure) => vec![figure],

@@ -165,6 +165,16 @@ impl Table {
         Self { caption: String::new(), columns, rows, all_count, sql: sql.to_owned(), is_folded: false }
     }
 
+    /// What the parts of a bar are, in its colours. `name`: what a part is.
+    pub(crate) fn of_parts(name: &'static str, parts: &[Part], sql: &str) -> Self {
+        let row = |part: &Part| -> Row {
+            let name = Cell { swatch: Some(part.class.clone()), ..Cell::from(&part.name) };
+            vec![name, part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
+        };
+        let columns = [word(name), word("What it means"), number("Time"), number("Share")];
+        Self::new(&columns, parts.iter().map(row).collect(), sql)
+    }
+
     /// Under these words.
     pub(crate) fn caption(self, caption: impl Into<String>) -> Self {
         Self { caption: caption.into(), ..self }

@@ -34,6 +34,7 @@ use crate::{
 };
 
 pub(crate) use document::{Block, Document};
+pub(crate) use form::{markdown::text as markdown, terminal::text as terminal};
 
 /// Of the data. What is added keeps it; what changes or goes raises it.
 pub(crate) const VERSION: u32 = 1;
@@ -115,28 +116,12 @@ impl Report {
         sections.push(section::provenance::build(&self.info));
         Ok(Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections })
     }
+}
 
-    /// As one page.
-    ///
-    /// # Errors
-    /// If a figure cannot be drawn.
-    pub(crate) fn html(&self) -> Result<String, AnalyzeError> {
-        form::html::page(&self.document()?, &self.json()?)
-    }
-
-    /// As Markdown.
-    ///
-    /// # Errors
-    /// If a figure cannot be drawn.
-    pub(crate) fn markdown(&self) -> Result<String, AnalyzeError> {
-        Ok(form::markdown::text(&self.document()?))
-    }
-
-    /// For a terminal.
-    ///
-    /// # Errors
-    /// If a figure cannot be drawn.
-    pub(crate) fn terminal(&self, is_coloured: bool) -> Result<String, AnalyzeError> {
-        Ok(form::terminal::text(&self.document()?, is_coloured))
-    }
+/// As one page, with the data in it.
+///
+/// # Errors
+/// If the template cannot be rendered.
+pub(crate) fn html(document: &Document, report: &Report) -> Result<String, AnalyzeError> {
+    form::html::page(document, &report.json()?)
 }

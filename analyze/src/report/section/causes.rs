@@ -10,28 +10,17 @@ const QUESTION: &str = "Where did the lost time of slow calls go?";
 
 pub(crate) fn build(chains: &Chains) -> Section {
     let parts = Part::of_shares(&chains.overall);
-    let row = |part: &Part| -> Row {
-        let name = Cell { swatch: Some(part.class.clone()), ..Cell::from(&part.name) };
-        vec![name, part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
-    };
-    let causes = parts.iter().map(row).collect();
-    let columns = [word("Cause"), word("What it means"), number("Time"), number("Share")];
     if parts.is_empty() {
         let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];
         return Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks };
     }
-    let mut blocks = vec![
-        Block::Note(format!(
-            "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.",
-            chains.params.slow_factor
-        )),
-        Block::Parts(parts),
-        Block::Table(Table::new(
-            &columns,
-            causes,
-            "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC",
-        )),
-    ];
+    let note = format!(
+        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.",
+        chains.params.slow_factor
+    );
+    let sql = "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC";
+    let table = Table::of_parts("Cause", &parts, sql);
+    let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
         let row = |alibi: &crate::analysis::alibis::Alibi| -> Row {
             let suspect = Cell { tone: Tone::Cleared, ..Cell::from(&alibi.suspect) };

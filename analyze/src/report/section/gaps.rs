@@ -23,10 +23,6 @@ pub(crate) fn build(gaps: &Gaps) -> Section {
         Part::of_time(name, name, meaning, *ns as f64, *ns as f64 / total)
     };
     let parts: Vec<Part> = gaps.parts().iter().filter(|(_, _, ns)| *ns > 0).map(part).collect();
-    let row = |part: &Part| -> Row {
-        vec![(&part.name).into(), part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
-    };
-    let causes = parts.iter().map(row).collect();
     let longest = |gap: &Gap| -> Row {
         vec![
             Nanos(gap.dur_ns).into(),
@@ -49,6 +45,7 @@ pub(crate) fn build(gaps: &Gaps) -> Section {
         number("Share"),
     ];
     let sql = "SELECT * FROM launch_gaps ORDER BY dur DESC";
+    let causes = Table::of_parts("Host was", &parts, sql);
     section(vec![
         Block::Note(format!(
             "{} times between two launches of a thread, {} in all. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
@@ -56,11 +53,7 @@ pub(crate) fn build(gaps: &Gaps) -> Section {
             time(gaps.total_ns as f64)
         )),
         Block::Parts(parts),
-        Block::Table(Table::new(
-            &[word("Host was"), word("What it means"), number("Time"), number("Share")],
-            causes,
-            sql,
-        )),
+        Block::Table(causes),
         Block::Table(
             Table::new(&longest_columns, gaps.longest.iter().map(longest).collect(), sql)
                 .caption("The longest")
