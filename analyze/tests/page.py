@@ -159,7 +159,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         folder = pathlib.Path(folder)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        runs = arguments.runs or sorted((ROOT / "testdata").rglob("*.parquet"))
+        runs = arguments.runs or sorted(path for path in (ROOT / "testdata").rglob("*.parquet") if path.parent.name != "calls")
         runs = [run.resolve() for run in runs]
         if not arguments.runs:
             runs.append(hostile_run(analyze, folder))

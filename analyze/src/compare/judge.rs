@@ -226,7 +226,11 @@ impl Judged {
         let Some(change) = &self.change else { return self };
         let found = &change.difference;
         let (base, new) = (change.base.len(), change.new.len());
-        let runs = if base == new { format!("{base} runs a side") } else { format!("{base} and {new} runs") };
+        let runs = match (base, new) {
+            (1, 1) => "one run a side".to_owned(),
+            _ if base == new => format!("{base} runs a side"),
+            _ => format!("{base} and {new} runs"),
+        };
         let worst = if self.gate.may_not_fall { found.low } else { found.high };
         let floor = self.gate.floor.unwrap_or_else(|| self.key.floor());
         let by = self.adverse(change.estimate());
@@ -239,7 +243,7 @@ impl Judged {
             let beyond = if is_beyond { "beyond its limit" } else { "within its limit" };
             self.outcome = if is_beyond { Outcome::Suspect } else { Outcome::Inconclusive };
             self.reason = format!(
-                "{shown}, {beyond}; but {runs} do not tell how much runs differ: at least {TEST_FROM} a side are needed"
+                "{shown}, {beyond}; but {runs}: how much runs differ is not known from fewer than {TEST_FROM} a side"
             );
             return self;
         }
@@ -247,7 +251,7 @@ impl Judged {
         if least > rules.alpha {
             self.outcome = Outcome::Inconclusive;
             self.reason = format!(
-                "{runs} cannot show anything on {gates_count} gates at once: p would be {least:.3} at best; more runs or fewer gates are needed"
+                "with {runs} nothing can be shown on {gates_count} gates at once: p would be {least:.3} at best; more runs or fewer gates are needed"
             );
             return self;
         }
@@ -266,7 +270,7 @@ impl Judged {
         self.outcome = if allowed { Outcome::Pass } else { Outcome::Inconclusive };
         self.reason = if !allowed {
             format!(
-                "{shown} (95 %: {}): {runs} do not exclude a change beyond {}",
+                "{shown} (95 %: {}): {runs} and their noise do not exclude a change beyond {}",
                 change.interval(),
                 signed(rules.resolution_ratio)
             )

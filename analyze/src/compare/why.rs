@@ -15,7 +15,10 @@ use crate::analysis::host_gaps;
 /// Functions that are taken apart.
 const FUNCTIONS: usize = 3;
 /// Parts that are listed; smaller ones are one.
-const PARTS: usize = 8;
+const PARTS: usize = 7;
+
+/// Up to this share of all that changed within a function its mix is not worth an account.
+const TRIFLE: f64 = 0.01;
 
 /// One part of a whole.
 #[derive(Clone, Debug, Serialize)]
@@ -174,6 +177,10 @@ fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
         let by_mix = (new_count - base_count) * total.base_mean / base_count;
         mix += by_mix;
         within += total.new_mean - total.base_mean - by_mix;
+    }
+    // Where nothing else changed, the cost of the same calls is the whole: no account needs to say so.
+    if (mix.abs() + fresh.abs()) < TRIFLE * (mix.abs() + fresh.abs() + within.abs()) {
+        return None;
     }
     let key = Key::of("calls_ns", Some(function), None);
     let parts = vec![
