@@ -306,7 +306,7 @@ impl<S: Sink> Sweep<S> {
 
     fn is_first_launch(&mut self, process: usize, op: u32, func: u64) -> bool {
         let hash = (func ^ u64::from(op) << 48 ^ (process as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // Every bit of the key moves the highest ones.
+        // High bits: those of the product that every lower bit of the key moves.
         let recent = &mut self.recent_launches[(hash >> 48) as usize % RECENT_LAUNCHES];
         let launch = Some((process, op, func));
         if *recent == launch {
