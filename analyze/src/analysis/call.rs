@@ -45,6 +45,8 @@ pub(crate) struct Call {
     pub(crate) extra: Option<Box<Extra>>,
 }
 
+const _: () = assert!(size_of::<Call>() <= 136);
+
 impl Call {
     /// Its end; of one without, the end of time.
     pub(crate) fn end(&self) -> i64 {
