@@ -18,7 +18,6 @@ mod columns;
 async fn main() -> Result<()> {
     let run = std::env::args().nth(1).ok_or_else(|| DataFusionError::Plan("chains_scan RUN".to_owned()))?;
     let mut config = SessionConfig::new();
-    config.options_mut().execution.parquet.pushdown_filters = true;
     config.options_mut().execution.parquet.schema_force_view_types = false;
     let context = SessionContext::new_with_config(config);
     let schema = arrow_schema();

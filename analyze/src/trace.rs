@@ -420,7 +420,6 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
     let mut config = SessionConfig::new().with_information_schema(true);
     let options = config.options_mut();
     options.sql_parser.collect_spans = true;
-    options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;
     let runtime = runtime.build_arc()?;

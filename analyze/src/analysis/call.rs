@@ -11,6 +11,7 @@ use crate::error::AnalyzeError;
 pub(crate) struct Extra {
     pub(crate) ret: Option<i32>,
     pub(crate) addr: Option<u64>,
+    pub(crate) func: Option<u64>,
     pub(crate) src_addr: Option<u64>,
     pub(crate) stream: Option<u64>,
     pub(crate) caller: Option<u32>,
@@ -21,14 +22,12 @@ pub(crate) struct Extra {
 pub(crate) struct Call {
     /// The number of its thread in the schedule.
     pub(crate) slot: usize,
-    pub(crate) thread: ThreadKey,
     pub(crate) ts: i64,
     /// `None`: it was not seen to end.
     pub(crate) dur: Option<i64>,
     pub(crate) op: u32,
     pub(crate) size: Option<i64>,
     pub(crate) direction: Option<u32>,
-    pub(crate) func: Option<u64>,
     /// The innermost range that it began in.
     pub(crate) phase: Option<u32>,
     /// The first launch of its kernel in its process.
@@ -45,6 +44,8 @@ pub(crate) struct Call {
     pub(super) children_end: i64,
     pub(crate) extra: Option<Box<Extra>>,
 }
+
+const _: () = assert!(size_of::<Call>() <= 136);
 
 impl Call {
     /// Its end; of one without, the end of time.
@@ -74,7 +75,7 @@ pub(crate) trait Sink: Send {
         Ok(())
     }
 
-    /// A call is final. `parts`: the split of a finished one.
+    /// A call is final. `parts`: the split of a finished one; none if all of it was on CPU.
     ///
     /// # Errors
     /// Ends the reading.

@@ -105,8 +105,10 @@ fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<Array
 }
 
 impl Calls {
-    fn column(&self, name: &str, names: &Names) -> Result<ArrayRef, AnalyzeError> {
+    fn column(&self, name: &str, schedule: &Schedule) -> Result<ArrayRef, AnalyzeError> {
+        let names = &schedule.names;
         let calls = || self.waiting.iter().map(|(call, _)| call);
+        let threads = || calls().map(|call| schedule.key(call.slot));
         let words = |get: &dyn Fn(&Call) -> Option<u32>| {
             texts(calls().map(|call| get(call).map(|word| names.name(word))))
         };
@@ -123,9 +125,9 @@ impl Calls {
             Arc::new(calls().map(|call| get(extra(call))).collect::<UInt64Array>())
         };
         Ok(match name {
-            "run" => Arc::new(StringArray::from_iter_values(calls().map(|call| names.name(call.thread.0)))),
-            "pid" => Arc::new(UInt32Array::from_iter_values(calls().map(|call| call.thread.1))),
-            "tid" => Arc::new(UInt32Array::from_iter_values(calls().map(|call| call.thread.2))),
+            "run" => Arc::new(StringArray::from_iter_values(threads().map(|(run, ..)| names.name(run)))),
+            "pid" => Arc::new(UInt32Array::from_iter_values(threads().map(|(_, pid, _)| pid))),
+            "tid" => Arc::new(UInt32Array::from_iter_values(threads().map(|(.., tid)| tid))),
             "ts" => whole(&|call| Some(call.ts)),
             "dur" => whole(&|call| call.dur),
             "op" => words(&|call| Some(call.op))?,
@@ -138,7 +140,7 @@ impl Calls {
             "caller" => words(&|call| extra(call).caller)?,
             "size_bytes" => whole(&|call| call.size),
             "direction" => words(&|call| call.direction)?,
-            "func" => Arc::new(calls().map(|call| call.func).collect::<UInt64Array>()),
+            "func" => unsigned(&|extra| extra.func),
             "nested_in" => words(&|call| call.parent)?,
             "child_op" => words(&|call| call.child.map(|(op, _)| op))?,
             "phase" => words(&|call| call.phase)?,
@@ -162,9 +164,9 @@ impl Calls {
         })
     }
 
-    fn send(&mut self, names: &Names) -> Result<(), AnalyzeError> {
+    fn send(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let schema = Arc::clone(self.output.schema());
-        let columns = schema.fields().iter().map(|field| self.column(field.name(), names));
+        let columns = schema.fields().iter().map(|field| self.column(field.name(), schedule));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.waiting.len()));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options);
@@ -175,12 +177,13 @@ impl Calls {
 
 impl Sink for Calls {
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        self.waiting.push((call.clone(), parts.copied()));
-        if self.waiting.len() == BATCH_CALLS { self.send(&schedule.names) } else { Ok(()) }
+        let on_cpu = || call.dur.map(|on_cpu| Parts { on_cpu, ..Parts::default() });
+        self.waiting.push((call.clone(), parts.copied().or_else(on_cpu)));
+        if self.waiting.len() == BATCH_CALLS { self.send(schedule) } else { Ok(()) }
     }
 
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        if self.waiting.is_empty() { Ok(()) } else { self.send(&schedule.names) }
+        if self.waiting.is_empty() { Ok(()) } else { self.send(schedule) }
     }
 }
 
@@ -190,7 +193,9 @@ impl Sink for Calls {
 /// If the data cannot be read.
 pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
+    // Every reading has the column, but only this one hands it through.
+    let hands_extra = !wanted.is_empty() || output.wants("func");
     let calls = |_: &mut Names| Calls { output, waiting: Vec::new() };
-    source.sweep(&wanted, !wanted.is_empty(), calls).await?;
+    source.sweep(&wanted, hands_extra, calls).await?;
     Ok(())
 }

@@ -57,9 +57,9 @@ pub(crate) fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
         return None;
     }
     let ns_per_byte = weighted_median(&mut slopes).filter(|slope| *slope > 0.0)?;
-    let mut rest: Vec<(f64, f64)> =
-        sorted.iter().map(|(bytes, ns)| (ns - ns_per_byte * bytes, 1.0)).collect();
-    let fixed_ns = weighted_median(&mut rest)?.max(0.0);
+    let mut rest: Vec<f64> = sorted.iter().map(|(bytes, ns)| ns - ns_per_byte * bytes).collect();
+    let middle = (rest.len() - 1) / 2;
+    let fixed_ns = rest.select_nth_unstable_by(middle, f64::total_cmp).1.max(0.0);
     let mean = sorted.iter().map(|point| point.1).sum::<f64>() / sorted.len() as f64;
     let total: f64 = sorted.iter().map(|(_, ns)| (ns - mean).powi(2)).sum();
     let residual: f64 = sorted.iter().map(|(bytes, ns)| (ns - fixed_ns - ns_per_byte * bytes).powi(2)).sum();

@@ -2,7 +2,7 @@
 //! system calls slept in. Totals over the whole run, and over its slow calls; outermost calls only, because
 //! a nested call's time stands in the one around it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde::Serialize;
 use trace_schema::Class;
@@ -15,7 +15,7 @@ use super::{
     schedule::{Schedule, Task, ThreadKey},
     walk::Link,
 };
-use crate::functions::derived::Derived;
+use crate::{functions::derived::Derived, hash::HashMap};
 
 /// Culprits kept.
 const CULPRITS: usize = 20;

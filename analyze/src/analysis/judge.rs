@@ -5,10 +5,7 @@
 //! ([`super::causes`]); what of it was off-CPU time is followed to its root ([`super::walk`]): of all that kept
 //! the call from running, the cause and the task with the largest part.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::{collections::BTreeMap, ops::Range};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -26,6 +23,7 @@ use super::{
     time_split::{Parts, parts},
     walk::{Link, walk},
 };
+use crate::hash::HashMap;
 
 /// What counts as slow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -305,9 +303,8 @@ pub(crate) fn judge(
         return Err(kinds.into_iter().zip(limits).collect());
     }
     let points = std::mem::take(&mut measure.points);
-    let mut points: Vec<_> = points.into_iter().map(Some).collect();
-    let lines =
-        measure.lines.iter().filter_map(|(key, index)| Some((*key, copy_cost::fit(points[*index].take()?)?)));
+    let lines: Vec<_> = points.into_par_iter().map(copy_cost::fit).collect();
+    let lines = measure.lines.iter().filter_map(|(key, index)| Some((*key, lines[*index]?)));
     let mut judgement = Judgement {
         functions: Vec::new(),
         slow: Vec::new(),

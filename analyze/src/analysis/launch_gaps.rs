@@ -153,7 +153,8 @@ impl Gaps {
             // A launch that crosses a longer call leaves its end to that.
             let ts = end.max(*at);
             let (next, phase, parts) = (call.op, None, [0; PARTS.len()]);
-            *open = Some(Gap { thread: call.thread, ts, end: ts, next, phase, parts });
+            let thread = schedule.key(call.slot);
+            *open = Some(Gap { thread, ts, end: ts, next, phase, parts });
         } else if let Some(gap) = open {
             // Calls that cross take their time once.
             gap.parts[part_of(class)] += (end - call.ts.max(*at)).max(0);

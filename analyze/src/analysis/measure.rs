@@ -5,7 +5,7 @@
 //! far are kept as *candidates* (64 bytes each); the longest of the others is noted, and if at the end even one of them
 //! turns out slow, the run is read once more, now with the right limits ([`super::judge`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use rayon::prelude::*;
 use trace_schema::Class;
@@ -20,6 +20,8 @@ use super::{
     time_split::Parts,
     walk::walk,
 };
+use crate::hash::HashMap;
+
 /// Calls of a kind before any of them is let go.
 const FIRST_CALLS: u64 = 4096;
 /// Candidates from which on those are let go that are below their kind's limit by now.
@@ -166,7 +168,7 @@ impl Batch {
             dur: call.dur.unwrap_or(-1),
             size: call.size.unwrap_or(i64::MIN),
             nested_ns,
-            run: call.thread.0,
+            run: schedule.key(call.slot).0,
             slot: call.slot as u32,
             op: call.op,
             direction: call.direction.unwrap_or(NONE),
@@ -373,8 +375,7 @@ impl Measure {
             self.of_functions[function].censored_count += 1;
             return;
         }
-        let on_cpu = Parts { on_cpu: call.dur, ..Parts::default() };
-        self.finished(call, parts.unwrap_or(&on_cpu));
+        self.finished(call, parts);
         if call.depth == 0 && parts.is_some() {
             self.waited.push(Waited {
                 ts: call.ts,
@@ -387,7 +388,7 @@ impl Measure {
         }
     }
 
-    fn finished(&mut self, call: &Left, parts: &Parts) {
+    fn finished(&mut self, call: &Left, parts: Option<&Parts>) {
         let (run, class, dur) = (call.run, call.class, call.dur);
         let call_size = (call.size != i64::MIN).then_some(call.size);
         let is_sized = is_sized(class);
@@ -404,9 +405,9 @@ impl Measure {
             },
             is_sized,
         );
-        let taken = taken(class, parts);
-        let sample =
-            Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked: parts.blocked };
+        let taken = parts.map_or(0, |parts| taken(class, parts));
+        let blocked = parts.map(|parts| &parts.blocked);
+        let sample = Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked };
         let count = self.strata.add(number, &sample);
         if count == self.kinds[number as usize].next_count {
             self.tighten(number);
@@ -417,15 +418,15 @@ impl Measure {
         if taken != 0 {
             function.rest.add(dur);
         }
-        let undisturbed = dur - (taken - parts.throttled - parts.stopped);
+        let undisturbed = parts.map_or(dur, |parts| dur - (taken - parts.throttled - parts.stopped));
         if undisturbed != dur {
             function.disturbed.add(dur);
             function.undisturbed.add(undisturbed);
         }
         if let (Some(points), Some(size)) = (of.points, size) {
-            self.points[points].push((size as f64, parts.on_cpu as f64));
+            self.points[points].push((size as f64, parts.map_or(dur, |parts| parts.on_cpu) as f64));
         }
-        if parts.unknown > 0 {
+        if parts.is_some_and(|parts| parts.unknown > 0) {
             self.with_unknown.insert(run);
         }
         if dur as f64 > of.limit_ns {
@@ -462,7 +463,7 @@ impl Measure {
             );
             totals
         };
-        waited.par_iter().fold(HashMap::new, add).reduce(HashMap::new, |mut all, more| {
+        waited.par_iter().fold(HashMap::default, add).reduce(HashMap::default, |mut all, more| {
             for (run, totals) in more {
                 all.entry(run).or_default().merge(totals);
             }

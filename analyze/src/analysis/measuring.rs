@@ -14,8 +14,8 @@ use super::{
 use crate::error::AnalyzeError;
 
 /// Calls that are handed over at once, and how often that may be before the other side has taken any.
-const BATCH_CALLS: usize = 1 << 10;
-const WAITING: usize = 16;
+const BATCH_CALLS: usize = 1 << 12;
+const WAITING: usize = 8;
 
 /// The sink.
 pub(crate) struct Measuring {

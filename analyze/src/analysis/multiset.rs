@@ -59,7 +59,8 @@ impl Multiset {
         }
     }
 
-    fn count_fresh(&mut self) {
+    /// Counts what waits to be: it need not be sorted then to find a quantile.
+    pub(crate) fn count_fresh(&mut self) {
         for value in self.fresh.drain(..) {
             let index = value as usize;
             let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));

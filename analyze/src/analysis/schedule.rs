@@ -10,7 +10,7 @@
 use super::{
     blocker::Blocker,
     fault::{Fault, Faults},
-    piece::{LATEST, NONE, Piece, State, first_after},
+    piece::{NONE, Piece, State, about, first_after},
 };
 use crate::{hash::HashMap, reading::Names};
 
@@ -272,7 +272,8 @@ impl Schedule {
         mut holder: impl FnMut(i64, i64, Option<Task>),
     ) {
         let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let first = first_after(stints, LATEST, |stint| stint.end <= from);
+        let near = about(stints, from, |stint| stint.ts);
+        let first = first_after(stints, near, |stint| stint.end <= from);
         let mut at = from;
         for stint in stints[first..].iter().take_while(|stint| stint.ts < to) {
             let (start, end) = (stint.ts.max(at), stint.end.min(to));

@@ -49,13 +49,14 @@ const LEVELS: usize = 4;
 
 /// One call as the yardstick sees it, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct Sample<'a> {
     pub(crate) own: i64,
     /// Nothing was taken from it: its own time is its duration.
     pub(crate) is_whole: bool,
     /// Time in nested calls of another class.
     pub(crate) nested: i64,
-    pub(crate) blocked: BlockedNs,
+    /// `None`: it was not.
+    pub(crate) blocked: Option<&'a BlockedNs>,
 }
 
 /// Samples of one kind. Zeros of what is mostly zero are not stored.
@@ -131,17 +132,18 @@ impl Strata {
     }
 
     /// Adds a call of a kind; how many there are now.
-    pub(crate) fn add(&mut self, number: u32, sample: &Sample) -> u64 {
+    pub(crate) fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
         let samples = &mut self.kinds[number as usize].1;
         if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
         if sample.nested > 0 {
             samples.nested.add(sample.nested);
         }
-        for (class, ns) in sample.blocked.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+        let blocked = sample.blocked.into_iter().flatten().enumerate();
+        for (class, ns) in blocked.filter(|(_, ns)| **ns > 0) {
             if samples.blocked.is_empty() {
                 samples.blocked.resize_with(blocker::COUNT, Multiset::default);
             }
-            samples.blocked[class].add(ns);
+            samples.blocked[class].add(*ns);
         }
         samples.count()
     }
@@ -162,12 +164,18 @@ impl Strata {
     }
 
     /// What a call of this kind should take by what has been seen so far; `None`: too few.
-    pub(crate) fn expected_so_far(&self, number: u32) -> Option<f64> {
+    pub(crate) fn expected_so_far(&mut self, number: u32) -> Option<f64> {
         let (kind, samples) = &self.kinds[number as usize];
         if samples.count() < MIN_CALLS {
             return None;
         }
         let of_kind = self.members.get(&(0, kind.at(0))).map_or(&[][..], Vec::as_slice);
+        for member in of_kind {
+            let samples = &mut self.kinds[*member as usize].1;
+            samples.whole.count_fresh();
+            samples.rest.count_fresh();
+        }
+        let samples = &self.kinds[number as usize].1;
         Some(samples.median().min(quantile(&self.own(of_kind), 0, 0.5)))
     }
 
@@ -217,8 +225,8 @@ mod tests {
         Kind { run: 0, op: 1, direction: None, nested: Some(false), phase, size_class, first_call: false }
     }
 
-    fn sample(own: i64) -> Sample {
-        Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: [0; blocker::COUNT] }
+    fn sample(own: i64) -> Sample<'static> {
+        Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: None }
     }
 
     fn add(strata: &mut Strata, kind: Kind, own: i64) -> u32 {

@@ -101,8 +101,12 @@ pub(crate) struct Sweep<S> {
     /// The last thread of each place: a hash costs more than a look.
     recent: Vec<Option<(ThreadKey, usize)>>,
     processes: Vec<Process>,
+    /// The last launch of each place: process, function, kernel.
+    recent_launches: Vec<Option<(usize, u32, u64)>>,
     /// By run and process.
     process_numbers: HashMap<(u32, u32), usize>,
+    /// Rows of a batch that are taken: kept for its memory.
+    picked: Vec<u32>,
     ties: Vec<Event>,
     ties_ts: i64,
     rows_count: u64,
@@ -111,6 +115,8 @@ pub(crate) struct Sweep<S> {
 
 /// Places of [`Sweep::recent`].
 const RECENT: usize = 256;
+/// Places of [`Sweep::recent_launches`].
+const RECENT_LAUNCHES: usize = 4096;
 
 /// Whether a call of `outer` cannot have one of `inner` inside.
 fn cannot_contain(names: &Names, outer: u32, inner: u32) -> bool {
@@ -136,7 +142,9 @@ impl<S: Sink> Sweep<S> {
             threads: Vec::new(),
             recent: vec![None; RECENT],
             processes: Vec::new(),
+            recent_launches: vec![None; RECENT_LAUNCHES],
             process_numbers: HashMap::default(),
+            picked: Vec::new(),
             ties: Vec::new(),
             ties_ts: i64::MIN,
             rows_count: 0,
@@ -166,12 +174,13 @@ impl<S: Sink> Sweep<S> {
         slot
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&self, rows: &Rows, row: usize) -> CallRow {
         let extra = self.hands_extra.then(|| {
             Box::new(Extra {
                 ret: rows.ret.at(row),
                 addr: rows.addr.at(row),
+                func: rows.func.at(row),
                 src_addr: rows.src_addr.at(row),
                 stream: rows.stream.at(row),
                 caller: rows.caller.at(row),
@@ -263,6 +272,7 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
+    #[inline(never)]
     fn take(&mut self, event: Event) -> Result<(), AnalyzeError> {
         match event {
             Event::Marked(mut range) => {
@@ -294,13 +304,28 @@ impl<S: Sink> Sweep<S> {
         begun.last().map(|(_, name)| *name)
     }
 
+    fn is_first_launch(&mut self, process: usize, op: u32, func: u64) -> bool {
+        let hash = (func ^ u64::from(op) << 48 ^ (process as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // High bits: those of the product that every lower bit of the key moves.
+        let recent = &mut self.recent_launches[(hash >> 48) as usize % RECENT_LAUNCHES];
+        let launch = Some((process, op, func));
+        if *recent == launch {
+            return false;
+        }
+        *recent = launch;
+        self.processes[process].launched.insert((op, func))
+    }
+
     #[inline]
     fn leave(call: &Call, schedule: &Schedule, sink: &mut S) -> Result<(), AnalyzeError> {
         if call.dur.is_none() {
             return sink.left(call, None, schedule);
         }
-        let parts = parts(schedule.pieces_of(call.slot), LATEST, call.ts, call.end());
-        sink.left(call, Some(&parts), schedule)
+        let pieces = schedule.pieces_of(call.slot);
+        if pieces.last().is_none_or(|last| last.end <= call.ts) {
+            return sink.left(call, None, schedule);
+        }
+        sink.left(call, Some(&parts(pieces, LATEST, call.ts, call.end())), schedule)
     }
 
     /// Leaves what has ended on a thread.
@@ -340,6 +365,8 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
+    // Inlined with `call`: what is between the two stays in registers.
+    #[inline(always)]
     fn enter(&mut self, row: CallRow) -> Result<(), AnalyzeError> {
         let CallRow { thread, ts, mut dur, op, size, direction, func, extra } = row;
         let slot = self.slot(thread);
@@ -351,7 +378,10 @@ impl<S: Sink> Sweep<S> {
         }
         if !self.threads[slot].around.is_empty() {
             self.leave_ended(slot, ts)?;
-            self.leave_not_ended(slot, op)?;
+            // What has no end is around all that has one.
+            if self.threads[slot].around.first().is_some_and(|call| call.dur.is_none()) {
+                self.leave_not_ended(slot, op)?;
+            }
         }
         let end = dur.map_or(i64::MAX, |dur| ts.saturating_add(dur));
         // Only a clock error makes calls of one thread overlap without containing each other.
@@ -369,7 +399,7 @@ impl<S: Sink> Sweep<S> {
         // Other calls are about handles, too, but only a launch is dearer the first time.
         let is_first = match func {
             Some(func) if self.schedule.names.class(op) == Some(Class::Launch) => {
-                self.processes[process].launched.insert((op, func))
+                self.is_first_launch(process, op, func)
             }
             _ => false,
         };
@@ -393,13 +423,11 @@ impl<S: Sink> Sweep<S> {
         // Made where it stays: to make it elsewhere and to copy it costs more than all else.
         around.push(Call {
             slot,
-            thread,
             ts,
             dur,
             op,
             size,
             direction,
-            func,
             phase,
             is_first,
             depth,
@@ -455,12 +483,11 @@ impl<S: Sink> Consumer for Sweep<S> {
     }
 
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
-        for row in range.clone() {
-            let kind = rows.kind(row);
-            if matches!(kind, Kind::Alloc | Kind::Other) {
-                continue;
-            }
-            let ts = rows.ts.value(row);
+        let mut picked = std::mem::take(&mut self.picked);
+        rows.pick(range, &mut picked);
+        for (index, row) in picked.iter().enumerate() {
+            let row = *row as usize;
+            let (kind, ts) = (rows.kind(row), rows.ts.value(row));
             if ts != self.ties_ts {
                 self.take_ties()?;
                 self.ties_ts = ts;
@@ -469,16 +496,19 @@ impl<S: Sink> Consumer for Sweep<S> {
                     self.round(ts)?;
                 }
             }
-            // A call that nothing else begins with has no need to wait.
-            let is_alone = self.ties.is_empty() && row + 1 < range.end && rows.ts.value(row + 1) != ts;
+            // What nothing else begins with has no need to wait.
+            let next = picked.get(index + 1);
+            let is_alone =
+                self.ties.is_empty() && next.is_some_and(|next| rows.ts.value(*next as usize) != ts);
             if kind == Kind::Call && is_alone {
                 if self.is_told(ts, rows.dur.at(row)) {
                     self.enter(self.call(rows, row))?;
                 }
             } else if let Some(event) = self.event(rows, row, kind) {
-                self.ties.push(event);
+                if is_alone { self.take(event)? } else { self.ties.push(event) }
             }
         }
+        self.picked = picked;
         Ok(())
     }
 }

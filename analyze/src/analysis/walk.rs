@@ -13,7 +13,7 @@
 
 use super::{
     blocker::Blocker,
-    piece::{LATEST, Piece, State, cut},
+    piece::{Piece, State, about, cut},
     schedule::{Schedule, Task, ThreadKey},
 };
 
@@ -88,7 +88,8 @@ fn follow(
                 let onward = waker.filter(|waker| schedule.is_known(*waker) && !path.contains(waker));
                 match onward {
                     Some(waker) => {
-                        follow(schedule, (waker, LATEST), (ts, end), slept_in.or(Some(blocker)), path, links);
+                        let near = about(schedule.pieces_of(waker), ts, |piece| piece.ts);
+                        follow(schedule, (waker, near), (ts, end), slept_in.or(Some(blocker)), path, links);
                     }
                     // Whoever ends a sleep later than asked about ended nothing yet.
                     None => links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
@@ -107,7 +108,7 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::schedule::tests::schedule;
+    use crate::analysis::{piece::LATEST, schedule::tests::schedule};
 
     fn slot(schedule: &Schedule, tid: u32) -> usize {
         schedule.known_slot((0, 1, tid)).expect("a thread")

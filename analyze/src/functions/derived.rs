@@ -2,7 +2,7 @@
 //! ([`super::tables`]), each time that they are asked for, as a reading goes on.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fmt,
     sync::{Arc, Weak},
 };
@@ -25,6 +25,7 @@ use crate::{
         sweep::Sweep,
     },
     error::AnalyzeError,
+    hash::HashMap,
     reading::{self, Names, Origin, TASK_COLUMNS},
     trace::RunFile,
 };
@@ -111,7 +112,7 @@ impl Source {
 
     /// Names of the threads of the runs, with the numbers of runs and names.
     pub(crate) fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
-        let mut found = HashMap::new();
+        let mut found = HashMap::default();
         for file in &self.files {
             let run = names.number(&file.name);
             found.extend(

@@ -186,7 +186,8 @@ impl Reader<'_> {
                     }
                 }
                 board.waiting_rows -= freed;
-                if freed > 0 {
+                // Decoders are not woken for every batch.
+                if freed > 0 && board.waiting_rows <= board.waiting_rows_max / 2 {
                     self.shared.room.notify_all();
                 }
                 if !taken.is_empty() {

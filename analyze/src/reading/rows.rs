@@ -1,12 +1,13 @@
 //! Rows of `events` as typed columns: strings as numbers, absent columns as nulls.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int32Array, Int64Array,
-        PrimitiveArray, RecordBatch, StringArray,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int64Array, PrimitiveArray,
+        RecordBatch, StringArray,
     },
+    buffer::{NullBuffer, ScalarBuffer},
     compute::cast,
     datatypes::{DataType, Int32Type, Int64Type, UInt32Type, UInt64Type},
 };
@@ -88,20 +89,38 @@ impl Kind {
 
 /// A column of numbers, if it was read.
 #[derive(Debug)]
-pub(crate) struct Number<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
+pub(crate) struct Number<T: ArrowPrimitiveType> {
+    /// Empty: it was not read.
+    values: ScalarBuffer<T::Native>,
+    nulls: Option<NullBuffer>,
+}
 
 impl<T: ArrowPrimitiveType> Number<T> {
+    fn new(array: Option<&PrimitiveArray<T>>) -> Self {
+        Self {
+            values: array.map_or_else(|| Vec::new().into(), |array| array.values().clone()),
+            nulls: array.and_then(|array| array.nulls().cloned()),
+        }
+    }
+
     /// The value at `row`, if there is one.
     #[inline]
     pub(crate) fn at(&self, row: usize) -> Option<T::Native> {
-        self.0.as_ref().filter(|array| array.is_valid(row)).map(|array| array.value(row))
+        // Read whether it is null or not: there is nothing to guess for the processor then.
+        let value = *self.values.get(row)?;
+        self.is_valid(row).then_some(value)
+    }
+
+    #[inline]
+    fn is_valid(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
     }
 }
 
 /// A column of strings, if it was read.
 #[derive(Debug)]
 pub(crate) struct Text {
-    keys: Option<Int32Array>,
+    keys: Number<Int32Type>,
     values: StringArray,
     /// The number of each value; none: they have not been asked for.
     numbers: Arc<[u32]>,
@@ -111,14 +130,14 @@ impl Text {
     /// The number of the string at `row`.
     #[inline]
     pub(crate) fn at(&self, row: usize) -> Option<u32> {
-        let keys = self.keys.as_ref().filter(|keys| keys.is_valid(row))?;
-        self.numbers.get(keys.value(row) as usize).copied()
+        let key = *self.keys.values.get(row)?;
+        let number = *self.numbers.get(key as usize)?;
+        self.keys.is_valid(row).then_some(number)
     }
 
     /// The string at `row`.
     pub(crate) fn text(&self, row: usize) -> Option<&str> {
-        let keys = self.keys.as_ref().filter(|keys| keys.is_valid(row))?;
-        let key = usize::try_from(keys.value(row)).ok().filter(|key| *key < self.values.len())?;
+        let key = usize::try_from(self.keys.at(row)?).ok().filter(|key| *key < self.values.len())?;
         Some(self.values.value(key))
     }
 }
@@ -171,7 +190,8 @@ fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<Option<Array
 }
 
 fn number<T: ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> Result<Number<T>, AnalyzeError> {
-    Ok(Number(column(batch, name, &T::DATA_TYPE)?.map(|array| array.as_primitive::<T>().clone())))
+    let array = column(batch, name, &T::DATA_TYPE)?;
+    Ok(Number::new(array.as_ref().map(|array| array.as_primitive::<T>())))
 }
 
 fn text(batch: &RecordBatch, name: &str) -> Result<Text, AnalyzeError> {
@@ -179,21 +199,21 @@ fn text(batch: &RecordBatch, name: &str) -> Result<Text, AnalyzeError> {
     let array = column(batch, name, &ty)?;
     let array: Option<&DictionaryArray<Int32Type>> = array.as_ref().map(|array| array.as_dictionary());
     Ok(Text {
-        keys: array.map(|array| array.keys().clone()),
+        keys: Number::new(array.map(DictionaryArray::keys)),
         values: array.map_or_else(|| StringArray::new_null(0), |array| array.values().as_string().clone()),
         numbers: Arc::new([]),
     })
 }
 
-/// What each row is; `None`: the column was not read.
-fn kinds(text: &Text) -> Option<Vec<Kind>> {
+/// What each row is.
+fn kinds(text: &Text) -> Vec<Kind> {
     let known: Vec<Kind> = text.values.iter().map(|value| Kind::of(value.unwrap_or(""))).collect();
     let of = |key: i32| known.get(key as usize).copied().unwrap_or(Kind::Other);
-    let keys = text.keys.as_ref()?;
-    Some(match keys.null_count() {
-        0 => keys.values().iter().map(|key| of(*key)).collect(),
-        _ => keys.iter().map(|key| key.map_or(Kind::Other, of)).collect(),
-    })
+    let Number { values, nulls } = &text.keys;
+    match nulls.as_ref().filter(|nulls| nulls.null_count() > 0) {
+        None => values.iter().map(|key| of(*key)).collect(),
+        Some(_) => (0..values.len()).map(|row| text.keys.at(row).map_or(Kind::Other, of)).collect(),
+    }
 }
 
 fn is_same(a: &StringArray, b: &StringArray) -> bool {
@@ -228,10 +248,10 @@ impl Rows {
         let (op, direction, caller) = (numbered("op")?, numbered("direction")?, numbered("caller")?);
         let (comm, waker_comm) = (numbered("comm")?, numbered("waker_comm")?);
         let absent = |name: &str| AnalyzeError::Damaged(format!("column {name} is missing"));
-        let kinds = kinds(&text(batch, "kind")?).ok_or_else(|| absent("kind"))?;
+        batch.column_by_name("kind").ok_or_else(|| absent("kind"))?;
         Ok(Self {
-            kinds,
-            ts: number::<Int64Type>(batch, "ts")?.0.ok_or_else(|| absent("ts"))?,
+            kinds: kinds(&text(batch, "kind")?),
+            ts: column(batch, "ts", &DataType::Int64)?.ok_or_else(|| absent("ts"))?.as_primitive().clone(),
             dur: number(batch, "dur")?,
             op,
             pid: number(batch, "pid")?,
@@ -265,6 +285,19 @@ impl Rows {
     #[inline]
     pub(crate) fn kind(&self, row: usize) -> Kind {
         self.kinds.get(row).copied().unwrap_or(Kind::Other)
+    }
+
+    /// The numbers of those in `range` that are of threads and CPUs, not of memory.
+    pub(crate) fn pick(&self, range: Range<usize>, picked: &mut Vec<u32>) {
+        picked.clear();
+        picked.resize(range.len(), 0);
+        let mut count = 0;
+        for (row, kind) in range.clone().zip(&self.kinds[range]) {
+            // Written whether it is kept or not, for the same reason as in `Number::at`.
+            picked[count] = row as u32;
+            count += usize::from(!matches!(kind, Kind::Alloc | Kind::Other));
+        }
+        picked.truncate(count);
     }
 
     /// How many there are.
