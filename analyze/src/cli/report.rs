@@ -17,11 +17,16 @@ use crate::{
 
 /// What was slow, why, who is innocent, where the memory is; as a page, figures, data, or here
 ///
+/// With two runs (or directories, patterns, baselines) it is the report of their comparison: `analyze compare` with the usual
+/// gates, but for its exit code.
+///
 /// Without a flag the report is printed for a terminal of 80 columns, in colour if it is one and NO_COLOR is not set.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The run
+    /// The run, or the base of a comparison
     run: PathBuf,
+    /// What is compared with it
+    new: Option<PathBuf>,
     /// Write one self-contained HTML page
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,

@@ -155,8 +155,12 @@ impl Change {
     }
 }
 
-/// A share with its sign.
+/// A share with its sign; a multiple, where that reads better.
 pub(crate) fn signed(ratio: f64) -> String {
+    if ratio >= 9.0 {
+        let times = 1.0 + ratio;
+        return if times < 99.95 { format!("× {times:.1}") } else { format!("× {times:.0}") };
+    }
     let digits = if ratio.abs() < 0.0995 { 2 } else { 1 };
     format!("{:+.digits$} %", 100.0 * ratio)
 }
