@@ -56,7 +56,7 @@ impl Args {
             return Err(AnalyzeError::Exists(html.clone()));
         }
         let report = Report::of(&trace).await?;
-        let document = report.document()?;
+        let document = report.document();
         if let Some(html) = &self.html {
             let page = report::html(&document, &report)?;
             write(html, &page, self.force)?;

@@ -12,12 +12,14 @@ mod form;
 mod memory_svg;
 mod section;
 mod svg;
+mod time_svg;
 
 use serde::Serialize;
 
 use crate::{
     analysis::{
         chains::{self, Chains, EXAMPLES},
+        devices::{self, Device},
         host_gaps::{self, Gaps},
         info::{self, Info},
         judge::Params,
@@ -25,6 +27,7 @@ use crate::{
         memory::{self, Curve},
         memory_advice::{self, Review},
         memory_map::{self, Map},
+        nccl::{self, Volume},
         phases::{self, Phase},
         summary::{self, Line},
         timeline::{self, Timeline},
@@ -60,6 +63,10 @@ pub(crate) struct Report {
     pub(crate) timeline: Timeline,
     /// `None`: no event of an allocator is on record.
     pub(crate) memory: Option<Memory>,
+    /// Counters of GPUs; none: they were not read.
+    pub(crate) devices: Vec<Device>,
+    /// NCCL's operations; none: none is on record.
+    pub(crate) nccl: Vec<Volume>,
 }
 
 impl Report {
@@ -79,6 +86,7 @@ impl Report {
             let growth = growth::run(trace.context(), trace.files(), &growth::Params::default()).await?;
             Some(Memory { curve, review, map, growth })
         };
+        let timeline = timeline::run(trace).await?;
         Ok(Self {
             report_version: VERSION,
             info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
@@ -86,7 +94,9 @@ impl Report {
             strata: summary::run(trace).await?,
             phases: phases::run(trace).await?,
             launch_gaps: host_gaps::run(trace).await?,
-            timeline: timeline::run(trace).await?,
+            devices: devices::run(trace, &timeline).await?,
+            nccl: nccl::run(trace).await?,
+            timeline,
             memory,
         })
     }
@@ -99,22 +109,32 @@ impl Report {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
 
+    /// When recording began: 0 of every time that is shown.
+    fn origin_ns(&self) -> i64 {
+        let clock = &self.info.provenance.clock;
+        if clock.end_ns > clock.start_ns { clock.start_ns } else { self.timeline.start_ns }
+    }
+
     /// As blocks.
-    ///
-    /// # Errors
-    /// If a figure cannot be drawn.
-    pub(crate) fn document(&self) -> Result<Document, AnalyzeError> {
+    pub(crate) fn document(&self) -> Document {
+        let origin_ns = self.origin_ns();
         let mut sections =
             vec![section::causes::build(&self.chains), section::functions::build(&self.chains)];
         sections.extend(section::culprits::build(&self.chains));
-        sections.push(section::chains::build(&self.chains)?);
-        sections.push(section::gaps::build(&self.launch_gaps));
+        sections.extend([
+            section::chains::build(&self.chains),
+            section::gaps::build(&self.launch_gaps),
+            section::nccl::build(&self.nccl),
+        ]);
         sections.extend(section::phases::build(&self.phases));
-        sections.push(section::memory::build(self.memory.as_ref())?);
-        sections.push(section::timeline::build(&self.timeline)?);
-        sections.push(section::strata::build(&self.strata));
-        sections.push(section::provenance::build(&self.info));
-        Ok(Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections })
+        sections.extend([
+            section::memory::build(self.memory.as_ref()),
+            section::timeline::build(&self.timeline, origin_ns),
+            section::devices::build(&self.devices, &self.timeline, origin_ns),
+            section::strata::build(&self.strata),
+            section::provenance::build(&self.info),
+        ]);
+        Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every function: how slow, and what clears or convicts the scheduler.
 
-use super::time;
+use super::{chains::linked, time};
 use crate::{
     analysis::chains::{Chains, Scheduler, Verdict},
     report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
@@ -18,7 +18,10 @@ const COLUMNS: [Column; 9] = [
     word("Scheduler"),
 ];
 
-fn row(verdict: &Verdict) -> Row {
+/// Functions shown: those whose slow calls lost most.
+const SHOWN: usize = 60;
+
+fn row(chains: &Chains, verdict: &Verdict) -> Row {
     let (scheduler, tone) = match verdict.scheduler {
         Scheduler::Cleared => ("cleared", Tone::Cleared),
         Scheduler::Minor => ("minor part", Tone::Open),
@@ -39,6 +42,7 @@ fn row(verdict: &Verdict) -> Row {
     ]);
     if verdict.slow_count > 0 {
         row.parts = Part::of_shares(&verdict.shares);
+        row.links = linked(chains, |of, _| of.op == verdict.op);
         row.note = verdict.sentence.clone();
         if let Some(line) = &verdict.size_line {
             let fixed = time(line.fixed_ns);
@@ -52,12 +56,12 @@ fn row(verdict: &Verdict) -> Row {
 }
 
 pub(crate) fn build(chains: &Chains) -> Section {
-    let rows = chains.verdicts.iter().map(row).collect();
+    let rows: Vec<Row> = chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict)).collect();
     let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";
     Section {
         id: "functions",
         short: "Functions",
         question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
-        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql))],
+        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))],
     }
 }

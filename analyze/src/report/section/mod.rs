@@ -3,10 +3,14 @@
 pub(crate) mod causes;
 pub(crate) mod chains;
 pub(crate) mod culprits;
+pub(crate) mod devices;
 pub(crate) mod functions;
 pub(crate) mod gaps;
 pub(crate) mod headline;
+pub(crate) mod leaks;
 pub(crate) mod memory;
+pub(crate) mod nccl;
+pub(crate) mod next_steps;
 pub(crate) mod phases;
 pub(crate) mod provenance;
 pub(crate) mod strata;

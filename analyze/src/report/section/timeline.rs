@@ -2,14 +2,13 @@
 
 use crate::{
     analysis::timeline::Timeline,
-    error::AnalyzeError,
     report::{
         document::{Block, Figure, Section},
-        svg,
+        time_svg,
     },
 };
 
-pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
+pub(crate) fn build(timeline: &Timeline, origin_ns: i64) -> Section {
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]
     } else {
@@ -25,7 +24,7 @@ pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
                 timeline.lanes.len(),
                 timeline.threads_count
             ),
-            svg: svg::timeline(timeline)?,
+            svg: time_svg::timeline(timeline, origin_ns),
             legend: vec![
                 ("in-calls", "inside CUDA calls (up)".to_owned()),
                 ("scheduler", "waiting for a CPU (down)".to_owned()),
@@ -35,5 +34,5 @@ pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
         })]
     };
     let question = "How did each thread spend the run?".to_owned();
-    Ok(Section { id: "timeline", short: "Timeline", question, blocks })
+    Section { id: "timeline", short: "Timeline", question, blocks }
 }
