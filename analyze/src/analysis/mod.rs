@@ -33,6 +33,7 @@ pub(crate) mod memory_advice;
 pub(crate) mod memory_exports;
 pub(crate) mod memory_history;
 pub(crate) mod memory_map;
+pub(crate) mod memory_overview;
 pub(crate) mod memory_state;
 pub(crate) mod multiset;
 pub(crate) mod nccl;

@@ -23,10 +23,7 @@ use crate::{
         host_gaps::{self, Gaps},
         info::{self, Info},
         judge::Params,
-        leaks::growth::{self, Growth},
-        memory::{self, Curve},
-        memory_advice::{self, Review},
-        memory_map::{self, Map},
+        memory_overview::{self, Overview},
         nccl::{self, Volume},
         phases::{self, Phase},
         summary::{self, Line},
@@ -42,15 +39,6 @@ pub(crate) use form::{markdown::text as markdown, terminal::text as terminal};
 /// Of the data. What is added keeps it; what changes or goes raises it.
 pub(crate) const VERSION: u32 = 1;
 
-/// Memory of PyTorch's allocators.
-#[derive(Serialize)]
-pub(crate) struct Memory {
-    pub(crate) curve: Curve,
-    pub(crate) review: Review,
-    pub(crate) map: Map,
-    pub(crate) growth: Vec<Growth>,
-}
-
 /// What the analyses say of one run.
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -62,7 +50,7 @@ pub(crate) struct Report {
     pub(crate) launch_gaps: Gaps,
     pub(crate) timeline: Timeline,
     /// `None`: no event of an allocator is on record.
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<Overview>,
     /// Counters of GPUs; none: they were not read.
     pub(crate) devices: Vec<Device>,
     /// NCCL's operations; none: none is on record.
@@ -77,15 +65,6 @@ impl Report {
     pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
-        let curve = memory::run(trace).await?;
-        let memory = if curve.points.is_empty() {
-            None
-        } else {
-            let review = memory_advice::run(trace).await?;
-            let map = memory_map::run(trace, review.peak.ts_ns).await?;
-            let growth = growth::run(trace.context(), trace.files(), &growth::Params::default()).await?;
-            Some(Memory { curve, review, map, growth })
-        };
         let timeline = timeline::run(trace).await?;
         Ok(Self {
             report_version: VERSION,
@@ -97,7 +76,7 @@ impl Report {
             devices: devices::run(trace, &timeline).await?,
             nccl: nccl::run(trace).await?,
             timeline,
-            memory,
+            memory: memory_overview::run(trace).await?,
         })
     }
 

@@ -5,10 +5,11 @@ use crate::{
     analysis::{
         causes::Cause,
         chains::{Chains, Scheduler, Share, Verdict, share_of},
+        memory_overview::Overview,
         memory_state::Held,
     },
     report::{
-        Memory, Report,
+        Report,
         document::{Answer, Headline, Link, Tone},
     },
 };
@@ -98,7 +99,7 @@ fn innocent(chains: &Chains) -> String {
     format!("Looked at, and cleared: {}.", names.join(", "))
 }
 
-fn memory(of: Option<&Memory>) -> String {
+fn memory(of: Option<&Overview>) -> String {
     let Some(memory) = of else { return "no event of PyTorch's allocator is on record.".to_owned() };
     let sum = |of: fn(&Held) -> i64| -> i64 { memory.review.peak.allocators.iter().map(of).sum() };
     let mut words = format!(
@@ -147,6 +148,6 @@ pub(crate) fn build(report: &Report) -> Headline {
     let links = vec![Link::to_section("memory", "where it was")];
     answers.push(answer("Memory", memory(report.memory.as_ref()), links));
     let steps = super::next_steps::all(report);
-    answers.push(answer("To do", steps.join(" "), vec![Link::to_section("provenance", "what was not measured")]));
+    answers.push(answer("To do", steps.join("\n"), vec![Link::to_section("provenance", "what was not measured")]));
     Headline { scheduler: main, sentences: Vec::new(), answers, tone }
 }

@@ -4,11 +4,8 @@ use std::fmt;
 
 use super::size;
 use crate::{
-    analysis::leaks::{epochs::Origin, growth::Growth},
-    report::{
-        Memory,
-        document::{Cell, Row, Table, number, word},
-    },
+    analysis::{leaks::{epochs::Origin, growth::Growth}, memory_overview::Overview},
+    report::document::{Cell, Row, Table, number, word},
 };
 
 /// Bytes kept epoch after epoch, and what became of them.
@@ -43,7 +40,7 @@ impl fmt::Display for Leak<'_> {
     }
 }
 
-fn of<'a>(memory: &Memory, growth: &'a Growth) -> Leak<'a> {
+fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
     let held = memory.review.end.allocators.iter();
     let end = held.clone().find(|held| (held.pid, held.device) == (growth.pid, growth.device));
     let is_marked = matches!(growth.epochs.origin, Origin::Ranges | Origin::Moments);
@@ -52,13 +49,13 @@ fn of<'a>(memory: &Memory, growth: &'a Growth) -> Leak<'a> {
 }
 
 /// Of every allocator that kept something.
-pub(crate) fn found(memory: &Memory) -> impl Iterator<Item = Leak<'_>> {
+pub(crate) fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
     let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
     leaking.map(|growth| of(memory, growth))
 }
 
 /// Every allocator.
-pub(crate) fn table(memory: &Memory) -> Table {
+pub(crate) fn table(memory: &Overview) -> Table {
     let row = |growth: &Growth| -> Row {
         let of = of(memory, growth);
         let mut row = Row::from(vec![
@@ -70,10 +67,10 @@ pub(crate) fn table(memory: &Memory) -> Table {
             size(growth.account.kept_once_bytes).into(),
             size(growth.account.after_bytes).into(),
             of.end_bytes.map_or_else(|| Cell::from("not known"), |bytes| size(bytes).into()),
-            growth.reasons.join("; ").into(),
         ]);
+        row.note = growth.reasons.join("; ");
         if growth.account.leaked_bytes > 0 {
-            row.note = of.to_string();
+            row.note += &format!(". {of}");
         }
         row
     };
@@ -86,7 +83,6 @@ pub(crate) fn table(memory: &Memory) -> Table {
         number("Kept once"),
         number("Live after the epochs"),
         number("Live at the end"),
-        word("Why"),
     ];
     Table::new(&columns, memory.growth.iter().map(row).collect(), "SELECT * FROM leaks")
 }

@@ -6,10 +6,10 @@ use super::size;
 use crate::{
     analysis::{
         memory_history::{CauseSum, OomReport, ReleaseReport},
+        memory_overview::Overview,
         memory_state::{Device, Held},
     },
     report::{
-        Memory,
         document::{Block, Figure, Row, Section, Table, number, word},
         memory_svg,
     },
@@ -153,7 +153,7 @@ fn releases(all: &[ReleaseReport]) -> Table {
     Table::new(&columns, rows, "SELECT * FROM memory_releases").of(all.len())
 }
 
-fn figures(memory: &Memory) -> [Figure; 3] {
+fn figures(memory: &Overview) -> [Figure; 3] {
     let (review, map, curve) = (&memory.review, &memory.map, &memory.curve);
     let start_ns = review.peak.ts_ns - review.peak.since_start_ns;
     let (first, last) = (curve.points.first(), curve.points.last());
@@ -210,7 +210,7 @@ fn figures(memory: &Memory) -> [Figure; 3] {
 }
 
 /// `None`: no event of an allocator is on record, which is said.
-pub(crate) fn build(memory: Option<&Memory>) -> Section {
+pub(crate) fn build(memory: Option<&Overview>) -> Section {
     let mut blocks = Vec::new();
     match memory {
         None => blocks.push(Block::Note(

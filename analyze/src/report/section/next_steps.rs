@@ -32,7 +32,7 @@ fn step(cause: Cause) -> &'static str {
         Cause::Blocked(Blocker::Sleep | Blocker::Poll | Blocker::Other) => {
             "Look in the chains for the system call that these calls slept in, and who ended the sleep."
         }
-        Cause::GpuWait => "Look at the GPU's own work with a profiler (`analyze align` joins it): the host waited as it was asked to.",
+        Cause::GpuWait => "Look at the GPU's own work with a profiler (analyze align joins it): the host waited as it was asked to.",
         Cause::Size => "Nothing on the host: bytes cost what they cost. Copy less, or behind other work.",
         Cause::FirstCall => {
             "Launch every kernel once before what is timed, or load code at the start (CUDA_MODULE_LOADING=EAGER)."
@@ -41,7 +41,7 @@ fn step(cause: Cause) -> &'static str {
         Cause::Stopped => "Measure without what stops the process by signals; a recorder does while libraries are loaded.",
         Cause::Inconclusive => "Record again with larger buffers or fewer probes: the record has holes where slow calls ran.",
         Cause::Unexplained => {
-            "Record again with `--stacks slow:1ms`: on CPU inside the calls, and the trace does not say at what."
+            "Record again with --stacks slow:1ms: on CPU inside the calls, and the trace does not say at what."
         }
     }
 }
