@@ -44,6 +44,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) struct Report {
     pub(crate) report_version: u32,
     pub(crate) info: Info,
+    /// Whether the scheduler's doings are on record at all: if not, that a thread did not wait proves nothing.
+    pub(crate) has_schedule: bool,
     pub(crate) chains: Chains,
     pub(crate) strata: Vec<Line>,
     pub(crate) phases: Vec<Phase>,
@@ -66,9 +68,11 @@ impl Report {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
         let timeline = timeline::run(trace).await?;
+        let off_cpu = trace.batches("SELECT 1 AS one FROM events WHERE kind = 'off_cpu' LIMIT 1").await?;
         Ok(Self {
             report_version: VERSION,
             info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
+            has_schedule: off_cpu.iter().any(|batch| batch.num_rows() > 0),
             chains: chains::run(trace, Params::default(), EXAMPLES).await?,
             strata: summary::run(trace).await?,
             phases: phases::run(trace).await?,
@@ -97,18 +101,20 @@ impl Report {
     /// As blocks.
     pub(crate) fn document(&self) -> Document {
         let origin_ns = self.origin_ns();
-        let mut sections =
-            vec![section::causes::build(&self.chains), section::functions::build(&self.chains)];
+        let mut sections = vec![
+            section::causes::build(&self.chains),
+            section::functions::build(&self.chains, self.has_schedule),
+        ];
         sections.extend(section::culprits::build(&self.chains));
         sections.extend([
             section::chains::build(&self.chains),
-            section::gaps::build(&self.launch_gaps),
+            section::gaps::build(&self.launch_gaps, self.has_schedule),
             section::nccl::build(&self.nccl),
         ]);
-        sections.extend(section::phases::build(&self.phases));
+        sections.extend(section::phases::build(&self.phases, self.has_schedule));
         sections.extend([
             section::memory::build(self.memory.as_ref()),
-            section::timeline::build(&self.timeline, origin_ns),
+            section::timeline::build(&self.timeline, origin_ns, self.has_schedule),
             section::devices::build(&self.devices, &self.timeline, origin_ns),
             section::strata::build(&self.strata),
             section::provenance::build(&self.info),

@@ -67,7 +67,11 @@ const WIDTH: f64 = 944.0;
 
 /// Text that no SVG takes for more than text.
 pub(super) fn escaped(text: &str) -> String {
-    output::harmless(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    output::harmless(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A number with at most two decimals.
@@ -118,7 +122,9 @@ impl Plot {
 
     /// A surface from a base line up to steps: each level holds from its place to the next.
     pub(super) fn steps(&mut self, class: &str, base: f64, steps: &[(f64, f64)], end: f64) {
-        let (Some((first, _)), false) = (steps.first(), steps.iter().all(|(_, y)| *y == base)) else { return };
+        let (Some((first, _)), false) = (steps.first(), steps.iter().all(|(_, y)| *y == base)) else {
+            return;
+        };
         let mut path = format!("M{} {}", short(first * UNITS), short(base));
         let mut last = f64::NAN;
         for (x, y) in steps {
@@ -133,7 +139,11 @@ impl Plot {
 
     /// A line across.
     pub(super) fn line(&mut self, class: &str, y: f64) {
-        self.body += &format!("<rect class=\"{class}\" fill=\"{}\" y=\"{}\" width=\"1000\" height=\"1\"/>", colour(class), short(y));
+        self.body += &format!(
+            "<rect class=\"{class}\" fill=\"{}\" y=\"{}\" width=\"1000\" height=\"1\"/>",
+            colour(class),
+            short(y)
+        );
     }
 
     /// Says what lies between two places, of which nothing else is to be seen.
@@ -178,7 +188,8 @@ impl Drawing {
 
     /// Text over a plot, `up` pixels above its bottom line.
     pub(super) fn level(&mut self, y: f64, words: &str) {
-        self.body += &format!("<text class=\"level\" x=\"0\" y=\"{}\">{}</text>", short(y - 3.0), escaped(words));
+        self.body +=
+            &format!("<text class=\"level\" x=\"0\" y=\"{}\">{}</text>", short(y - 3.0), escaped(words));
     }
 
     /// Words within a bar, cut where it ends; none if there is no room for a few letters.
@@ -249,7 +260,8 @@ const UNITS_OF_TIME: [(f64, &str); 7] =
 fn time_step(least: f64) -> f64 {
     let decimal = 10_f64.powf(least.max(1.0).log10().floor());
     let decimals = [1.0, 2.0, 5.0, 10.0].map(|count| count * decimal);
-    let sixties = [10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0];
+    let sixties =
+        [10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0];
     if least <= 1e10 {
         return decimals.into_iter().find(|step| *step >= least).unwrap_or(least);
     }
@@ -294,7 +306,10 @@ mod tests {
         assert_eq!(words(0.0, 3.1536e16).first().unwrap(), "0 d");
         assert!(words(0.0, 3.1536e16).len() > 2, "a year");
         assert_eq!(words(0.0, 3.6e12), ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min", "60 min"]);
-        assert!((1..=9).all(|power| { let count = words(0.0, 7.3 * 10_f64.powi(power * 2)).len(); (2..=8).contains(&count) }));
+        assert!((1..=9).all(|power| {
+            let count = words(0.0, 7.3 * 10_f64.powi(power * 2)).len();
+            (2..=8).contains(&count)
+        }));
         let gib = f64::from(1 << 30);
         assert_eq!(size_ticks(139.0 * gib).iter().map(|size| size / gib).collect::<Vec<_>>(), [50.0, 100.0]);
     }

@@ -22,7 +22,7 @@ fn percent(ratio: f64) -> String {
 }
 
 /// One thread: share of each step inside CUDA calls (up), and waiting for a CPU (down).
-fn lane(lane: &Lane, since_ns: f64, span_ns: f64) -> Plot {
+fn lane(lane: &Lane, since_ns: f64, span_ns: f64, has_schedule: bool) -> Plot {
     let mut plot = Plot::default();
     let steps = lane.in_calls_ratio.len().max(1);
     let place = |step: usize| step as f64 / steps as f64;
@@ -34,7 +34,8 @@ fn lane(lane: &Lane, since_ns: f64, span_ns: f64) -> Plot {
     plot.steps("scheduler", UP, &surface(&lane.waiting_ratio, DOWN), 1.0);
     let words = |step: usize| {
         let waiting = lane.waiting_ratio.get(step).copied().unwrap_or_default();
-        (percent(lane.in_calls_ratio[step].min(1.0)), percent(waiting.min(1.0)))
+        let waiting = if has_schedule { percent(waiting.min(1.0)) } else { "not known how much".to_owned() };
+        (percent(lane.in_calls_ratio[step].min(1.0)), waiting)
     };
     // What is alike is one.
     let mut from = 0;
@@ -42,8 +43,11 @@ fn lane(lane: &Lane, since_ns: f64, span_ns: f64) -> Plot {
         if step == steps || words(step) != words(from) {
             let (calls, waiting) = words(from);
             let at = |step: usize| Nanos((since_ns + place(step) * span_ns) as i64);
-            let title =
-                format!("{} to {}: {calls} inside CUDA calls, {waiting} waiting for a CPU", at(from), at(step));
+            let title = format!(
+                "{} to {}: {calls} inside CUDA calls, {waiting} waiting for a CPU",
+                at(from),
+                at(step)
+            );
             plot.hover((place(from), place(step)), (0.0, UP + DOWN), &title);
             from = step;
         }
@@ -52,7 +56,7 @@ fn lane(lane: &Lane, since_ns: f64, span_ns: f64) -> Plot {
 }
 
 /// One lane a thread. `origin_ns`: when recording began.
-pub(super) fn timeline(timeline: &Timeline, origin_ns: i64) -> String {
+pub(super) fn timeline(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> String {
     let mut drawing = Drawing::new();
     let since = (timeline.start_ns - origin_ns) as f64;
     let span = (timeline.end_ns - timeline.start_ns) as f64;
@@ -60,7 +64,7 @@ pub(super) fn timeline(timeline: &Timeline, origin_ns: i64) -> String {
         drawing.label(0.0, Anchor::Start, &format!("{} {}/{}", one.comm, one.pid, one.tid));
         drawing.label(1.0, Anchor::End, &format!("{} in calls", Nanos(one.calls_ns)));
         drawing.y += LINE;
-        drawing.plot(UP + DOWN, &lane(one, since, span));
+        drawing.plot(UP + DOWN, &lane(one, since, span, has_schedule));
         drawing.y += 4.0;
     }
     drawing.ticks(&time_ticks(since, since + span));

@@ -47,7 +47,8 @@ fn table(table: &Table) -> String {
         .map(|row| {
             let name = row.cells.first().map_or_else(String::new, |cell| escaped(&cell.text));
             let chains: Vec<&str> = row.links.iter().map(|link| link.text.as_str()).collect();
-            let chains = if chains.is_empty() { String::new() } else { format!("; chains {}", chains.join(", ")) };
+            let chains =
+                if chains.is_empty() { String::new() } else { format!("; chains {}", chains.join(", ")) };
             format!("- {name}: {}{chains}\n", escaped(&row.note))
         })
         .collect();

@@ -155,7 +155,8 @@ impl Terminal {
             let cells: Vec<String> = cells.iter().enumerate().map(paint).collect();
             text += &format!("{}\n", cells.join("  ").trim_end());
             let chains: Vec<&str> = row.links.iter().map(|link| link.text.as_str()).collect();
-            let chains = if chains.is_empty() { String::new() } else { format!("chains {}", chains.join(", ")) };
+            let chains =
+                if chains.is_empty() { String::new() } else { format!("chains {}", chains.join(", ")) };
             for words in sentence.iter().chain([&row.note, &chains]).filter(|words| !words.is_empty()) {
                 text += &wrapped(words, "    ");
             }

@@ -27,7 +27,11 @@ pub(crate) fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
         chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
     all.retain(|(_, example)| example.depth == 0);
     all.sort_by_key(|(_, example)| (std::cmp::Reverse(example.dur_ns), example.ts_ns, example.tid));
-    all.into_iter().take(SLOWEST).enumerate().map(|(at, (verdict, example))| (at + 1, verdict, example)).collect()
+    all.into_iter()
+        .take(SLOWEST)
+        .enumerate()
+        .map(|(at, (verdict, example))| (at + 1, verdict, example))
+        .collect()
 }
 
 /// Links to those of the calls shown that something is true of.

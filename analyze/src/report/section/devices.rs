@@ -51,9 +51,8 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
         ),
         svg: time_svg::device(device, timeline, origin_ns),
         legend: Vec::new(),
-        spark: busy.map_or_else(Vec::new, |busy| {
-            busy.readings.iter().map(|one| one.most as f64 / 100.0).collect()
-        }),
+        spark: busy
+            .map_or_else(Vec::new, |busy| busy.readings.iter().map(|one| one.most as f64 / 100.0).collect()),
         is_folded: false,
     }
 }

@@ -65,7 +65,8 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
 
 /// How many slow calls, and what they lost.
 fn slow(chains: &Chains) -> String {
-    let mut functions: Vec<&Verdict> = chains.verdicts.iter().filter(|verdict| verdict.slow_count > 0).collect();
+    let mut functions: Vec<&Verdict> =
+        chains.verdicts.iter().filter(|verdict| verdict.slow_count > 0).collect();
     functions.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns));
     let names: Vec<&str> = functions.iter().take(NAMED).map(|verdict| verdict.op.as_str()).collect();
     let more = match functions.len().saturating_sub(NAMED) {
@@ -102,6 +103,10 @@ fn innocent(chains: &Chains) -> String {
 fn memory(of: Option<&Overview>) -> String {
     let Some(memory) = of else { return "no event of PyTorch's allocator is on record.".to_owned() };
     let sum = |of: fn(&Held) -> i64| -> i64 { memory.review.peak.allocators.iter().map(of).sum() };
+    if memory.curve.peak_reserved_bytes == 0 {
+        return "not known: PyTorch's blocks are on record, and no memory that it had from the driver."
+            .to_owned();
+    }
     let mut words = format!(
         "PyTorch had {} from the driver at most; when most was reserved, {} was in use, {} free but pinned, and {} could have been given back.",
         size(memory.curve.peak_reserved_bytes),
@@ -143,11 +148,21 @@ pub(crate) fn build(report: &Report) -> Headline {
         let links = vec![Link::to_section("causes", "what clears them")];
         let links = if chains.alibis.is_empty() { Vec::new() } else { links };
         answers.push(answer("Innocent", innocent(chains), links));
-        scheduler(chains)
+        match report.has_schedule {
+            true => scheduler(chains),
+            false => (
+                "Nothing of the scheduler is on record: it is neither accused nor cleared.".to_owned(),
+                Tone::Open,
+            ),
+        }
     };
     let links = vec![Link::to_section("memory", "where it was")];
     answers.push(answer("Memory", memory(report.memory.as_ref()), links));
     let steps = super::next_steps::all(report);
-    answers.push(answer("To do", steps.join("\n"), vec![Link::to_section("provenance", "what was not measured")]));
+    answers.push(answer(
+        "To do",
+        steps.join("\n"),
+        vec![Link::to_section("provenance", "what was not measured")],
+    ));
     Headline { scheduler: main, sentences: Vec::new(), answers, tone }
 }

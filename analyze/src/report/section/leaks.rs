@@ -4,7 +4,10 @@ use std::fmt;
 
 use super::size;
 use crate::{
-    analysis::{leaks::{epochs::Origin, growth::Growth}, memory_overview::Overview},
+    analysis::{
+        leaks::{epochs::Origin, growth::Growth},
+        memory_overview::Overview,
+    },
     report::document::{Cell, Row, Table, number, word},
 };
 
@@ -45,7 +48,11 @@ fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
     let end = held.clone().find(|held| (held.pid, held.device) == (growth.pid, growth.device));
     let is_marked = matches!(growth.epochs.origin, Origin::Ranges | Origin::Moments);
     let failed = memory.review.history.ooms.iter().filter(|oom| oom.pid == growth.pid && !is_marked);
-    Leak { growth, end_bytes: end.map(|held| held.allocated_bytes), failed_count: failed.count() }
+    Leak {
+        growth,
+        end_bytes: end.map(|held| held.allocated_bytes + held.outside_bytes),
+        failed_count: failed.count(),
+    }
 }
 
 /// Of every allocator that kept something.

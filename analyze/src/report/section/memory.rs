@@ -54,6 +54,9 @@ fn of_allocator(held: &Held) -> Table {
     .to_vec();
     lines.retain(|(_, bytes)| *bytes != 0);
     lines.push(("reserved".to_owned(), held.reserved_bytes));
+    if held.outside_bytes != 0 {
+        lines.push(("handed out of memory that is not on record, besides".to_owned(), held.outside_bytes));
+    }
     let caption = format!("Process {}, device {}", held.pid, held.device);
     account(lines, caption, "SELECT * FROM memory_curve ORDER BY reserved_bytes DESC LIMIT 1")
 }
@@ -183,28 +186,31 @@ fn figures(memory: &Overview) -> [Figure; 3] {
             memory_svg::curve(curve, start_ns),
         )
     };
-    let addresses = Figure { legend: legend(0), ..figure(
-        "memory-addresses",
-        format!(
-            "Addresses at the peak: {} of {} segments, the largest",
-            map.segments.len(),
-            map.segments_count
-        ),
-        memory_svg::addresses(map),
-    ) };
+    let addresses = Figure {
+        legend: legend(0),
+        ..figure(
+            "memory-addresses",
+            format!(
+                "Addresses at the peak: {} of {} segments, the largest",
+                map.segments.len(),
+                map.segments_count
+            ),
+            memory_svg::addresses(map),
+        )
+    };
     let lives = Figure {
         legend: [("in-use", "handed out"), ("kept", "never given back")]
             .map(|(class, words)| (class, words.to_owned()))
             .to_vec(),
         ..figure(
-        "memory-lives",
-        format!(
-            "Lives of blocks: {} of {}, those with most bytes for longest",
-            map.lives.len(),
-            map.lives_count
-        ),
-        memory_svg::lives(map, (first, last), start_ns),
-    )
+            "memory-lives",
+            format!(
+                "Lives of blocks: {} of {}, those with most bytes for longest",
+                map.lives.len(),
+                map.lives_count
+            ),
+            memory_svg::lives(map, (first, last), start_ns),
+        )
     };
     [over_time, addresses, lives]
 }

@@ -1,5 +1,6 @@
 //! How each thread spent the run.
 
+use super::if_known;
 use crate::{
     analysis::timeline::Timeline,
     report::{
@@ -8,7 +9,7 @@ use crate::{
     },
 };
 
-pub(crate) fn build(timeline: &Timeline, origin_ns: i64) -> Section {
+pub(crate) fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> Section {
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]
     } else {
@@ -20,14 +21,15 @@ pub(crate) fn build(timeline: &Timeline, origin_ns: i64) -> Section {
         vec![Block::Figure(Figure {
             name: "timeline".to_owned(),
             caption: format!(
-                "Threads with calls, {} of {} shown: share of time inside CUDA calls (up) and waiting for a CPU (down)",
+                "Threads with calls, {} of {} shown: share of time inside CUDA calls (up); waiting for a CPU {}",
                 timeline.lanes.len(),
-                timeline.threads_count
+                timeline.threads_count,
+                if_known(has_schedule, "(down)")
             ),
-            svg: time_svg::timeline(timeline, origin_ns),
+            svg: time_svg::timeline(timeline, origin_ns, has_schedule),
             legend: vec![
                 ("in-calls", "inside CUDA calls (up)".to_owned()),
-                ("scheduler", "waiting for a CPU (down)".to_owned()),
+                ("scheduler", format!("waiting for a CPU ({})", if_known(has_schedule, "down"))),
             ],
             spark,
             is_folded: false,
