@@ -139,6 +139,37 @@ fn of_link(link: &Link) -> &'static str {
     }
 }
 
+/// What a link is called.
+fn words(link: &Link) -> String {
+    match &link.task_comm {
+        Some(comm) if link.cause.is_some() => format!("{}: {comm}", link.state),
+        _ => link.state.to_owned(),
+    }
+}
+
+/// Places of a row of which each shows one link.
+const PLACES: f64 = 400.0;
+
+/// Of the links that begin at one place the longest, with how many they are.
+fn thinned<'a>(links: impl Iterator<Item = &'a Link>, all_ns: f64) -> Vec<(&'a Link, usize)> {
+    let mut shown: Vec<(i64, &Link, usize)> = Vec::new();
+    let mut first = None;
+    for link in links {
+        let origin = *first.get_or_insert(link.ts_ns);
+        let place = ((link.ts_ns - origin) as f64 / all_ns * PLACES) as i64;
+        match shown.last_mut() {
+            Some((at, most, count)) if *at == place => {
+                *count += 1;
+                if link.dur_ns > most.dur_ns {
+                    *most = link;
+                }
+            }
+            _ => shown.push((place, link, 1)),
+        }
+    }
+    shown.into_iter().map(|(_, link, count)| (link, count)).collect()
+}
+
 /// A slow call from end to end: a row for its thread, and one for every thread that it waited for, directly or not.
 pub(super) fn chain(call: &Example) -> String {
     let mut rows: Vec<(usize, u32, u32)> =
@@ -160,20 +191,20 @@ pub(super) fn chain(call: &Example) -> String {
         drawing.y += LINE;
         let mut plot = Plot::default();
         let links = || call.chain.iter().filter(|link| (link.depth, link.pid, link.tid) == (depth, pid, tid));
-        let words = |link: &Link| match &link.task_comm {
-            Some(comm) if link.cause.is_some() => format!("{}: {comm}", link.state),
-            _ => link.state.to_owned(),
-        };
-        for link in links() {
-            let x = (at(link.ts_ns), at(link.ts_ns + link.dur_ns));
-            let cause = link.cause.map_or_else(String::new, |cause| format!(" ({})", cause.name()));
+        for (shown, count) in thinned(links(), all) {
+            let x = (at(shown.ts_ns), at(shown.ts_ns + shown.dur_ns));
+            let cause = shown.cause.map_or_else(String::new, |cause| format!(" ({})", cause.name()));
+            let more = match count {
+                1 => String::new(),
+                count => format!("; the longest of {count} at this place"),
+            };
             let title = format!(
-                "{} for {}, {} after the call began{cause}",
-                words(link),
-                Nanos(link.dur_ns),
-                Nanos(link.ts_ns - call.ts_ns)
+                "{} for {}, {} after the call began{cause}{more}",
+                words(shown),
+                Nanos(shown.dur_ns),
+                Nanos(shown.ts_ns - call.ts_ns)
             );
-            plot.bar(of_link(link), x, (0.0, LINK), &title);
+            plot.bar(of_link(shown), x, (0.0, LINK), &title);
         }
         plot.line("grid", LINK - 0.5);
         let y = drawing.y;
