@@ -5,6 +5,8 @@ use std::{io, path::PathBuf, process::ExitCode};
 use datafusion::error::DataFusionError;
 use trace_writer::WriteError;
 
+/// A comparison found a regression.
+pub(crate) const EXIT_REGRESSION: u8 = 1;
 /// Wrong usage or bad input. `clap` uses the same code.
 pub(crate) const EXIT_BAD_INPUT: u8 = 2;
 /// The data does not answer the question.
@@ -51,6 +53,8 @@ pub(crate) enum AnalyzeError {
     Exists(PathBuf),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error("regression: {0}")]
+    Regression(String),
     #[error("inconclusive: {0}")]
     Inconclusive(String),
     #[error("defect in analyze, please report it: {0}")]
@@ -81,6 +85,7 @@ impl AnalyzeError {
             ) => EXIT_BAD_INPUT,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => EXIT_BAD_INPUT,
             Self::Io { .. } | Self::Write(_) => EXIT_IO,
+            Self::Regression(_) => EXIT_REGRESSION,
             Self::Inconclusive(_) => EXIT_INCONCLUSIVE,
             Self::Internal(_) => EXIT_INTERNAL,
         })

@@ -5,6 +5,7 @@ mod analysis;
 mod catalog;
 mod cli;
 mod columns;
+mod compare;
 mod error;
 mod export;
 mod frames;
@@ -15,7 +16,6 @@ mod memory;
 mod output;
 mod progress;
 mod protobuf;
-#[cfg(test)]
 mod random;
 mod ranges;
 mod reading;

@@ -1,14 +1,66 @@
-//! Random numbers for tests, always the same.
+//! Random numbers for tests and simulations, always the same.
 
 /// Xorshift.
+#[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    /// One of many, each with numbers of its own (splitmix64).
+    pub(crate) fn nth(seed: u64, number: u64) -> Self {
+        let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((z ^ (z >> 31)) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % bound
+        self.0
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 16) as usize % bound
+    }
+
+    /// A number from 0 up to, and without, 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Of the standard normal distribution (Box and Muller).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let (radius, angle) = (1.0 - self.unit(), self.unit());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
+    /// The first `count` places of a random order of `0..of`.
+    pub(crate) fn choose(&mut self, of: usize, count: usize) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..of).collect();
+        for i in 0..count.min(of) {
+            let other = i + self.below(of - i);
+            places.swap(i, other);
+        }
+        places.truncate(count);
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_numbers_are_normal() {
+        let mut random = Random::nth(1, 2);
+        let drawn: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
+        let mean = drawn.iter().sum::<f64>() / 20_000.0;
+        let variance = drawn.iter().map(|x| x * x).sum::<f64>() / 20_000.0;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        let mut places = random.choose(9, 9);
+        places.sort_unstable();
+        assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -201,7 +201,7 @@ fn is_pattern(path: &Path) -> bool {
 
 /// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself, as a directory that is
 /// another tool's trace.
-fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
+pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let mut found: Vec<PathBuf> = if path.is_dir() && import::sniff(path).map_err(io)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
@@ -334,6 +334,11 @@ impl Trace {
     /// The opened files.
     pub(crate) fn files(&self) -> &[RunFile] {
         &self.files
+    }
+
+    /// The library, and the user's own queries.
+    pub(crate) fn queries(&self) -> &[Query] {
+        &self.queries
     }
 
     /// Plans a query; nothing that writes is allowed.

@@ -138,7 +138,7 @@ impl Filling {
 
     /// When an allocator had most reserved, for the first time.
     pub(crate) fn peak(&self) -> At {
-        self.peak.map_or(At::Peak, |(ts, _)| At::PeakAt(ts))
+        self.peak.map_or(At::Peak, |(ts, _)| At::Reached(ts))
     }
 
     /// The curve.

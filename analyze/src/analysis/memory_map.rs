@@ -111,10 +111,13 @@ impl Listener for Layout {
     }
 }
 
+/// A life after its weight, and of those of one weight the earlier one, then the lower address.
+type Weighed = (u128, Reverse<(i64, u64)>, Life);
+
 /// The blocks of a replay that had most bytes for longest.
 pub(crate) struct Lives {
-    /// Bytes times time, then the earlier one, then the lower address: the least is to be dropped first.
-    largest: BinaryHeap<Reverse<(u128, Reverse<(i64, u64)>, Life)>>,
+    /// Weighed by bytes times time: the least is to be dropped first.
+    largest: BinaryHeap<Reverse<Weighed>>,
     count: usize,
     /// When allocators began that were at work before.
     began: HashMap<Key, i64>,

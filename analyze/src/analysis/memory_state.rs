@@ -40,7 +40,7 @@ pub(crate) enum At {
     /// When most was reserved.
     Peak,
     /// That, where it is known already: the time of the event that made it so.
-    PeakAt(i64),
+    Reached(i64),
     /// Time since recording began.
     Time(Nanos),
     /// The first mark of that name: its moment, or the end of its range.
@@ -262,7 +262,7 @@ pub(crate) async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i6
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
         At::End => Ok((i64::MAX - 1, END.to_owned())),
-        At::PeakAt(ts) => Ok((ts.saturating_add(1), PEAK.to_owned())),
+        At::Reached(ts) => Ok((ts.saturating_add(1), PEAK.to_owned())),
         At::Peak => {
             let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
             Ok(match time(trace, query).await? {

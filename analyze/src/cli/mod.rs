@@ -2,7 +2,9 @@
 
 mod alerts;
 mod align;
+mod baseline;
 mod chains;
+mod compare;
 mod export;
 mod head;
 mod import;
@@ -19,6 +21,7 @@ mod shell;
 mod slice;
 mod sql;
 mod summary;
+mod trend;
 mod verify;
 mod what_if;
 
@@ -54,6 +57,9 @@ enum Verb {
     Sql(sql::Args),
     Queries(queries::Args),
     Report(report::Args),
+    Compare(compare::Args),
+    Baseline(baseline::Args),
+    Trend(trend::Args),
     Export(export::Args),
     Head(head::Args),
     Verify(verify::Args),
@@ -100,6 +106,9 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
             Verb::Sql(args) => args.run().await,
             Verb::Queries(args) => args.run().await,
             Verb::Report(args) => args.run().await,
+            Verb::Compare(args) => args.run().await,
+            Verb::Baseline(args) => args.run().await,
+            Verb::Trend(args) => args.run().await,
             Verb::Export(args) => args.run().await,
             Verb::Head(args) => args.run().await,
             Verb::Verify(args) => args.run().await,

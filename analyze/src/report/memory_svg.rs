@@ -16,6 +16,9 @@ const THIN: f64 = 14.0;
 /// Places of the curve that say what they are.
 const PLACES: usize = 240;
 
+/// How high the stack is, up to a class.
+type Height = fn(&Point) -> i64;
+
 /// A size.
 fn size(bytes: i64) -> String {
     Bytes(bytes).to_string()
@@ -45,7 +48,7 @@ pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
     let height = |bytes: f64| CURVE - CURVE * bytes / top;
     let mut plot = Plot::default();
     // From the top of the stack down: each covers what lies below it.
-    let classes: [(&str, fn(&Point) -> i64); 5] = [
+    let classes: [(&str, Height); 5] = [
         ("not-known", |p| p.reserved_bytes),
         ("private", |p| p.reserved_bytes - p.unknown_bytes),
         ("releasable", |p| p.in_use_bytes + p.pinned_bytes + p.releasable_bytes),

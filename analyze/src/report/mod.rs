@@ -8,6 +8,7 @@
 //! and knows nothing of what they mean.
 
 mod document;
+mod forest_svg;
 mod form;
 mod memory_svg;
 mod section;
@@ -34,7 +35,12 @@ use crate::{
 };
 
 pub(crate) use document::{Block, Document};
-pub(crate) use form::{markdown::text as markdown, terminal::text as terminal};
+pub(crate) use form::{
+    html::page,
+    markdown::text as markdown,
+    terminal::{spark, text as terminal},
+};
+pub(crate) use section::comparison::document as comparison;
 
 /// Of the data. What is added keeps it; what changes or goes raises it.
 pub(crate) const VERSION: u32 = 1;

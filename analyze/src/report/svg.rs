@@ -12,7 +12,7 @@
 use crate::output;
 
 /// A class of marks, and its colour on white. The style sheet has the same; a test compares them.
-const COLOURS: [(&str, &str); 30] = [
+const COLOURS: &[(&str, &str)] = &[
     ("scheduler", "#be4632"),
     ("throttled", "#d6785a"),
     ("blocked", "#8a4f9e"),
@@ -42,6 +42,8 @@ const COLOURS: [(&str, &str); 30] = [
     ("busy", "#468c78"),
     ("clock", "#5d636b"),
     ("power", "#c08a1e"),
+    ("regression", "#be4632"),
+    ("pass", "#468c78"),
     ("grid", "#d9d6cd"),
 ];
 
@@ -53,7 +55,7 @@ pub(super) fn colour(class: &str) -> &'static str {
 /// Every class that marks may have.
 #[cfg(test)]
 pub(super) fn colours() -> &'static [(&'static str, &'static str)] {
-    &COLOURS
+    COLOURS
 }
 
 /// Of text, in pixels: that of small text on the page.

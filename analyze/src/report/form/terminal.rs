@@ -174,14 +174,7 @@ impl Terminal {
         if figure.spark.is_empty() {
             return String::new();
         }
-        // Of the values that fall into one character the largest counts, so that no peak is lost.
-        let of = |at: usize| {
-            let (from, to) = (at * figure.spark.len() / WIDTH, (at + 1) * figure.spark.len() / WIDTH);
-            let values = &figure.spark[from..to.max(from + 1)];
-            let most = values.iter().copied().fold(0.0, f64::max);
-            SPARKS[((most * 8.0).ceil() as usize).clamp(1, 8) - 1]
-        };
-        let line: String = (0..WIDTH).map(of).collect();
+        let line = spark(&figure.spark, WIDTH);
         let class = figure.legend.first().map_or("", |(class, _)| class);
         format!("{}\n{}\n", self.painted(&line, class), wrapped(&figure.caption, ""))
     }
@@ -210,6 +203,17 @@ impl Terminal {
             Block::Calls(calls) => calls.iter().take(CALLS).map(|call| self.call(call)).collect(),
         }
     }
+}
+
+/// Values from 0 to 1 as a line of that many characters. Of those that fall into one the largest counts, so that no peak
+/// is lost.
+pub(crate) fn spark(values: &[f64], width: usize) -> String {
+    let of = |at: usize| {
+        let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
+        let most = values[from..to.max(from + 1)].iter().copied().fold(0.0, f64::max);
+        SPARKS[((most * 8.0).ceil() as usize).clamp(1, 8) - 1]
+    };
+    if values.is_empty() { String::new() } else { (0..width).map(of).collect() }
 }
 
 /// The document for a terminal.

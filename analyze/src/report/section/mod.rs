@@ -2,6 +2,7 @@
 
 pub(crate) mod causes;
 pub(crate) mod chains;
+pub(crate) mod comparison;
 pub(crate) mod culprits;
 pub(crate) mod devices;
 pub(crate) mod functions;

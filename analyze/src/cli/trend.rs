@@ -1,0 +1,133 @@
+//! `analyze trend`.
+
+use std::path::PathBuf;
+
+use super::{print, print_json};
+use crate::{
+    compare::{
+        baseline,
+        gate::Rules,
+        judge::signed,
+        trend::{self, Series},
+    },
+    error::AnalyzeError,
+    output,
+    report::spark,
+    trace::Options,
+};
+
+/// When did it change? Change points in a series of runs
+#[derive(clap::Args)]
+#[command(
+    after_help = "E-divisive change points (Matteson and James 2014): levels of at least 3 runs, each change tested by permuting runs.\n\
+A run that several changes begin with is the one to look at."
+)]
+pub(crate) struct Args {
+    /// Runs, directories, patterns, or baselines
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// Figures, named as in gates: wall_ns, p99(cudaLaunchKernel), calls_count(*) [default: those of the usual gates]
+    #[arg(long, value_name = "METRIC")]
+    metric: Vec<String>,
+    /// In which order runs were made
+    #[arg(long, value_enum, default_value_t = Order::Time)]
+    order: Order,
+    /// Probability of a change point in a series without a change
+    #[arg(long, default_value_t = 0.01)]
+    alpha: f64,
+    /// Queries of your own; those named metrics_… are metrics
+    #[arg(long, value_name = "DIR")]
+    queries: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    /// By the wall clock, when recording began
+    Time,
+    /// As given; files of a directory or pattern by name
+    Given,
+}
+
+fn line(series: &Series) -> Vec<String> {
+    let (least, most) =
+        series.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+    let scaled: Vec<f64> =
+        series.values.iter().map(|v| if most > least { (v - least) / (most - least) } else { 0.0 }).collect();
+    let range = if series.values.is_empty() {
+        "–".to_owned()
+    } else {
+        format!("{} to {}", series.key.show(least), series.key.show(most))
+    };
+    vec![series.key.to_string(), series.values.len().to_string(), range, spark(&scaled, 24)]
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+        if !(self.alpha > 0.0 && self.alpha < 0.5) {
+            return Err(AnalyzeError::Query(format!(
+                "alpha is {}: it is a probability below 0.5, such as 0.01",
+                self.alpha
+            )));
+        }
+        let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
+        let rules = Rules::new(&gates, None, None)?;
+        let mut runs =
+            baseline::load(&self.runs, &Options { queries: self.queries, ..Options::default() }).await?;
+        if self.order == Order::Time {
+            if let Some(run) = runs.iter().find(|run| run.facts.start_wall_ns.is_none()) {
+                return Err(AnalyzeError::Inconclusive(format!(
+                    "{} does not say when it was made: --order given",
+                    run.name
+                )));
+            }
+            runs.sort_by_key(|run| run.facts.start_wall_ns);
+        }
+        let mut keys = Vec::new();
+        for gate in &rules.gates {
+            match gate.keys(runs.iter().flat_map(|run| run.figures.keys())) {
+                Err(_) if rules.are_default => {}
+                found => keys.extend(found.map_err(AnalyzeError::Query)?),
+            }
+        }
+        let all: Vec<Series> = keys.iter().map(|key| trend::series(&runs, key, self.alpha)).collect();
+        let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);
+        if self.json {
+            print_json(&all)?;
+        } else {
+            let rows: Vec<Vec<String>> = all.iter().map(line).collect();
+            let mut text = output::columns(&["figure", "runs", "from", "in order"], &rows, &[1]) + "\n";
+            let points = all.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
+            let row = |(series, point): (&Series, &trend::Point)| {
+                vec![
+                    point.run.clone(),
+                    series.key.to_string(),
+                    series.key.show(point.before),
+                    series.key.show(point.after),
+                    point.change_ratio.map_or_else(|| "from 0".to_owned(), signed),
+                    format!("{:.3}", point.p),
+                ]
+            };
+            let changes: Vec<Vec<String>> = points.map(row).collect();
+            text += &if changes.is_empty() {
+                "No change.\n".to_owned()
+            } else {
+                output::columns(
+                    &["changed with", "figure", "before", "after", "by", "p"],
+                    &changes,
+                    &[2, 3, 4, 5],
+                )
+            };
+            print(&text)?;
+        }
+        if longest < 2 * trend::SEGMENT {
+            return Err(AnalyzeError::Inconclusive(format!(
+                "{longest} runs are too few to tell levels apart: at least {} are needed",
+                2 * trend::SEGMENT
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Runs and baselines. A baseline is the figures of runs in a small Parquet file: one row per run and figure, and the runs'
+//! circumstances as JSON in the file's metadata. It stands wherever runs do, so that traces need not be kept.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Float64Array, Int64Array, RecordBatch, StringArray},
+    datatypes::{DataType, Field, Schema},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use parquet::{
+    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    basic::{Compression, ZstdLevel},
+    file::{metadata::KeyValue, properties::WriterProperties},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    facts::{Facts, RunFigures},
+    figure::{self, Figure, Figures, Key},
+};
+use crate::{
+    columns::{Cell, floats, integers, strings},
+    error::AnalyzeError,
+    output,
+    trace::{Options, Trace, expand},
+};
+
+/// Metadata key; its presence makes a Parquet file a baseline.
+const META: &str = "inquest.baseline";
+/// Of the file. What is added keeps it.
+const VERSION: u32 = 1;
+/// Runs of which figures are made at once: each query uses all processors where it can.
+const AT_ONCE: usize = 2;
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    runs: Vec<(String, Facts)>,
+}
+
+/// Writes a baseline.
+///
+/// # Errors
+/// If it exists and `force` is not given, or cannot be written.
+pub(crate) fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), AnalyzeError> {
+    let internal = |error: &dyn std::fmt::Display| AnalyzeError::Internal(error.to_string());
+    let rows = || runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
+    let text =
+        |of: fn(&Key) -> Option<&str>| Arc::new(rows().map(|(_, key, _)| of(key)).collect::<StringArray>());
+    let field = |name, ty, is_null| Field::new(name, ty, is_null);
+    let schema = Arc::new(Schema::new(vec![
+        field("run", DataType::Utf8, false),
+        field("metric", DataType::Utf8, false),
+        field("subject", DataType::Utf8, true),
+        field("stratum", DataType::Utf8, true),
+        field("calls_count", DataType::Int64, true),
+        field("value", DataType::Float64, false),
+    ]));
+    let batch = RecordBatch::try_new(
+        Arc::clone(&schema),
+        vec![
+            Arc::new(rows().map(|(run, ..)| Some(run.name.as_str())).collect::<StringArray>()),
+            text(|key| Some(&key.metric)),
+            text(|key| key.subject.as_deref()),
+            text(|key| key.stratum.as_deref()),
+            Arc::new(rows().map(|(_, _, figure)| figure.calls_count).collect::<Int64Array>()),
+            Arc::new(rows().map(|(_, _, figure)| figure.value).collect::<Float64Array>()),
+        ],
+    );
+    let batch = batch.map_err(|error| internal(&error))?;
+    let head = Head {
+        version: VERSION,
+        runs: runs.iter().map(|run| (run.name.clone(), run.facts.clone())).collect(),
+    };
+    let head = serde_json::to_string(&head).map_err(|error| internal(&error))?;
+    let zstd = ZstdLevel::try_new(9).map_err(|error| internal(&error))?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(zstd))
+        .set_key_value_metadata(Some(vec![KeyValue::new(META.to_owned(), head)]))
+        .build();
+    let failed = |error: parquet::errors::ParquetError| AnalyzeError::Io {
+        path: path.to_owned(),
+        source: std::io::Error::other(error),
+    };
+    let file = output::create(path, force)?;
+    let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
+    writer.write(&batch).map_err(failed)?;
+    writer.close().map(drop).map_err(failed)
+}
+
+/// Reads a baseline; `None`: the file is none.
+fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
+    // What is no Parquet file at all is told by who opens it as a run.
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new(file) else { return Ok(None) };
+    let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
+    let Some(head) = pairs.iter().find(|pair| pair.key == META).and_then(|pair| pair.value.as_deref()) else {
+        return Ok(None);
+    };
+    let broken = |reason: String| AnalyzeError::Damaged(format!("{}: {reason}", path.display()));
+    let head: Head = serde_json::from_str(head).map_err(|error| broken(format!("its {META}: {error}")))?;
+    if head.version > VERSION {
+        let (path, found) = (path.to_owned(), head.version);
+        return Err(AnalyzeError::NewerVersion { path, found, known: VERSION });
+    }
+    let mut figures: BTreeMap<String, Figures> =
+        head.runs.iter().map(|(name, _)| (name.clone(), Figures::new())).collect();
+    for batch in builder.build().map_err(|error| broken(error.to_string()))? {
+        let batch = batch.map_err(|error| broken(error.to_string()))?;
+        let missing = ["run", "metric", "subject", "stratum", "calls_count", "value"]
+            .into_iter()
+            .find(|name| batch.column_by_name(name).is_none());
+        if let Some(name) = missing {
+            return Err(broken(format!("it has no column {name}")));
+        }
+        let text = |name| strings(&batch, name);
+        let (runs, metrics, subjects, strata) =
+            (text("run")?, text("metric")?, text("subject")?, text("stratum")?);
+        let (counts, values) = (integers(&batch, "calls_count")?, floats(&batch, "value")?);
+        for row in 0..batch.num_rows() {
+            let (Some(run), Some(metric), Some(value)) =
+                (runs.at(row), metrics.at(row), values.at(row).filter(|v| v.is_finite()))
+            else {
+                return Err(broken(format!("row {row} has no run, metric or value")));
+            };
+            let Some(of_run) = figures.get_mut(run) else {
+                return Err(broken(format!("row {row} is of the run {run}, which the file does not name")));
+            };
+            let key = Key::of(metric, subjects.at(row), strata.at(row));
+            of_run.insert(key, Figure { value, calls_count: counts.at(row) });
+        }
+    }
+    let run = |(name, facts): (String, Facts)| RunFigures {
+        figures: figures.remove(&name).unwrap_or_default(),
+        name,
+        facts,
+    };
+    Ok(Some(head.runs.into_iter().map(run).collect()))
+}
+
+/// Opens a baseline, and nothing else.
+///
+/// # Errors
+/// If it is missing, none, or damaged.
+pub(crate) fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
+    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    std::fs::metadata(path).map_err(io)?;
+    read(path)?.ok_or_else(|| {
+        AnalyzeError::Query(format!("{} is no baseline: `analyze baseline save` writes one", path.display()))
+    })
+}
+
+/// One run's figures; nothing of the run stays in memory.
+async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+    if let Some(runs) = read(&path)? {
+        return Ok(runs);
+    }
+    let trace = Trace::open_with(std::slice::from_ref(&path), &options).await?;
+    let [file] = trace.files() else {
+        return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
+    };
+    let (name, facts) = (file.name.clone(), Facts::of(&file.run, file.rows_count));
+    Ok(vec![RunFigures { name, facts, figures: figure::of(&trace).await? }])
+}
+
+/// The figures of the runs and baselines that paths, directories and patterns stand for, in their order. Two runs of one
+/// name are told apart by a number.
+///
+/// # Errors
+/// If one cannot be read, or there is none.
+pub(crate) async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+    let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let measured = paths.into_iter().map(|path| async move {
+        tokio::spawn(measure(path, options.clone()))
+            .await
+            .map_err(|error| AnalyzeError::Internal(error.to_string()))?
+    });
+    let runs: Vec<Vec<RunFigures>> = stream::iter(measured).buffered(AT_ONCE).try_collect().await?;
+    let mut runs = runs.concat();
+    let mut names = std::collections::HashSet::new();
+    for run in &mut runs {
+        let base = run.name.clone();
+        let mut number = 1;
+        while !names.insert(run.name.clone()) {
+            number += 1;
+            run.name = format!("{base}-{number}");
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,375 @@
+//! Gates: what a change may not do.
+//!
+//! ```text
+//! p99(cudaLaunchKernel) < +5%            a quantile of a function's calls; the unit's ending may be left out
+//! calls_ns(cudaMemcpyAsync; h2d, 2^24 bytes) < +5%     of one stratum
+//! phase_p50_ns(step #) < +2% floor 1ms   differences up to 1 ms do not count
+//! reserved_peak_bytes < +512MiB          by so much, rather than by a share
+//! calls_count(*) < +0                    each function by itself
+//! copy_rate_bytes(h2d) > -5%             more is better
+//! ```
+//! A file of gates is TOML: `gates = ["…", …]`, and what `--alpha` and `--resolution` are if not given.
+
+use std::{path::Path, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use trace_schema::{Bytes, Nanos};
+
+use super::figure::Key;
+use crate::error::AnalyzeError;
+
+/// By how much a figure may change.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    /// Of the base.
+    Ratio(f64),
+    /// In the figure's unit.
+    By(f64),
+}
+
+/// What a gate is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Subject {
+    /// The run.
+    Whole,
+    /// Every subject by itself.
+    Each,
+    One {
+        name: String,
+        stratum: Option<String>,
+    },
+}
+
+/// One gate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Gate {
+    /// As it was given.
+    pub(crate) text: String,
+    pub(crate) metric: String,
+    pub(crate) subject: Subject,
+    /// The figure may not fall; else it may not rise.
+    pub(crate) may_not_fall: bool,
+    pub(crate) limit: Limit,
+    /// Differences up to this do not count; `None`: the metric's own.
+    pub(crate) floor: Option<f64>,
+}
+
+/// If none are given: whole runs, and only what their recordings measure.
+pub(crate) const DEFAULTS: [&str; 6] = [
+    "wall_ns < +2%",
+    "launch_gap_ns < +2%",
+    "calls_ns < +2%",
+    "alloc_calls_count < +2%",
+    "reserved_peak_bytes < +2%",
+    "allocated_peak_bytes < +2%",
+];
+
+/// A number without unit, a time or a size.
+fn quantity(text: &str) -> Option<f64> {
+    let plain = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+    let time = || text.parse().ok().map(|Nanos(ns)| ns as f64);
+    plain.or_else(time).or_else(|| text.parse().ok().map(|Bytes(bytes)| bytes as f64))
+}
+
+impl FromStr for Gate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("gate {text:?}: {why}");
+        let place =
+            text.rfind(['<', '>']).ok_or_else(|| wrong("it has neither < nor >, as in: wall_ns < +2%"))?;
+        let may_not_fall = text[place..].starts_with('>');
+        let (left, right) = (text[..place].trim(), text[place + 1..].trim());
+        let (metric, subject) = match left.split_once('(') {
+            None => (left, Subject::Whole),
+            Some((metric, rest)) => {
+                let inner = rest.strip_suffix(')').ok_or_else(|| wrong("a ) is missing"))?.trim();
+                let subject = match inner.split_once(';') {
+                    _ if inner == "*" => Subject::Each,
+                    None => Subject::One { name: inner.to_owned(), stratum: None },
+                    Some((name, stratum)) => Subject::One {
+                        name: name.trim().to_owned(),
+                        stratum: Some(stratum.trim().to_owned()),
+                    },
+                };
+                (metric.trim(), subject)
+            }
+        };
+        if metric.is_empty() || metric.contains(char::is_whitespace) {
+            return Err(wrong("it names no metric"));
+        }
+        let (limit, floor) = match right.split_once(" floor ") {
+            Some((limit, floor)) => (limit.trim(), Some(floor.trim())),
+            None => (right, None),
+        };
+        let sign = if may_not_fall { '-' } else { '+' };
+        let amount = limit.strip_prefix(sign).ok_or_else(|| {
+            wrong("a gate says by how much a figure may get worse: < +5%, or > -5% where more is better")
+        })?;
+        let limit = match amount.strip_suffix('%') {
+            Some(percent) => percent
+                .trim()
+                .parse()
+                .ok()
+                .filter(|value| (0.0..=1e6).contains(value))
+                .map(|p: f64| Limit::Ratio(p / 100.0)),
+            None => quantity(amount).map(Limit::By),
+        };
+        let limit = limit.ok_or_else(|| {
+            wrong("its limit is neither a share such as 5% nor a quantity such as 2, 10us or 64MiB")
+        })?;
+        let floor = floor
+            .map(|floor| quantity(floor).ok_or_else(|| wrong("its floor is no quantity such as 10us")))
+            .transpose()?;
+        Ok(Self {
+            text: text.trim().to_owned(),
+            metric: metric.to_owned(),
+            subject,
+            may_not_fall,
+            limit,
+            floor,
+        })
+    }
+}
+
+/// Of a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    #[serde(default)]
+    gates: Vec<String>,
+    alpha: Option<f64>,
+    resolution: Option<String>,
+}
+
+/// The gates, and how strictly they are judged.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Rules {
+    pub(crate) gates: Vec<Gate>,
+    /// Nobody has named them: those that cannot be measured are left out.
+    pub(crate) are_default: bool,
+    /// Probability that any of the gates fails though nothing has changed.
+    pub(crate) alpha: f64,
+    /// A gate passes only if a change beyond this is excluded.
+    pub(crate) resolution_ratio: f64,
+}
+
+/// Of [`Rules::alpha`].
+pub(crate) const ALPHA: f64 = 0.05;
+/// Of [`Rules::resolution_ratio`].
+pub(crate) const RESOLUTION: f64 = 0.10;
+
+/// A share such as `10%`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+    number
+        .filter(|p| (0.0..=1e6).contains(p))
+        .map(|p| p / 100.0)
+        .ok_or_else(|| format!("{text:?} is no share such as 10%"))
+}
+
+impl Rules {
+    /// From the command line: gates, each as such or the name of a file of them. None: the usual ones.
+    ///
+    /// # Errors
+    /// If one is malformed, or two of them say different things of the same figure.
+    pub(crate) fn new(
+        given: &[String],
+        alpha: Option<f64>,
+        resolution: Option<f64>,
+    ) -> Result<Self, AnalyzeError> {
+        let mut gates: Vec<Gate> = Vec::new();
+        let (mut file_alpha, mut file_resolution) = (None, None);
+        for text in given {
+            let path = Path::new(text);
+            if !text.contains(['<', '>']) {
+                let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+                let content = std::fs::read_to_string(path).map_err(io)?;
+                let wrong = |why: String| AnalyzeError::Query(format!("{}: {why}", path.display()));
+                let file: File = toml::from_str(&content)
+                    .map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+                if file.gates.is_empty() {
+                    return Err(wrong("it has no gates".to_owned()));
+                }
+                for gate in &file.gates {
+                    gates.push(gate.parse().map_err(wrong)?);
+                }
+                file_alpha = file.alpha.or(file_alpha);
+                file_resolution =
+                    file.resolution.as_deref().map(share).transpose().map_err(wrong)?.or(file_resolution);
+            } else {
+                gates.push(text.parse().map_err(AnalyzeError::Query)?);
+            }
+        }
+        let are_default = gates.is_empty();
+        if are_default {
+            gates = DEFAULTS.iter().filter_map(|text| text.parse().ok()).collect();
+        }
+        for (place, gate) in gates.iter().enumerate() {
+            let same = |other: &&Gate| {
+                (&other.metric, &other.subject, other.may_not_fall)
+                    == (&gate.metric, &gate.subject, gate.may_not_fall)
+            };
+            if let Some(other) = gates[..place].iter().find(same) {
+                return Err(AnalyzeError::Query(format!(
+                    "gates {:?} and {:?} contradict each other, or are the same",
+                    other.text, gate.text
+                )));
+            }
+        }
+        let alpha = alpha.or(file_alpha).unwrap_or(ALPHA);
+        if !(alpha > 0.0 && alpha < 0.5) {
+            return Err(AnalyzeError::Query(format!(
+                "alpha is {alpha}: it is a probability below 0.5, such as 0.05"
+            )));
+        }
+        let resolution_ratio = resolution.or(file_resolution).unwrap_or(RESOLUTION);
+        Ok(Self { gates, are_default, alpha, resolution_ratio })
+    }
+}
+
+impl Gate {
+    /// The figures it is about, of those that there are.
+    ///
+    /// # Errors
+    /// If its metric is none; with those that there are.
+    pub(crate) fn keys<'a>(&self, known: impl Iterator<Item = &'a Key> + Clone) -> Result<Vec<Key>, String> {
+        let is_named = |key: &&Key| {
+            key.metric == self.metric
+                || key
+                    .metric
+                    .strip_suffix(key.unit())
+                    .is_some_and(|name| name.strip_suffix('_') == Some(&self.metric))
+        };
+        let mut metrics: Vec<&str> = known.clone().filter(is_named).map(|key| key.metric.as_str()).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        let metric = match metrics.as_slice() {
+            [] => return Err(self.unknown(known)),
+            [one] => *one,
+            several => {
+                return Err(format!("gate {:?}: {} may be {}", self.text, self.metric, several.join(" or ")));
+            }
+        };
+        let of_metric = || known.clone().filter(|key| key.metric == metric);
+        let keys: Vec<Key> = match &self.subject {
+            Subject::Whole if of_metric().all(|key| key.subject.is_some()) => {
+                let names: Vec<&str> = of_metric()
+                    .filter(|key| key.stratum.is_none())
+                    .filter_map(|key| key.subject.as_deref())
+                    .collect();
+                return Err(format!(
+                    "gate {:?}: {metric} is of {}: name one, or all by {metric}(*)",
+                    self.text,
+                    some(&names)
+                ));
+            }
+            Subject::Whole => vec![Key::of(metric, None, None)],
+            Subject::Each => {
+                let mut keys: Vec<Key> = of_metric()
+                    .filter(|key| key.subject.is_some() && key.stratum.is_none())
+                    .cloned()
+                    .collect();
+                keys.sort();
+                keys.dedup();
+                keys
+            }
+            Subject::One { name, stratum } => vec![Key::of(metric, Some(name), stratum.as_deref())],
+        };
+        Ok(keys)
+    }
+
+    fn unknown<'a>(&self, known: impl Iterator<Item = &'a Key>) -> String {
+        let mut names: Vec<&str> = known.map(|key| key.metric.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        format!("gate {:?}: no run has a metric {}; there are {}", self.text, self.metric, names.join(", "))
+    }
+}
+
+/// The first of some names, and how many there are.
+fn some(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    let rest = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    if rest == 0 { shown } else { format!("{shown} and {rest} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_read() {
+        let gate: Gate = "p99(cudaLaunchKernel) < +5% floor 2us".parse().expect("a gate");
+        assert_eq!((gate.metric.as_str(), gate.limit, gate.floor), ("p99", Limit::Ratio(0.05), Some(2000.0)));
+        assert_eq!(gate.subject, Subject::One { name: "cudaLaunchKernel".to_owned(), stratum: None });
+        let gate: Gate = "calls_ns(cudaMemcpyAsync; h2d, 2^24 bytes)<+64MiB".parse().expect("a gate");
+        assert_eq!(gate.limit, Limit::By(67_108_864.0));
+        assert_eq!(
+            gate.subject,
+            Subject::One { name: "cudaMemcpyAsync".to_owned(), stratum: Some("h2d, 2^24 bytes".to_owned()) }
+        );
+        let gate: Gate = "copy_rate_bytes(*) > -5 %".parse().expect("a gate");
+        assert!(gate.may_not_fall && gate.subject == Subject::Each);
+        for bad in [
+            "",
+            "wall_ns",
+            "wall_ns < 5%",
+            "wall_ns < -5%",
+            "wall_ns > +5%",
+            "p99(x < +5%",
+            "< +5%",
+            "a b < +5%",
+            "w < +nan%",
+            "w < +5 parsec",
+            "w < +5% floor x",
+        ] {
+            assert!(bad.parse::<Gate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn gates_find_their_figures() {
+        let known = [
+            Key::of("wall_ns", None, None),
+            Key::of("p99_ns", Some("f"), None),
+            Key::of("p99_ns", Some("g"), None),
+            Key::of("calls_ns", Some("f"), None),
+            Key::of("calls_ns", Some("f"), Some("h2d")),
+            Key::of("calls_count", Some("f"), None),
+        ];
+        let keys = |text: &str| text.parse::<Gate>().expect("a gate").keys(known.iter());
+        assert_eq!(keys("wall < +1%").expect("keys"), [known[0].clone()]);
+        assert_eq!(keys("p99(*) < +1%").expect("keys"), [known[1].clone(), known[2].clone()]);
+        assert_eq!(keys("calls_ns(*) < +1%").expect("keys"), [known[3].clone()]);
+        assert_eq!(
+            keys("p99(h) < +1%").expect("keys"),
+            [Key::of("p99_ns", Some("h"), None)],
+            "perhaps in none of the runs"
+        );
+        assert!(keys("p99 < +1%").expect_err("whose").contains("is of f, g: name one"));
+        assert!(keys("calls(f) < +1%").expect_err("which").contains("calls_count or calls_ns"));
+        assert!(
+            keys("speed < +1%")
+                .expect_err("unknown")
+                .contains("there are calls_count, calls_ns, p99_ns, wall_ns")
+        );
+    }
+
+    #[test]
+    fn contradictions_are_errors() {
+        let rules = |gates: &[&str]| {
+            Rules::new(&gates.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>(), None, None)
+        };
+        assert!(rules(&["wall_ns < +1%", "wall_ns < +2%"]).is_err());
+        assert!(rules(&["wall_ns < +1%", "wall_ns > -2%"]).is_ok(), "a band");
+        assert!(rules(&["no_such_file.toml"]).is_err());
+        assert_eq!(rules(&[]).expect("the usual").gates.len(), DEFAULTS.len());
+    }
+}

@@ -1,0 +1,39 @@
+//! A comparison as JUnit's XML, for CI systems that show it: a gate is a test case; inconclusive ones are skipped, with the
+//! reason.
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::judge::{Comparison, Judged, Outcome};
+use crate::{error::AnalyzeError, output};
+
+fn case(gate: &Judged) -> TestCase {
+    let reason = output::harmless(&gate.reason);
+    let status = match gate.outcome {
+        Outcome::Pass => TestCaseStatus::success(),
+        Outcome::Regression => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(reason).set_type("regression");
+            status
+        }
+        Outcome::Inconclusive | Outcome::Suspect => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(format!("{}: {reason}", gate.outcome.name()));
+            status
+        }
+    };
+    let mut case = TestCase::new(output::harmless(&format!("{} [{}]", gate.gate.text, gate.key)), status);
+    case.set_classname("analyze.compare");
+    case
+}
+
+/// The XML.
+///
+/// # Errors
+/// If it cannot be made.
+pub(crate) fn text(comparison: &Comparison) -> Result<String, AnalyzeError> {
+    let mut suite = TestSuite::new("analyze compare");
+    suite.add_test_cases(comparison.gates.iter().map(case));
+    let mut report = Report::new("inquest");
+    report.add_test_suite(suite);
+    report.to_string().map_err(|error| AnalyzeError::Internal(error.to_string()))
+}

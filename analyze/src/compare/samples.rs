@@ -1,0 +1,335 @@
+//! Two sets of runs, one figure: is it the same? The unit is the run: calls of one run have its noise in common, so that
+//! testing calls finds "changes" where there are none.
+//!
+//! | runs on the smaller side | test | estimate and interval |
+//! |---|---|---|
+//! | 1, 2 | none: nothing is known of how runs differ | the ratio alone |
+//! | 3, 4 | Welch's t on means | its own |
+//! | 5 and more | exact permutation of the runs' ranks (Wilcoxon, Mann and Whitney), ties as they are | Hodges and Lehmann's |
+//! | more than 25 on a side | Welch's t: means of so many are normal | its own |
+//!
+//! Figures that are all positive are compared as logarithms, so that what is found is a ratio.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
+/// From so many runs on the smaller side on ranks are permuted; before, they cannot reach a verdict.
+const EXACT_FROM: usize = 5;
+/// Beyond, means are as good.
+const EXACT_TO: usize = 25;
+/// From so many runs on the smaller side on there is a test.
+pub(crate) const TEST_FROM: usize = 3;
+
+/// How it was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Method {
+    /// Too few runs.
+    None,
+    Welch,
+    Exact,
+}
+
+impl Method {
+    /// For reading.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "no test",
+            Self::Welch => "Welch",
+            Self::Exact => "exact permutation",
+        }
+    }
+
+    /// That of so many runs a side.
+    pub(crate) fn of(base: usize, new: usize) -> Self {
+        match base.min(new) {
+            0..TEST_FROM => Self::None,
+            TEST_FROM..EXACT_FROM => Self::Welch,
+            _ if base.max(new) > EXACT_TO => Self::Welch,
+            _ => Self::Exact,
+        }
+    }
+
+    /// The smallest p, of one direction, that it can reach with so many runs.
+    pub(crate) fn least_p(self, base: usize, new: usize) -> f64 {
+        match self {
+            Self::None => 1.0,
+            Self::Welch => 0.0,
+            Self::Exact => 1.0 / subsets(base + new, base),
+        }
+    }
+}
+
+/// Ways to choose.
+fn subsets(of: usize, chosen: usize) -> f64 {
+    (0..chosen).map(|i| (of - i) as f64 / (i + 1) as f64).product::<f64>().round()
+}
+
+/// What is found. Differences are new less base: of logarithms, or of the figures themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) method: Method,
+    /// Of logarithms.
+    pub(crate) is_log: bool,
+    pub(crate) estimate: f64,
+    /// Ends of its interval; infinite: too few runs for one.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// Probability of such a difference, or a larger one, up or down, if there is none.
+    pub(crate) p_up: f64,
+    pub(crate) p_down: f64,
+}
+
+impl Difference {
+    /// Of both directions.
+    pub(crate) fn p(&self) -> f64 {
+        (2.0 * self.p_up.min(self.p_down)).min(1.0)
+    }
+
+    /// A difference as a share of the base, where it is one of logarithms.
+    pub(crate) fn ratio(&self, difference: f64) -> Option<f64> {
+        self.is_log.then(|| difference.exp() - 1.0)
+    }
+}
+
+/// Mean and variance.
+fn moments(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (mean, squares / (n - 1.0))
+}
+
+fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
+    let ((base_mean, base_var), (new_mean, new_var)) = (moments(base), moments(new));
+    let (n, m) = (base.len() as f64, new.len() as f64);
+    let (a, b) = (base_var / n, new_var / m);
+    let (difference, error) = (new_mean - base_mean, (a + b).sqrt());
+    // Rounding is no noise.
+    if error <= 1e-12 * base_mean.abs().max(new_mean.abs()).max(f64::MIN_POSITIVE) {
+        let of = |is_so: bool| if is_so { 0.0 } else { 1.0 };
+        let p = if difference == 0.0 { (1.0, 1.0) } else { (of(difference > 0.0), of(difference < 0.0)) };
+        return (difference, difference, difference, p.0, p.1);
+    }
+    let freedom = (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0));
+    let Ok(t) = StudentsT::new(0.0, 1.0, freedom) else {
+        return (difference, f64::NEG_INFINITY, f64::INFINITY, 1.0, 1.0);
+    };
+    let reach = t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error;
+    let below = t.cdf(difference / error);
+    (difference, difference - reach, difference + reach, 1.0 - below, below)
+}
+
+/// How many subsets of `chosen` of the ranks (doubled, so that ties have whole ones) have each sum.
+fn rank_sums(ranks: &[usize], chosen: usize) -> Vec<f64> {
+    let most: usize = ranks.iter().sum();
+    let mut ways = vec![vec![0.0; most + 1]; chosen + 1];
+    ways[0][0] = 1.0;
+    for rank in ranks {
+        for size in (1..=chosen).rev() {
+            let (fewer, these) = ways.split_at_mut(size);
+            for sum in (*rank..=most).rev() {
+                these[0][sum] += fewer[size - 1][sum - rank];
+            }
+        }
+    }
+    ways.swap_remove(chosen)
+}
+
+fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
+    let mut all: Vec<(f64, bool)> =
+        base.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut ranks = vec![0; all.len()];
+    let mut start = 0;
+    while start < all.len() {
+        let end = (start..all.len()).find(|i| all[*i].0 > all[start].0).unwrap_or(all.len());
+        // Twice the mean of the ranks start + 1 to end.
+        ranks[start..end].fill(start + 1 + end);
+        start = end;
+    }
+    let seen: usize = ranks.iter().zip(&all).filter(|(_, (_, is_new))| *is_new).map(|(rank, _)| rank).sum();
+    let ways = rank_sums(&ranks, new.len());
+    let total: f64 = ways.iter().sum();
+    let p_up = ways[seen..].iter().sum::<f64>() / total;
+    let p_down = ways[..=seen].iter().sum::<f64>() / total;
+
+    let mut differences: Vec<f64> = new.iter().flat_map(|n| base.iter().map(move |b| n - b)).collect();
+    differences.sort_by(f64::total_cmp);
+    let count = differences.len();
+    let estimate = (differences[(count - 1) / 2] + differences[count / 2]) / 2.0;
+    // Without ties: pairs that may be left out on each side before the interval would have too little confidence.
+    let plain: Vec<usize> = (1..=all.len()).map(|rank| 2 * rank).collect();
+    let (ways, least) = (rank_sums(&plain, new.len()), new.len() * (new.len() + 1));
+    let mut outside = 0.0;
+    let left_out = (0..count).find(|pairs| {
+        outside += ways.get(least + 2 * pairs).copied().unwrap_or(0.0) / total;
+        outside > (1.0 - CONFIDENCE) / 2.0
+    });
+    match left_out {
+        Some(pairs) if pairs > 0 => {
+            (estimate, differences[pairs - 1], differences[count - pairs], p_up, p_down)
+        }
+        _ => (estimate, f64::NEG_INFINITY, f64::INFINITY, p_up, p_down),
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Compares two sets, of at least one run each.
+pub(crate) fn difference(base: &[f64], new: &[f64]) -> Difference {
+    let is_log = base.iter().chain(new).all(|value| *value > 0.0);
+    let scaled =
+        |values: &[f64]| values.iter().map(|v| if is_log { v.ln() } else { *v }).collect::<Vec<f64>>();
+    let (base, new) = (scaled(base), scaled(new));
+    let method = Method::of(base.len(), new.len());
+    let (estimate, low, high, p_up, p_down) = match method {
+        Method::None => (mean(&new) - mean(&base), f64::NEG_INFINITY, f64::INFINITY, 1.0, 1.0),
+        Method::Welch => welch(&base, &new),
+        Method::Exact => exact(&base, &new),
+    };
+    Difference { method, is_log, estimate, low, high, p_up, p_down }
+}
+
+/// Holm: p of each such that rejecting those up to α makes a false one at most with probability α in the whole family.
+pub(crate) fn holm(ps: &[f64]) -> Vec<f64> {
+    adjusted(ps, |rank, count| (count - rank) as f64, true)
+}
+
+/// Benjamini and Hochberg: of those up to q, a share of at most q is expected to be false.
+pub(crate) fn benjamini_hochberg(ps: &[f64]) -> Vec<f64> {
+    adjusted(ps, |rank, count| count as f64 / (rank + 1) as f64, false)
+}
+
+fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..ps.len()).collect();
+    order.sort_by(|a, b| ps[*a].total_cmp(&ps[*b]));
+    let mut out: Vec<f64> =
+        order.iter().enumerate().map(|(rank, i)| ps[*i] * factor(rank, ps.len())).collect();
+    if rising {
+        (1..out.len()).for_each(|i| out[i] = out[i].max(out[i - 1]));
+    } else {
+        (0..out.len().saturating_sub(1)).rev().for_each(|i| out[i] = out[i].min(out[i + 1]));
+    }
+    let mut by_place = vec![1.0; ps.len()];
+    order.iter().zip(out).for_each(|(place, p)| by_place[*place] = p.min(1.0));
+    by_place
+}
+
+/// Runs that lie far from the others of their side, by Iglewicz and Hoaglin's modified z-score.
+pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
+    const LIMIT: f64 = 3.5;
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+    };
+    if values.len() < EXACT_FROM {
+        return Vec::new();
+    }
+    let centre = median(&mut values.to_vec());
+    let spread = median(&mut values.iter().map(|value| (value - centre).abs()).collect());
+    let is_far = |value: f64| 0.6745 * (value - centre).abs() > LIMIT * spread.max(1e-9 * centre.abs());
+    (0..values.len()).filter(|i| is_far(values[*i])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All ways to choose, one by one.
+    fn by_hand(base: &[f64], new: &[f64]) -> (f64, f64) {
+        let all: Vec<f64> = base.iter().chain(new).copied().collect();
+        let rank = |value: f64| {
+            let (below, same) =
+                (all.iter().filter(|v| **v < value).count(), all.iter().filter(|v| **v == value).count());
+            below as f64 + (same as f64 + 1.0) / 2.0
+        };
+        let seen: f64 = new.iter().map(|value| rank(*value)).sum();
+        let (mut up, mut down, mut count) = (0.0, 0.0, 0.0);
+        for mask in 0_u32..1 << all.len() {
+            if mask.count_ones() as usize == new.len() {
+                let sum: f64 = (0..all.len()).filter(|i| mask >> i & 1 == 1).map(|i| rank(all[i])).sum();
+                count += 1.0;
+                up += f64::from(u8::from(sum >= seen));
+                down += f64::from(u8::from(sum <= seen));
+            }
+        }
+        (up / count, down / count)
+    }
+
+    #[test]
+    fn ranks_are_permuted_exactly() {
+        let mut random = crate::random::Random(11);
+        for round in 0..30 {
+            let mut draw =
+                |n: usize| (0..n).map(|_| 1.0 + random.below(6 + round * 10) as f64).collect::<Vec<_>>();
+            let (base, new) = (draw(5 + round % 3), draw(5 + round % 2));
+            let found = difference(&base, &new);
+            assert_eq!(found.method, Method::Exact);
+            let (up, down) = by_hand(&base, &new);
+            assert!(
+                (found.p_up - up).abs() < 1e-12 && (found.p_down - down).abs() < 1e-12,
+                "{base:?} {new:?}"
+            );
+            assert!(found.low <= found.estimate && found.estimate <= found.high);
+        }
+        let least = difference(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]);
+        assert!((least.p_up - Method::Exact.least_p(5, 5)).abs() < 1e-12 && least.p_down == 1.0);
+    }
+
+    #[test]
+    fn intervals_have_the_confidence_they_claim() {
+        // A shift of 3 between two sets of five uniform numbers: in at most 5 % of 4,000 draws, give or take, outside.
+        let mut random = crate::random::Random(5);
+        let mut draw = |shift: f64| {
+            (0..5).map(|_| 100.0 + shift + random.below(1000) as f64 / 100.0).collect::<Vec<_>>()
+        };
+        let outside = (0..4000)
+            .filter(|_| {
+                let (base, new) = (draw(0.0), draw(3.0));
+                let (_, low, high, ..) = exact(&base, &new);
+                !(low..=high).contains(&3.0)
+            })
+            .count();
+        assert!((80..=220).contains(&outside), "{outside}");
+    }
+
+    #[test]
+    fn welch_as_published() {
+        // Student's sleep data, treated as two groups; R: t.test(extra ~ group), p = 0.07939, interval -3.365 to 0.2055.
+        let one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let two = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let (estimate, low, high, p_up, _) = welch(&one, &two);
+        assert!((estimate - 1.58).abs() < 1e-9, "{estimate}");
+        assert!((low + 0.2054832).abs() < 1e-6 && (high - 3.3654832).abs() < 1e-6, "{low} {high}");
+        assert!((2.0 * p_up - 0.0793941).abs() < 1e-6, "{p_up}");
+    }
+
+    #[test]
+    fn families_are_corrected() {
+        let ps = [0.01, 0.04, 0.03, 0.005];
+        assert_eq!(holm(&ps), [0.03, 0.06, 0.06, 0.02]);
+        let found = benjamini_hochberg(&ps);
+        for (found, expected) in found.iter().zip([0.02, 0.04, 0.04, 0.02]) {
+            assert!((found - expected).abs() < 1e-12, "{found}");
+        }
+        assert!(holm(&[]).is_empty());
+    }
+
+    #[test]
+    fn no_noise_and_no_runs() {
+        let same = difference(&[5.0; 3], &[5.0; 3]);
+        assert_eq!((same.estimate, same.p_up, same.p_down), (0.0, 1.0, 1.0));
+        let more = difference(&[0.0; 3], &[4.0; 3]);
+        assert!(!more.is_log && more.p_up == 0.0 && more.p_down == 1.0 && more.estimate == 4.0);
+        let one = difference(&[1.0], &[2.0]);
+        assert_eq!((one.method, one.p_up), (Method::None, 1.0));
+        assert!(one.high.is_infinite());
+        assert_eq!(outliers(&[1.0, 1.01, 0.99, 1.0, 1.02, 2.0]), [5]);
+        assert!(outliers(&[1.0; 6]).is_empty());
+    }
+}

@@ -1,0 +1,382 @@
+//! Does the rule hold what it promises? Comparisons in which the truth is known: how often any gate fails though nothing
+//! changed, and how often one does when something did. Beside it what others do: a rank test and a t-test on pooled calls,
+//! and a plain limit in percent.
+//!
+//! Runs are generated, with the noise that benchmarks have, or drawn from recorded ones.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::{
+    facts::{Facts, RunFigures},
+    figure::{Figure, Figures, Key},
+    gate::Rules,
+    judge::{Outcome, gates_of},
+};
+use crate::{error::AnalyzeError, random::Random};
+
+const SEED: u64 = 0x1296;
+/// Calls of a generated run.
+const CALLS: usize = 600;
+/// A plain limit, as gates without statistics have it.
+const PLAIN_LIMIT: f64 = 0.05;
+/// Of tests on calls.
+const CALLS_ALPHA: f64 = 0.05;
+
+/// Where runs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Noise {
+    /// Runs differ by 2 %, log-normal.
+    Normal,
+    /// The same, and a call resembles the one before it.
+    Autocorrelated,
+    /// Student's t with 3 degrees of freedom, as wide.
+    HeavyTails,
+    /// Three runs in ten are 6 % slower.
+    Bimodal,
+    /// Drawn from recorded runs.
+    Recorded,
+}
+
+impl Noise {
+    /// Those that are generated.
+    pub(crate) const GENERATED: [Self; 4] =
+        [Self::Normal, Self::Autocorrelated, Self::HeavyTails, Self::Bimodal];
+
+    /// For reading.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "runs differ by 2 %",
+            Self::Autocorrelated => "the same, calls autocorrelated (0.9)",
+            Self::HeavyTails => "heavy tails (t, 3 d.f.)",
+            Self::Bimodal => "bimodal (3 in 10 are 6 % slower)",
+            Self::Recorded => "recorded runs, resampled",
+        }
+    }
+}
+
+/// A run with the durations of some of its calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    pub(crate) run: RunFigures,
+    /// Empty: not known.
+    pub(crate) calls_ns: Vec<f64>,
+}
+
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let place = q * (sorted.len() - 1) as f64;
+    let (low, part) = (place.floor() as usize, place.fract());
+    sorted[low] + part * (sorted[(low + 1).min(sorted.len() - 1)] - sorted[low])
+}
+
+/// A run, `change` slower.
+fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
+    let (own, common) = (random.normal(), random.normal());
+    let of_run = match noise {
+        // Of unit variance: a normal number over the root of a mean of three squares, by the root of three.
+        Noise::HeavyTails => {
+            let squares: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
+            0.02 * common / (squares / 3.0).sqrt() / 3_f64.sqrt()
+        }
+        Noise::Bimodal => 0.01 * common + if random.unit() < 0.3 { 0.06 } else { 0.0 },
+        _ => 0.02 * common,
+    };
+    let factor = (1.0 + change) * of_run.exp();
+    let memory = if noise == Noise::Autocorrelated { 0.9_f64 } else { 0.0 };
+    let mut level = random.normal();
+    let mut draw = || {
+        level = memory * level + (1.0 - memory * memory).sqrt() * random.normal();
+        10_000.0 * factor * (0.35 * level).exp()
+    };
+    let calls_ns: Vec<f64> = (0..CALLS).map(|_| draw()).collect();
+    let total: f64 = calls_ns.iter().sum();
+    let mut sorted = calls_ns.clone();
+    sorted.sort_by(f64::total_cmp);
+    // Between calls, 100 times as long, with some noise of its own.
+    let gaps = 1e9 * factor * (0.01 * own).exp();
+    let allocated = (1_u64 << 30) as f64 * (1.0 + 0.001 * random.normal());
+    let reserved = (allocated * 1.1 / 2_097_152.0).ceil() * 2_097_152.0
+        + if random.unit() < 0.3 { 20_971_520.0 } else { 0.0 };
+    let mut figures = Figures::new();
+    let mut add = |metric: &str, subject: Option<&str>, value: f64| {
+        figures.insert(Key::of(metric, subject, None), Figure { value, calls_count: Some(CALLS as i64) });
+    };
+    add("wall_ns", None, total * 100.0 + gaps);
+    add("launch_gap_ns", None, gaps);
+    add("calls_ns", None, total * 100.0);
+    add("alloc_calls_count", None, 100.0 + random.below(3) as f64);
+    add("allocated_peak_bytes", None, allocated);
+    add("reserved_peak_bytes", None, reserved);
+    for (metric, q) in [("p50_ns", 0.5), ("p99_ns", 0.99)] {
+        add(metric, Some("cudaLaunchKernel"), quantile(&sorted, q));
+    }
+    Simulated { run: RunFigures { name: String::new(), facts: Facts::default(), figures }, calls_ns }
+}
+
+/// Times of a recorded run, `change` slower.
+fn slowed(run: &Simulated, change: f64) -> Simulated {
+    let mut run = run.clone();
+    for (key, figure) in &mut run.run.figures {
+        if key.unit() == "ns" {
+            figure.value *= 1.0 + change;
+        }
+    }
+    run.calls_ns.iter_mut().for_each(|ns| *ns *= 1.0 + change);
+    run
+}
+
+/// Ranks of pooled calls, normal approximation: what most tools' "Mann–Whitney" does.
+fn ranks_say_slower(base: &[f64], new: &[f64]) -> bool {
+    let mut all: Vec<(f64, bool)> =
+        base.iter().map(|v| (*v, false)).chain(new.iter().map(|v| (*v, true))).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let sum: f64 =
+        all.iter().enumerate().filter(|(_, (_, is_new))| *is_new).map(|(place, _)| place as f64 + 1.0).sum();
+    let (n, m) = (base.len() as f64, new.len() as f64);
+    let (mean, deviation) = (m * (n + m + 1.0) / 2.0, (n * m * (n + m + 1.0) / 12.0).sqrt());
+    1.0 - Normal::standard().cdf((sum - mean) / deviation) < CALLS_ALPHA
+}
+
+/// Welch's t on the calls' logarithms.
+fn means_say_slower(base: &[f64], new: &[f64]) -> bool {
+    let moments = |values: &[f64]| {
+        let n = values.len() as f64;
+        let mean = values.iter().map(|v| v.ln()).sum::<f64>() / n;
+        (mean, values.iter().map(|v| (v.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0) / n)
+    };
+    let ((old, a), (now, b)) = (moments(base), moments(new));
+    // Of thousands of calls Student's t is normal.
+    1.0 - Normal::standard().cdf((now - old) / (a + b).sqrt()) < CALLS_ALPHA
+}
+
+/// Which methods call it slower.
+#[derive(Clone, Copy, Debug, Default)]
+struct Says {
+    gates: bool,
+    undecided: bool,
+    ranks: bool,
+    means: bool,
+    percent: bool,
+}
+
+fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, AnalyzeError> {
+    let runs = |side: &[Simulated]| side.iter().map(|one| one.run.clone()).collect::<Vec<_>>();
+    let (old, now) = (runs(base), runs(new));
+    let gates = gates_of(rules, &old, &now)?;
+    let worst = gates.iter().map(|gate| gate.outcome).max();
+    let pooled =
+        |side: &[Simulated]| side.iter().flat_map(|one| one.calls_ns.iter().copied()).collect::<Vec<_>>();
+    let (a, b) = (pooled(base), pooled(new));
+    let wall = Key::of("wall_ns", None, None);
+    let mean = |side: &[RunFigures]| {
+        side.iter().filter_map(|run| run.figures.get(&wall)).map(|figure| figure.value).sum::<f64>()
+            / side.len() as f64
+    };
+    let has_calls = a.len() > 1 && b.len() > 1;
+    Ok(Says {
+        gates: worst == Some(Outcome::Regression),
+        undecided: worst == Some(Outcome::Inconclusive),
+        ranks: has_calls && ranks_say_slower(&a, &b),
+        means: has_calls && means_say_slower(&a, &b),
+        percent: mean(&now) > (1.0 + PLAIN_LIMIT) * mean(&old),
+    })
+}
+
+/// What became of comparisons of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) noise: Noise,
+    pub(crate) runs_a_side: usize,
+    /// What new runs are slower by.
+    pub(crate) change_ratio: f64,
+    pub(crate) comparisons_count: usize,
+    /// Shares of the comparisons that were called a regression.
+    pub(crate) gates_ratio: f64,
+    /// By no means a regression, nor a pass.
+    pub(crate) undecided_ratio: f64,
+    /// `None`: calls are not known.
+    pub(crate) pooled_ranks_ratio: Option<f64>,
+    pub(crate) pooled_means_ratio: Option<f64>,
+    pub(crate) percent_ratio: f64,
+}
+
+/// How much, and of what.
+pub(crate) struct Plan<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) comparisons: usize,
+    /// Recorded runs without a change.
+    pub(crate) recorded: &'a [Simulated],
+}
+
+impl Plan<'_> {
+    fn draw(
+        &self,
+        noise: Noise,
+        runs: usize,
+        change: f64,
+        random: &mut Random,
+    ) -> (Vec<Simulated>, Vec<Simulated>) {
+        if noise != Noise::Recorded {
+            let mut side = |change| (0..runs).map(|_| generated(noise, change, random)).collect();
+            return (side(0.0), side(change));
+        }
+        let places = random.choose(self.recorded.len(), 2 * runs);
+        let side = |range: Range<usize>, change| {
+            places[range].iter().map(|place| slowed(&self.recorded[*place], change)).collect()
+        };
+        (side(0..runs, 0.0), side(runs..2 * runs, change))
+    }
+
+    /// Comparisons with so many runs a side, and such a change. `None`: fewer runs are recorded.
+    ///
+    /// # Errors
+    /// If a gate is of no figure.
+    pub(crate) fn line(&self, noise: Noise, runs: usize, change: f64) -> Result<Option<Line>, AnalyzeError> {
+        if noise == Noise::Recorded && self.recorded.len() < 2 * runs {
+            return Ok(None);
+        }
+        let one = |number: usize| {
+            let mut random = Random::nth(SEED, number as u64);
+            let (base, new) = self.draw(noise, runs, change, &mut random);
+            says(self.rules, &base, &new)
+        };
+        let all = (0..self.comparisons).into_par_iter().map(one).collect::<Result<Vec<Says>, _>>()?;
+        let ratio = |of: fn(&Says) -> bool| {
+            all.iter().filter(|says| of(says)).count() as f64 / all.len().max(1) as f64
+        };
+        let has_calls = noise != Noise::Recorded || self.recorded.iter().all(|run| run.calls_ns.len() > 1);
+        Ok(Some(Line {
+            noise,
+            runs_a_side: runs,
+            change_ratio: change,
+            comparisons_count: all.len(),
+            gates_ratio: ratio(|says| says.gates),
+            undecided_ratio: ratio(|says| says.undecided),
+            pooled_ranks_ratio: has_calls.then(|| ratio(|says| says.ranks)),
+            pooled_means_ratio: has_calls.then(|| ratio(|says| says.means)),
+            percent_ratio: ratio(|says| says.percent),
+        }))
+    }
+}
+
+/// Power with so many runs a side.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Power {
+    pub(crate) runs_a_side: usize,
+    /// Of each change: the change, and how often it would be found.
+    pub(crate) found: BTreeMap<String, f64>,
+    /// Share of comparisons without a change that fail, and that end undecided.
+    pub(crate) false_ratio: f64,
+    pub(crate) undecided_ratio: f64,
+}
+
+/// Changes that are asked for.
+pub(crate) const CHANGES: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
+/// Runs a side.
+pub(crate) const RUNS: [usize; 7] = [3, 4, 5, 6, 8, 10, 12];
+
+/// Runs like those of a baseline, as many as wanted: drawn with replacement, their distance from the mean widened by what
+/// a sample of so few understates.
+fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures {
+    let mut run = recorded[random.below(recorded.len())].clone();
+    let n = recorded.len() as f64;
+    for (key, figure) in &mut run.figures {
+        let values: Vec<f64> =
+            recorded.iter().filter_map(|one| one.figures.get(key)).map(|figure| figure.value).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        figure.value = (mean + (figure.value - mean) * (n / (n - 1.0)).sqrt()).max(0.0);
+        if key.unit() == "ns" {
+            figure.value *= 1.0 + change;
+        }
+    }
+    run
+}
+
+/// What a number of runs like these can show. Only figures of gates are needed.
+///
+/// # Errors
+/// If there are fewer than three runs, or a gate is of no figure.
+pub(crate) fn power(
+    rules: &Rules,
+    recorded: &[RunFigures],
+    comparisons: usize,
+) -> Result<Vec<Power>, AnalyzeError> {
+    if recorded.len() < 3 {
+        let count = recorded.len();
+        return Err(AnalyzeError::Inconclusive(format!(
+            "{count} runs do not tell how much runs differ: at least 3 are needed"
+        )));
+    }
+    let mut wanted: Vec<Key> = Vec::new();
+    for gate in &rules.gates {
+        match gate.keys(recorded.iter().flat_map(|run| run.figures.keys())) {
+            Ok(keys) => wanted.extend(keys),
+            Err(_) if rules.are_default => {}
+            Err(error) => return Err(AnalyzeError::Query(error)),
+        }
+    }
+    let lean = |run: &RunFigures| RunFigures {
+        name: run.name.clone(),
+        facts: Facts::default(),
+        figures: run
+            .figures
+            .iter()
+            .filter(|(key, _)| wanted.contains(key))
+            .map(|(key, figure)| (key.clone(), *figure))
+            .collect(),
+    };
+    let recorded: Vec<RunFigures> = recorded.iter().map(lean).collect();
+    let outcomes = |runs: usize, change: f64| {
+        let one = |number: usize| {
+            let mut random = Random::nth(SEED, number as u64);
+            let mut side =
+                |change| (0..runs).map(|_| like(&recorded, change, &mut random)).collect::<Vec<_>>();
+            let (base, new) = (side(0.0), side(change));
+            Ok(gates_of(rules, &base, &new)?.iter().map(|gate| gate.outcome).max())
+        };
+        (0..comparisons).into_par_iter().map(one).collect::<Result<Vec<_>, AnalyzeError>>()
+    };
+    let share = |outcomes: &[Option<Outcome>], of: Outcome| {
+        outcomes.iter().filter(|outcome| **outcome == Some(of)).count() as f64 / outcomes.len().max(1) as f64
+    };
+    RUNS.into_iter()
+        .map(|runs| {
+            let none = outcomes(runs, 0.0)?;
+            let found = CHANGES.into_iter().map(|change| {
+                Ok((format!("+{:.0}%", 100.0 * change), share(&outcomes(runs, change)?, Outcome::Regression)))
+            });
+            Ok(Power {
+                runs_a_side: runs,
+                found: found.collect::<Result<_, AnalyzeError>>()?,
+                false_ratio: share(&none, Outcome::Regression),
+                undecided_ratio: share(&none, Outcome::Inconclusive),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_found_where_nothing_is_and_something_where_something_is() {
+        let rules = Rules::new(&[], None, None).expect("the usual gates");
+        let plan = Plan { rules: &rules, comparisons: 150, recorded: &[] };
+        let line = |noise, runs, change| plan.line(noise, runs, change).expect("a line").expect("generated");
+        for (noise, runs) in Noise::GENERATED.into_iter().zip([5, 3, 8, 5]) {
+            let none = line(noise, runs, 0.0);
+            // Up to 5 %, and what chance does with 150.
+            assert!(none.gates_ratio <= 0.10, "{none:?}");
+        }
+        for found in [line(Noise::Normal, 5, 0.10), line(Noise::Normal, 8, 0.05)] {
+            assert!(found.gates_ratio >= 0.9, "{found:?}");
+        }
+        let calls = line(Noise::Autocorrelated, 5, 0.0);
+        assert!(calls.pooled_ranks_ratio > Some(0.15), "calls of a run are not independent: {calls:?}");
+    }
+}

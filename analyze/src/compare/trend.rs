@@ -1,0 +1,187 @@
+//! When did it change? Change points in an ordered series of runs.
+//!
+//! E-divisive (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate data", JASA
+//! 109, 2014) with exponent 1 and one split a segment: the split where the energy distance of the two sides is largest is
+//! tested by permuting the segment's runs; where it holds, both sides are searched in turn. It asks nothing of the noise's
+//! distribution, as a t-test would; like every test of this kind it takes runs without a change for exchangeable.
+
+use serde::Serialize;
+
+use super::{facts::RunFigures, figure::Key};
+use crate::random::Random;
+
+/// Runs between two changes at least: fewer are an outlier, not a level.
+pub(crate) const SEGMENT: usize = 3;
+/// Permutations at most.
+const PERMUTATIONS: usize = 999;
+/// So many that are as extreme end the test: it cannot become significant.
+const ENOUGH: usize = 60;
+const SEED: u64 = 0x5eed;
+
+/// A change within a series.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Point {
+    /// Place of the first run after it, among those with the figure.
+    pub(crate) place: usize,
+    /// That run.
+    pub(crate) run: String,
+    /// Medians of the levels before and after it, up to the neighbouring changes.
+    pub(crate) before: f64,
+    pub(crate) after: f64,
+    /// `None`: the level before is 0.
+    pub(crate) change_ratio: Option<f64>,
+    pub(crate) p: f64,
+}
+
+/// A figure over the runs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Series {
+    #[serde(flatten)]
+    pub(crate) key: Key,
+    pub(crate) runs: Vec<String>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) points: Vec<Point>,
+}
+
+/// The best split of values in this order: its place, and the energy statistic there.
+fn best_split(values: &[f64], order: &[usize], row_sums: &[f64]) -> Option<(usize, f64)> {
+    let n = order.len();
+    let total: f64 = row_sums.iter().sum::<f64>() / 2.0;
+    let (mut left, mut right) = (0.0, total);
+    let mut best: Option<(usize, f64)> = None;
+    for (k, place) in order.iter().enumerate() {
+        let to_left: f64 = order[..k].iter().map(|other| (values[*other] - values[*place]).abs()).sum();
+        left += to_left;
+        right -= row_sums[*place] - to_left;
+        let (a, b) = (k + 1, n - k - 1);
+        if a < SEGMENT || b < SEGMENT {
+            continue;
+        }
+        let pairs = |count: usize| (count * (count - 1)) as f64 / 2.0;
+        let (a_count, b_count) = (a as f64, b as f64);
+        let between = 2.0 * (total - left - right) / (a_count * b_count);
+        let energy = between - left / pairs(a) - right / pairs(b);
+        let statistic = a_count * b_count / (a_count + b_count) * energy;
+        if best.is_none_or(|(_, most)| statistic > most) {
+            best = Some((k + 1, statistic));
+        }
+    }
+    best
+}
+
+/// Splits a part of the series, and its parts. `offset`: where it begins.
+fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)>) {
+    let n = values.len();
+    if n < 2 * SEGMENT {
+        return;
+    }
+    let row_sums: Vec<f64> = values.iter().map(|a| values.iter().map(|b| (a - b).abs()).sum()).collect();
+    let mut order: Vec<usize> = (0..n).collect();
+    let Some((place, statistic)) = best_split(values, &order, &row_sums) else { return };
+    let mut random = Random::nth(SEED, offset as u64 * 1_000_003 + n as u64);
+    let (mut extreme, mut drawn) = (0, 0);
+    while drawn < PERMUTATIONS && extreme < ENOUGH {
+        order = random.choose(n, n);
+        // Sums in another order differ in their last digits.
+        let reached =
+            best_split(values, &order, &row_sums).is_some_and(|(_, other)| other >= statistic * (1.0 - 1e-9));
+        extreme += usize::from(reached);
+        drawn += 1;
+    }
+    let p = (extreme + 1) as f64 / (drawn + 1) as f64;
+    if p > alpha || statistic <= 0.0 {
+        return;
+    }
+    found.push((offset + place, p));
+    split(&values[..place], offset, alpha, found);
+    split(&values[place..], offset + place, alpha, found);
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// Finds the changes of a figure over runs in their order; each is tested at `alpha`.
+pub(crate) fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
+    let with: Vec<(&str, f64)> = runs
+        .iter()
+        .filter_map(|run| run.figures.get(key).map(|figure| (run.name.as_str(), figure.value)))
+        .collect();
+    let values: Vec<f64> = with.iter().map(|(_, value)| *value).collect();
+    let is_log = values.iter().all(|value| *value > 0.0);
+    let scaled: Vec<f64> = values.iter().map(|value| if is_log { value.ln() } else { *value }).collect();
+    let mut found = Vec::new();
+    split(&scaled, 0, alpha, &mut found);
+    found.sort_by_key(|(place, _)| *place);
+    let ends: Vec<usize> =
+        [0].into_iter().chain(found.iter().map(|(place, _)| *place)).chain([values.len()]).collect();
+    let point = |(number, (place, p)): (usize, &(usize, f64))| {
+        let before = median(&values[ends[number]..*place]);
+        let after = median(&values[*place..ends[number + 2]]);
+        let change_ratio = (before != 0.0).then(|| after / before - 1.0);
+        Point { place: *place, run: with[*place].0.to_owned(), before, after, change_ratio, p: *p }
+    };
+    let points = found.iter().enumerate().map(point).collect();
+    Series {
+        key: key.clone(),
+        runs: with.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        values,
+        points,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{facts::Facts, figure::Figure};
+
+    fn runs(values: &[f64]) -> (Vec<RunFigures>, Key) {
+        let key = Key::of("wall_ns", None, None);
+        let run = |(number, value): (usize, &f64)| RunFigures {
+            name: format!("r{number}"),
+            facts: Facts::default(),
+            figures: [(key.clone(), Figure { value: *value, calls_count: None })].into(),
+        };
+        (values.iter().enumerate().map(run).collect(), key)
+    }
+
+    #[test]
+    fn changes_are_where_they_are() {
+        let mut random = Random::nth(3, 0);
+        let level = |i: usize| {
+            if i < 20 {
+                100.0
+            } else if i < 35 {
+                110.0
+            } else {
+                95.0
+            }
+        };
+        let values: Vec<f64> = (0..60).map(|i| level(i) * (1.0 + 0.01 * random.normal())).collect();
+        let (runs, key) = runs(&values);
+        let found = series(&runs, &key, 0.01);
+        let places: Vec<usize> = found.points.iter().map(|point| point.place).collect();
+        assert_eq!(places, [20, 35]);
+        assert_eq!(found.points[0].run, "r20");
+        assert!((found.points[0].change_ratio.unwrap() - 0.10).abs() < 0.01);
+    }
+
+    #[test]
+    fn noise_is_no_change() {
+        let mut random = Random::nth(4, 0);
+        let alarms = (0..100)
+            .filter(|_| {
+                let values: Vec<f64> = (0..20).map(|_| 100.0 * (1.0 + 0.05 * random.normal())).collect();
+                let (runs, key) = runs(&values);
+                !series(&runs, &key, 0.05).points.is_empty()
+            })
+            .count();
+        assert!((1..=11).contains(&alarms), "{alarms} of 100 at 5 %");
+        for short in [&[][..], &[1.0], &[1.0, 1.0, 1.0, 2.0, 2.0], &[0.0; 12]] {
+            let (runs, key) = runs(short);
+            assert!(series(&runs, &key, 0.05).points.is_empty());
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Two sets of runs, as a document: the gates first, then what differences are made of, then all that changed.
+
+use crate::{
+    compare::{
+        facts::Discord,
+        judge::{Change, Comparison, Judged, Outcome, Taking, p_shown, signed},
+        why::Account,
+    },
+    report::{
+        document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, word},
+        forest_svg,
+    },
+};
+
+/// Changes that are listed.
+const CHANGES: usize = 40;
+/// Accounts in the first lines.
+const REASONS: usize = 3;
+
+fn tone(outcome: Outcome) -> Tone {
+    match outcome {
+        Outcome::Pass => Tone::Cleared,
+        Outcome::Regression => Tone::Guilty,
+        Outcome::Inconclusive | Outcome::Suspect => Tone::Open,
+    }
+}
+
+fn headline(comparison: &Comparison) -> Headline {
+    let of = |outcome: Outcome| comparison.gates.iter().filter(move |gate| gate.outcome == outcome);
+    let named = |gate: &Judged| {
+        let by = gate.change.as_ref().map_or_else(String::new, |change| format!(" {}", change.shown()));
+        format!("{}{by}", gate.key)
+    };
+    let list = |outcome: Outcome| of(outcome).map(named).collect::<Vec<_>>().join(", ");
+    let scheduler = match comparison.outcome {
+        Outcome::Regression => format!("Regression: {}.", list(Outcome::Regression)),
+        Outcome::Pass => "No regression.".to_owned(),
+        Outcome::Suspect => format!("Suspect, but not proven: {}.", list(Outcome::Suspect)),
+        Outcome::Inconclusive => "Inconclusive.".to_owned(),
+    };
+    let count = |outcome: Outcome| of(outcome).count();
+    let mut sentences = vec![format!(
+        "{} gates on {} and {} runs: {} fail, {} pass, {} cannot be told.",
+        comparison.gates.len(),
+        comparison.base.len(),
+        comparison.new.len(),
+        count(Outcome::Regression),
+        count(Outcome::Pass),
+        count(Outcome::Inconclusive) + count(Outcome::Suspect)
+    )];
+    if matches!(comparison.outcome, Outcome::Regression | Outcome::Suspect) {
+        sentences.extend(comparison.accounts.iter().take(REASONS).map(Account::sentence));
+    }
+    if comparison.outcome == Outcome::Inconclusive {
+        let mut reasons: Vec<String> =
+            of(Outcome::Inconclusive).map(|gate| format!("{}: {}.", gate.key, gate.reason)).collect();
+        if comparison.gates.is_empty() {
+            reasons.push("The runs measure no figure that a gate is about.".to_owned());
+        }
+        sentences.append(&mut reasons);
+    }
+    Headline { scheduler, sentences, answers: Vec::new(), tone: tone(comparison.outcome) }
+}
+
+fn gates(comparison: &Comparison) -> Section {
+    let row = |gate: &Judged| -> Row {
+        let shown = |of: fn(&Change) -> String| gate.change.as_ref().map_or_else(|| "–".to_owned(), of);
+        let outcome = Cell { tone: tone(gate.outcome), ..Cell::from(gate.outcome.name()) };
+        let cells = vec![
+            (&gate.gate.text).into(),
+            outcome,
+            shown(|change| change.key.show(change.base_mean)).into(),
+            shown(|change| change.key.show(change.new_mean)).into(),
+            shown(Change::shown).into(),
+            shown(Change::interval).into(),
+            gate.p.map_or_else(|| "–".to_owned(), p_shown).into(),
+        ];
+        // What the columns do not say.
+        let is_plain = gate.outcome == Outcome::Pass || gate.outcome == Outcome::Regression;
+        let note = if is_plain { String::new() } else { gate.reason.clone() };
+        Row { cells, note, ..Row::default() }
+    };
+    let columns = [
+        word("Gate"),
+        word("Outcome"),
+        number("Base"),
+        number("New"),
+        number("Change"),
+        number("95 % interval"),
+        number("p (Holm)"),
+    ];
+    let sql = "SELECT * FROM metrics_run";
+    let mut blocks =
+        vec![Block::Table(Table::new(&columns, comparison.gates.iter().map(row).collect(), sql))];
+    let with_interval: Vec<&Judged> = comparison
+        .gates
+        .iter()
+        .filter(|gate| {
+            gate.change
+                .as_ref()
+                .is_some_and(|change| change.low_ratio.is_some() && change.high_ratio.is_some())
+        })
+        .collect();
+    if !with_interval.is_empty() {
+        blocks.push(Block::Figure(Figure {
+            name: "gates".to_owned(),
+            caption: "Change of each gate's figure: estimate and 95 % interval; the tick is the gate's limit"
+                .to_owned(),
+            svg: forest_svg::draw(&with_interval),
+            legend: Vec::new(),
+            spark: Vec::new(),
+            is_folded: false,
+        }));
+    }
+    let mut methods: Vec<&str> = comparison
+        .gates
+        .iter()
+        .filter_map(|gate| Some(gate.change.as_ref()?.difference.method.name()))
+        .collect();
+    methods.sort_unstable();
+    methods.dedup();
+    blocks.push(Block::Note(format!(
+        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if a change beyond {} is excluded.",
+        methods.join(", "),
+        comparison.rules.alpha,
+        signed(comparison.rules.resolution_ratio)
+    )));
+    Section { id: "gates", short: "Gates", question: "Did it get slower or hungrier?".to_owned(), blocks }
+}
+
+fn why(comparison: &Comparison) -> Section {
+    let mut blocks = Vec::new();
+    for account in &comparison.accounts {
+        let row = |(name, base, new, delta, share): (&str, f64, f64, f64, String)| -> Row {
+            let shown = |value: f64| account.key.show(value);
+            let sign = if delta < 0.0 { "" } else { "+" };
+            vec![
+                name.into(),
+                shown(base).into(),
+                shown(new).into(),
+                format!("{sign}{}", shown(delta)).into(),
+                share.into(),
+            ]
+            .into()
+        };
+        let mut rows: Vec<Row> = account
+            .parts
+            .iter()
+            .map(|part| {
+                row((
+                    &part.name,
+                    part.base,
+                    part.new,
+                    part.delta(),
+                    format!("{:.1} %", 100.0 * part.share_ratio),
+                ))
+            })
+            .collect();
+        rows.push(row(("all", account.base, account.new, account.delta(), "100.0 %".to_owned())));
+        let columns =
+            [word("Part"), number("Base"), number("New"), number("Difference"), number("Share of it")];
+        blocks.push(Block::Table(Table::new(&columns, rows, &account.sql).caption(account.title.as_str())));
+    }
+    if blocks.is_empty() {
+        blocks.push(Block::Note("Nothing that can be taken apart differs by more than a trifle.".to_owned()));
+    } else {
+        let note = "Means over the runs of a side. In each table the parts sum to the whole. `analyze report RUN` takes a single run down to its calls.";
+        blocks.insert(0, Block::Note(note.to_owned()));
+    }
+    Section { id: "why", short: "Why", question: "What are the differences made of?".to_owned(), blocks }
+}
+
+fn changes(comparison: &Comparison) -> Section {
+    let row = |change: &Change| -> Row {
+        vec![
+            change.key.to_string().into(),
+            change.key.show(change.base_mean).into(),
+            change.key.show(change.new_mean).into(),
+            change.shown().into(),
+            change.interval().into(),
+            change.q.map_or_else(|| "–".to_owned(), p_shown).into(),
+        ]
+        .into()
+    };
+    let columns = [
+        word("Figure"),
+        number("Base"),
+        number("New"),
+        number("Change"),
+        number("95 % interval"),
+        number("q"),
+    ];
+    let rows = comparison.changes.iter().take(CHANGES).map(row).collect();
+    let sql = "SELECT * FROM metrics_calls";
+    let note = format!(
+        "Of {} figures, those that differ by at least 1 %; among them one in twenty is expected to be chance (Benjamini and Hochberg). They fail no gate.",
+        comparison.figures_count
+    );
+    let mut blocks = vec![Block::Note(note)];
+    blocks.push(if comparison.changes.is_empty() {
+        Block::Note("None, or too few runs to tell.".to_owned())
+    } else {
+        Block::Table(Table::new(&columns, rows, sql).of(comparison.changes.len()))
+    });
+    Section { id: "changes", short: "Changes", question: "What else changed?".to_owned(), blocks }
+}
+
+fn runs(comparison: &Comparison) -> Section {
+    let row = |(side, run): (&str, &Taking)| -> Row {
+        let wall = run.wall_ns.map_or_else(|| "–".to_owned(), super::time);
+        let far = Cell {
+            tone: if run.is_outlier_of.is_empty() { Tone::Plain } else { Tone::Open },
+            ..Cell::from(run.is_outlier_of.join(", "))
+        };
+        vec![side.into(), (&run.run).into(), wall.into(), run.rows_count.into(), run.lost_count.into(), far]
+            .into()
+    };
+    let sides =
+        comparison.base.iter().map(|run| ("base", run)).chain(comparison.new.iter().map(|run| ("new", run)));
+    let all: Vec<(&str, &Taking)> = sides.collect();
+    let rows = all.iter().take(CHANGES).map(|one| row(*one)).collect();
+    let columns = [
+        word("Side"),
+        word("Run"),
+        number("Wall time"),
+        number("Events"),
+        number("Lost"),
+        word("Far from its side in"),
+    ];
+    let mut blocks = vec![Block::Table(Table::new(&columns, rows, "SELECT * FROM runs").of(all.len()))];
+    let discord = |discord: &Discord| -> Row {
+        let forbids =
+            if discord.forbids { Cell { tone: Tone::Guilty, ..Cell::from("yes") } } else { Cell::from("no") };
+        vec![discord.what.into(), forbids, discord.base.join("; ").into(), discord.new.join("; ").into()]
+            .into()
+    };
+    if comparison.discords.is_empty() {
+        blocks.push(Block::Note(
+            "All were recorded in the same circumstances, as far as they are on record.".to_owned(),
+        ));
+    } else {
+        let columns = [word("What differs"), word("Forbids a verdict"), word("Base"), word("New")];
+        blocks.push(Block::Table(Table::new(
+            &columns,
+            comparison.discords.iter().map(discord).collect(),
+            "SELECT * FROM runs",
+        )));
+    }
+    if !comparison.cautions.is_empty() {
+        blocks.push(Block::List(comparison.cautions.clone()));
+    }
+    Section { id: "runs", short: "Runs", question: "May these runs be compared?".to_owned(), blocks }
+}
+
+/// The whole.
+pub(crate) fn document(comparison: &Comparison) -> Document {
+    let name = |side: &[Taking]| match side {
+        [one] => one.run.clone(),
+        several => {
+            format!("{} runs ({}, …)", several.len(), several.first().map_or("", |run| run.run.as_str()))
+        }
+    };
+    Document {
+        title: format!("{} → {}", name(&comparison.base), name(&comparison.new)),
+        verdict: headline(comparison),
+        sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
+    }
+}

@@ -1,0 +1,18 @@
+-- metrics_calls: one row per run and function: how often and how long, for comparisons of runs.
+-- needs: ops
+-- columns:
+--   run          string   -      Run the row comes from.
+--   subject      string   -      Function.
+--   calls_count  int64    count  Finished calls.
+--   calls_ns     int64    ns     Sum of their durations.
+--   p50_ns       float64  ns     Median, interpolated.
+--   p90_ns       float64  ns     90th percentile.
+--   p99_ns       float64  ns     99th percentile.
+--   p999_ns      float64  ns     99.9th percentile.
+SELECT
+    run, op AS subject, count(*) AS calls_count, sum(dur) AS calls_ns,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns,
+    percentile_cont(0.9) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p90_ns,
+    percentile_cont(0.99) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p99_ns,
+    percentile_cont(0.999) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p999_ns
+FROM ops WHERE dur IS NOT NULL GROUP BY run, op

@@ -1,0 +1,14 @@
+-- metrics_gpu: one row per run and GPU that was read by NVML.
+-- needs: samples
+-- columns:
+--   run                     string   -      Run the row comes from.
+--   subject                 string   -      GPU, by NVML's index.
+--   memory_used_peak_bytes  int64    bytes  Used memory at most, of all processes.
+--   gpu_busy_mean_ratio     float64  ratio  Share of time with a kernel, mean of the readings; null: none was read.
+--   sm_clock_mean_mhz       float64  mhz    Clock of the multiprocessors, mean of the readings; null: none was read.
+SELECT
+    run, 'GPU ' || device AS subject,
+    max(CASE WHEN counter = 'memory_used_bytes' THEN value END) AS memory_used_peak_bytes,
+    avg(CASE WHEN counter = 'gpu_busy_percent' THEN CAST(value AS DOUBLE) / 100 END) AS gpu_busy_mean_ratio,
+    avg(CASE WHEN counter = 'sm_clock_mhz' THEN CAST(value AS DOUBLE) END) AS sm_clock_mean_mhz
+FROM samples WHERE device IS NOT NULL AND pid IS NULL GROUP BY run, device

@@ -1,0 +1,25 @@
+-- metrics_memory: one row per run: what PyTorch's allocators had, each by itself, summed over processes and devices.
+-- needs: memory_curve
+-- columns:
+--   run                        string   -      Run the row comes from.
+--   reserved_peak_bytes        int64    bytes  Had from the driver at most.
+--   allocated_peak_bytes       int64    bytes  In blocks that were handed out, at most.
+--   reserved_mean_bytes        float64  bytes  Mean over time from the first event to the last; null: they are at one time.
+--   allocated_mean_bytes       float64  bytes  The same of what was handed out.
+--   inactive_split_peak_bytes  int64    bytes  Free, and pinned by what is in use beside it, at most; null: the source reports usage only.
+SELECT
+    run, sum(reserved_peak) AS reserved_peak_bytes, sum(allocated_peak) AS allocated_peak_bytes,
+    sum(reserved_mean) AS reserved_mean_bytes, sum(allocated_mean) AS allocated_mean_bytes,
+    sum(inactive_split_peak) AS inactive_split_peak_bytes
+FROM (
+    SELECT
+        run, pid, device, max(reserved_bytes) AS reserved_peak, max(allocated_bytes) AS allocated_peak,
+        max(inactive_split_bytes) AS inactive_split_peak,
+        sum(CAST(reserved_bytes AS DOUBLE) * length) / nullif(sum(length), 0) AS reserved_mean,
+        sum(CAST(allocated_bytes AS DOUBLE) * length) / nullif(sum(length), 0) AS allocated_mean
+    FROM (
+        SELECT run, pid, device, reserved_bytes, allocated_bytes, inactive_split_bytes,
+            CAST(lead(ts) OVER (PARTITION BY run, pid, device ORDER BY ts) - ts AS DOUBLE) AS length
+        FROM memory_curve
+    ) GROUP BY run, pid, device
+) GROUP BY run

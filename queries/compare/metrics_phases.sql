@@ -1,0 +1,15 @@
+-- metrics_phases: one row per run and name of a range that the workload marked; digits in names are replaced, so that "step 1" and "step 2" are one.
+-- needs: marks
+-- columns:
+--   run           string   -      Run the row comes from.
+--   subject       string   -      The name; # stands for a number.
+--   calls_count   int64    count  Finished ranges.
+--   phase_ns      int64    ns     Their lengths.
+--   phase_p50_ns  float64  ns     Median length, interpolated.
+--   phase_p90_ns  float64  ns     90th percentile.
+SELECT
+    run, subject, count(*) AS calls_count, sum(dur) AS phase_ns,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS phase_p50_ns,
+    percentile_cont(0.9) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS phase_p90_ns
+FROM (SELECT run, regexp_replace(name, '[0-9]+', '#', 'g') AS subject, dur FROM marks WHERE op = 'range' AND dur IS NOT NULL)
+GROUP BY run, subject
