@@ -63,10 +63,13 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
     }
 }
 
-/// How many slow calls, and what they lost.
+/// How many slow calls, what they lost, and of which functions; nested calls are counted in the call around them.
 fn slow(chains: &Chains) -> String {
-    let mut functions: Vec<&Verdict> =
-        chains.verdicts.iter().filter(|verdict| verdict.slow_count > 0).collect();
+    let mut functions: Vec<&Verdict> = chains
+        .verdicts
+        .iter()
+        .filter(|verdict| verdict.examples.iter().any(|call| call.depth == 0))
+        .collect();
     functions.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns));
     let names: Vec<&str> = functions.iter().take(NAMED).map(|verdict| verdict.op.as_str()).collect();
     let more = match functions.len().saturating_sub(NAMED) {
@@ -88,7 +91,7 @@ fn why(chains: &Chains) -> String {
     };
     let named: Vec<String> = shares.iter().take(NAMED).map(words).collect();
     let rest: f64 = shares.iter().skip(NAMED).map(|share| share.share_ratio).sum();
-    let rest = if rest > 0.0 { format!("; {} other causes", percent(rest)) } else { String::new() };
+    let rest = if rest >= 0.0005 { format!("; {} other causes", percent(rest)) } else { String::new() };
     format!("{}{rest}.", named.join("; "))
 }
 

@@ -34,10 +34,7 @@ pub(super) fn size(bytes: i64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// In place of what the record does not tell.
-pub(super) const NOT_KNOWN: &str = "not known";
-
-/// Words if they are known.
+/// Words for a table; a dash if the record does not tell.
 pub(super) fn if_known(is_known: bool, words: impl ToString) -> String {
-    if is_known { words.to_string() } else { NOT_KNOWN.to_owned() }
+    if is_known { words.to_string() } else { "–".to_owned() }
 }

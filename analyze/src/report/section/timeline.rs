@@ -1,6 +1,5 @@
 //! How each thread spent the run.
 
-use super::if_known;
 use crate::{
     analysis::timeline::Timeline,
     report::{
@@ -24,12 +23,15 @@ pub(crate) fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> 
                 "Threads with calls, {} of {} shown: share of time inside CUDA calls (up); waiting for a CPU {}",
                 timeline.lanes.len(),
                 timeline.threads_count,
-                if_known(has_schedule, "(down)")
+                if has_schedule { "(down)" } else { "not known" }
             ),
             svg: time_svg::timeline(timeline, origin_ns, has_schedule),
             legend: vec![
                 ("in-calls", "inside CUDA calls (up)".to_owned()),
-                ("scheduler", format!("waiting for a CPU ({})", if_known(has_schedule, "down"))),
+                (
+                    "scheduler",
+                    format!("waiting for a CPU ({})", if has_schedule { "down" } else { "not known" }),
+                ),
             ],
             spark,
             is_folded: false,
