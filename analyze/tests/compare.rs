@@ -260,9 +260,7 @@ fn every_format_says_the_same() {
     assert!(xml.contains("failures=\"1\"") && xml.contains("tests=\"6\""), "{xml}");
     let html = fs::read_to_string(&page).unwrap();
     assert!(
-        html.contains("launch_gap_ns")
-            && html.contains("\"comparison_version\":1")
-            && !html.contains("src="),
+        html.contains("launch_gap_ns") && html.contains("\"comparison_version\":1") && !html.contains("src="),
         "{}",
         html.len()
     );

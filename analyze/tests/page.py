@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Drives the HTML reports in Chromium: every section is there, no request, no error, links, search, zoom, colours, scripts
-off, axe-core. `page.py ANALYZE [--screenshots DIR] [RUN...]`; without runs, those of testdata/.
+off, axe-core. `page.py ANALYZE [--screenshots DIR] [RUN...]`; without runs, those of testdata/. `page.py --latency PAGE...`
+measures first paint and zoom.
 
     pip install -r analyze/tests/page.txt; apt-get install chromium
 """
@@ -8,7 +9,9 @@ off, axe-core. `page.py ANALYZE [--screenshots DIR] [RUN...]`; without runs, tho
 import argparse
 import json
 import pathlib
+import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXE = (pathlib.Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
-SECTIONS = ["causes", "functions", "chains", "gaps", "memory", "timeline", "strata", "provenance"]
+SECTIONS = ["causes", "functions", "chains", "gaps", "nccl", "memory", "timeline", "devices", "strata", "provenance"]
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>&lt;b&gt;\u202eevil\u2066`$(x)`"
 
 
@@ -90,15 +93,20 @@ def check(browser, file):
         assert rows.count() == 0
         page.keyboard.press("Escape")
         assert rows.count() == before
-        # Zoom and back.
+        # Zoom and back, and from mark to mark.
         drawing = page.locator("figure.drawing:visible").first
         if drawing.count():
-            whole = drawing.locator("svg").get_attribute("viewBox")
+            plot = drawing.locator(".plot").first
+            whole = plot.get_attribute("viewBox")
             drawing.focus()
             page.keyboard.press("+")
-            assert drawing.locator("svg").get_attribute("viewBox") != whole
+            assert plot.get_attribute("viewBox") != whole
             page.keyboard.press("0")
-            assert drawing.locator("svg").get_attribute("viewBox") == whole
+            assert plot.get_attribute("viewBox") == whole
+            page.keyboard.press("ArrowDown")
+            said = drawing.locator(".readout").text_content()
+            assert said == drawing.locator("title").first.text_content() and re.search(r"\d (ns|µs|ms|s|B|KiB|MiB|GiB|TiB)\b", said), said
+        sizes(page)
         light = background(page)
         page.click("#theme")
         assert background(page) < light, "the switch darkens"
@@ -110,6 +118,8 @@ def check(browser, file):
                 page.click("#download")
             data = json.loads(pathlib.Path(download.value.path()).read_text())
             assert data["report_version"] == 1
+        for link in page.locator("main a[href^='#']").all():
+            assert page.locator(link.get_attribute("href")).count() == 1, link
         links = page.locator(".calls > li").count()
         if links:
             page.goto(f"{file.as_uri()}#chain-{links}")
@@ -128,11 +138,52 @@ def axe(page):
     assert not serious, json.dumps([(one["id"], one["nodes"][0]["html"][:300], one["nodes"][0]["failureSummary"]) for one in serious], indent=1)
 
 
+def sizes(page):
+    """Text, that of figures too, has one of four sizes, and no figure is scaled."""
+    found = page.evaluate("""[...document.querySelectorAll("body *")]
+      .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) && !["SCRIPT", "STYLE", "TITLE"].includes(e.tagName.toUpperCase()))
+      .map((e) => `${parseFloat(getComputedStyle(e).fontSize)}`)""")
+    assert set(found) <= {"13.6", "16", "19.2", "27.2"}, set(found)
+    assert page.evaluate("[...document.querySelectorAll('figure > svg')].every((e) => !e.hasAttribute('viewBox'))")
+
+
 def fits(browser, file):
-    """Nothing is wider than a telephone."""
+    """Nothing is wider than a telephone, and nothing on it is smaller."""
     with Watched(browser, file, viewport={"width": 400, "height": 800}) as page:
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 400, f"{width} pixels wide"
+        sizes(page)
+
+
+def latency(browser, file):
+    """First paint, and a step of zoom until the frame after it, in every figure that is to be seen."""
+    with Watched(browser, file, viewport={"width": 1100, "height": 900}) as page:
+        page.wait_for_function("performance.getEntriesByType('paint').length > 0")
+        paints = page.evaluate("performance.getEntriesByType('paint').map((entry) => [entry.name, entry.startTime])")
+        steps = page.evaluate("""async () => {
+          const steps = [];
+          const frame = () => new Promise((next) => requestAnimationFrame(next));
+          for (const figure of document.querySelectorAll("figure.drawing")) {
+            if (!figure.checkVisibility()) continue;
+            figure.scrollIntoView();
+            for (const key of ["+", "+", "+", "-", "0"]) {
+              await frame();
+              const from = performance.now();
+              figure.dispatchEvent(new KeyboardEvent("keydown", { key }));
+              // The frame with the change has been made when the one after it begins.
+              await frame();
+              await frame();
+              steps.push(performance.now() - from);
+            }
+          }
+          return steps;
+        }""")
+    for name, ms in paints:
+        print(f"{file.name}: {name} {ms:.0f} ms")
+    if steps:
+        print(f"{file.name}: zoom step to frame, median {statistics.median(steps):.1f} ms, most {max(steps):.1f} ms, of {len(steps)}")
+    else:
+        print(f"{file.name}: no figure to zoom")
 
 
 def screenshots(browser, file, folder):
@@ -141,16 +192,17 @@ def screenshots(browser, file, folder):
         for name, width in (("wide", 1100), ("narrow", 400)):
             with Watched(browser, file, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
                 page.screenshot(path=folder / f"{file.stem}-{name}-{scheme}.png")
-                for part in ("chain-1", "memory", "timeline"):
+                for part in ("chain-1", "memory", "timeline", "devices"):
                     if page.locator(f"#{part}").count():
                         page.locator(f"#{part}").screenshot(path=folder / f"{file.stem}-{part}-{name}-{scheme}.png")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("analyze", type=pathlib.Path)
+    parser.add_argument("analyze", type=pathlib.Path, help="the binary; with --latency: a page")
     parser.add_argument("runs", nargs="*", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--latency", action="store_true", help="only measure a page: first paint, and steps of zoom")
     arguments = parser.parse_args()
     analyze = arguments.analyze.resolve()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -159,6 +211,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         folder = pathlib.Path(folder)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        if arguments.latency:
+            for page in [arguments.analyze, *arguments.runs]:
+                latency(browser, page.resolve())
+            return
         runs = arguments.runs or sorted(path for path in (ROOT / "testdata").rglob("*.parquet") if path.parent.name != "calls")
         runs = [run.resolve() for run in runs]
         if not arguments.runs:

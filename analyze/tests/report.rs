@@ -34,8 +34,18 @@ fn reports_are_whole_and_inert() {
         let page = directory.path().join(format!("{name}.html"));
         stdout(&["report", &run(name), "--html", page.to_str().unwrap()]);
         let html = fs::read_to_string(&page).unwrap();
-        for section in ["causes", "functions", "chains", "gaps", "memory", "timeline", "strata", "provenance"]
-        {
+        for section in [
+            "causes",
+            "functions",
+            "chains",
+            "gaps",
+            "nccl",
+            "memory",
+            "timeline",
+            "devices",
+            "strata",
+            "provenance",
+        ] {
             assert!(html.contains(&format!("<section id=\"{section}\">")), "{name}: {section}");
         }
         assert!(
@@ -50,61 +60,163 @@ fn reports_are_whole_and_inert() {
     }
 }
 
-fn sql(run: &str, query: &str) -> Value {
-    let rows: Value = serde_json::from_str(&stdout(&["sql", run, query, "--format", "json"])).unwrap();
-    rows[0].clone()
+/// Everything of a report that SQL can say, too, in one query.
+const FIGURES: &str = "SELECT \
+    (SELECT count(*) FROM launch_gaps) AS gaps, \
+    (SELECT coalesce(sum(dur), 0) FROM launch_gaps) AS gaps_ns, \
+    (SELECT coalesce(max(dur), 0) FROM launch_gaps) AS longest_gap_ns, \
+    (SELECT count(*) FROM slow_calls WHERE depth = 0) AS slow, \
+    (SELECT coalesce(sum(excess_ns), 0.0) FROM slow_calls WHERE depth = 0) AS excess_ns, \
+    (SELECT count(*) FROM op_summary) AS strata, \
+    (SELECT coalesce(sum(calls_count), 0) FROM op_summary) AS calls, \
+    (SELECT count(*) FROM phases) AS phases, \
+    (SELECT count(DISTINCT tid) FROM op_time WHERE depth = 0) AS threads, \
+    (SELECT coalesce(max(ns), 0) FROM (SELECT sum(dur) AS ns FROM op_time WHERE depth = 0 GROUP BY pid, tid)) AS busiest_ns, \
+    (SELECT count(*) FROM samples WHERE device IS NOT NULL AND pid IS NULL) AS readings, \
+    (SELECT coalesce(max(value), 0) FROM samples WHERE counter = 'gpu_busy_percent') AS busiest_percent, \
+    (SELECT coalesce(max(value), 0) FROM samples WHERE counter = 'memory_used_bytes') AS most_used, \
+    (SELECT coalesce(sum(calls_count), 0) FROM nccl_volume) AS nccl_calls, \
+    (SELECT coalesce(sum(volume_bytes), 0) FROM nccl_volume) AS nccl_bytes, \
+    (SELECT coalesce(sum(call_ns), 0) FROM nccl_volume) AS nccl_ns, \
+    (SELECT count(*) FROM events WHERE kind = 'alloc') AS alloc";
+
+/// The same of memory. `$at`: when most was reserved.
+const MEMORY: &str = "SELECT \
+    (SELECT count(*) FROM memory_curve) AS events, \
+    (SELECT max(reserved_bytes) FROM memory_curve) AS peak, \
+    (SELECT sum(leaked_bytes) FROM leaks) AS leaked, \
+    (SELECT count(*) FROM leaks) AS allocators, \
+    (SELECT count(*) FROM memory_ooms) AS ooms, \
+    (SELECT count(*) FROM memory_releases) AS releases, \
+    (SELECT coalesce(sum(size_bytes), 0) FROM memory_requests) AS moved, \
+    (SELECT count(*) FROM memory_segments WHERE ts < $at AND (dur IS NULL OR ts + dur >= $at)) AS segments, \
+    (SELECT count(*) FROM memory_blocks WHERE state = 'active_allocated') AS lives, \
+    (SELECT max(size_bytes) FROM memory_blocks WHERE state = 'active_allocated') AS largest";
+
+/// Sum of a field of the members of an array.
+fn sum(array: &Value, field: &str) -> i64 {
+    array.as_array().unwrap().iter().map(|member| member[field].as_i64().unwrap()).sum()
+}
+
+fn most(array: &Value, field: &str) -> i64 {
+    array.as_array().unwrap().iter().map(|member| member[field].as_i64().unwrap()).max().unwrap_or(0)
+}
+
+fn count(array: &Value) -> i64 {
+    array.as_array().unwrap().len() as i64
+}
+
+/// Checks one run; whether it had counters, NCCL's calls, memory.
+fn compare(run: &str) -> [bool; 3] {
+    let report: Value = serde_json::from_str(&stdout(&["report", run, "--json"])).unwrap();
+    assert_eq!(report["report_version"], 1);
+    let sql = |query: &str| -> Value {
+        let rows: Value = serde_json::from_str(&stdout(&["sql", run, query, "--format", "json"])).unwrap();
+        rows[0].clone()
+    };
+    let found = sql(FIGURES);
+    let is = |name: &str, value: i64| assert_eq!(json!(value), found[name], "{run}: {name}");
+    let gaps = &report["launch_gaps"];
+    is("gaps", gaps["gaps_count"].as_i64().unwrap());
+    is("gaps_ns", gaps["total_ns"].as_i64().unwrap());
+    is("gaps_ns", gaps["parts_ns"].as_array().unwrap().iter().map(|part| part.as_i64().unwrap()).sum());
+    is("longest_gap_ns", most(&gaps["longest"], "dur_ns"));
+    is("slow", report["chains"]["overall_slow_count"].as_i64().unwrap());
+    let excess =
+        (report["chains"]["overall_excess_ns"].as_f64().unwrap(), found["excess_ns"].as_f64().unwrap());
+    assert!((excess.0 - excess.1).abs() <= 1e-9 * excess.1, "{run}: {excess:?}");
+    is("strata", count(&report["strata"]));
+    is("calls", sum(&report["strata"], "calls_count"));
+    is("phases", count(&report["phases"]));
+    is("threads", report["timeline"]["threads_count"].as_i64().unwrap());
+    is("busiest_ns", most(&report["timeline"]["lanes"], "calls_ns"));
+    let counters: Value = report["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|of| of["counters"].as_array().unwrap())
+        .cloned()
+        .collect();
+    is("readings", sum(&counters, "readings_count"));
+    let counter = |name: &str| -> Value {
+        counters.as_array().unwrap().iter().filter(|of| of["name"] == name).cloned().collect()
+    };
+    is("busiest_percent", most(&counter("gpu_busy_percent"), "most"));
+    is("most_used", most(&counter("memory_used_bytes"), "most"));
+    is("nccl_calls", sum(&report["nccl"], "calls_count"));
+    is("nccl_bytes", sum(&report["nccl"], "volume_bytes"));
+    is("nccl_ns", sum(&report["nccl"], "call_ns"));
+    let memory = &report["memory"];
+    let has = [count(&counters) > 0, count(&report["nccl"]) > 0, !memory.is_null()];
+    if memory.is_null() {
+        is("alloc", 0);
+        return has;
+    }
+    let (review, growth) = (&memory["review"], &memory["growth"]);
+    // That instant lies after the event that made it so.
+    let found = sql(&MEMORY.replace("$at", &review["peak"]["ts_ns"].to_string()));
+    let is = |name: &str, value: i64| assert_eq!(json!(value), found[name], "{run}: {name}");
+    is("events", memory["curve"]["events_count"].as_i64().unwrap());
+    if count(growth) == 1 {
+        is("peak", memory["curve"]["peak_reserved_bytes"].as_i64().unwrap());
+    }
+    is(
+        "leaked",
+        growth.as_array().unwrap().iter().map(|of| of["account"]["leaked_bytes"].as_i64().unwrap()).sum(),
+    );
+    is("allocators", count(growth));
+    is("ooms", count(&review["history"]["ooms"]));
+    is("releases", count(&review["history"]["releases"]));
+    is("moved", sum(&review["history"]["causes"], "size_bytes"));
+    is("segments", memory["map"]["segments_count"].as_i64().unwrap());
+    is("lives", memory["map"]["lives_count"].as_i64().unwrap());
+    has
 }
 
 #[test]
 fn its_figures_are_those_of_sql() {
-    for run in
-        [run("qwen2-hogs"), run("nccl"), testdata("memory/crowded.parquet"), testdata("memory/leak.parquet")]
-    {
-        let report: Value = serde_json::from_str(&stdout(&["report", &run, "--json"])).unwrap();
-        assert_eq!(report["report_version"], 1);
-        let gaps = sql(
-            &run,
-            "SELECT count(*) AS n, coalesce(sum(dur), 0) AS ns, coalesce(max(dur), 0) AS most FROM launch_gaps",
-        );
-        let found = &report["launch_gaps"];
-        assert_eq!((&found["gaps_count"], &found["total_ns"]), (&gaps["n"], &gaps["ns"]), "{run}");
-        let parts = found["parts_ns"].as_array().unwrap().iter().map(|part| part.as_i64().unwrap());
-        assert_eq!(parts.sum::<i64>(), gaps["ns"].as_i64().unwrap(), "the parts are the whole");
-        assert_eq!(found["longest"].get(0).map_or(json!(0), |gap| gap["dur_ns"].clone()), gaps["most"]);
-        let slow = sql(
-            &run,
-            "SELECT count(*) AS n, coalesce(sum(excess_ns), 0.0) AS ns FROM slow_calls WHERE depth = 0",
-        );
-        assert_eq!(report["chains"]["overall_slow_count"], slow["n"], "{run}");
-        let (found, expected) = (report["chains"]["overall_excess_ns"].as_f64(), slow["ns"].as_f64());
-        let (found, expected) = (found.unwrap(), expected.unwrap());
-        assert!((found - expected).abs() <= 1e-9 * expected, "{run}: {found} {expected}");
-        let strata = sql(&run, "SELECT count(*) AS n, sum(calls_count) AS calls FROM op_summary");
-        let lines = report["strata"].as_array().unwrap();
-        assert_eq!(json!(lines.len()), strata["n"]);
-        let calls = lines.iter().map(|line| line["calls_count"].as_i64().unwrap());
-        assert_eq!(calls.sum::<i64>(), strata["calls"].as_i64().unwrap());
-        let memory = &report["memory"];
-        if memory.is_null() {
-            assert_eq!(sql(&run, "SELECT count(*) AS n FROM events WHERE kind = 'alloc'")["n"], 0, "{run}");
-            continue;
-        }
-        let leaks = sql(&run, "SELECT sum(leaked_bytes) AS bytes, count(*) AS n FROM leaks");
-        let growth = memory["growth"].as_array().unwrap();
-        let leaked = growth.iter().map(|growth| growth["account"]["leaked_bytes"].as_i64().unwrap());
-        assert_eq!(
-            (json!(growth.len()), leaked.sum::<i64>()),
-            (leaks["n"].clone(), leaks["bytes"].as_i64().unwrap())
-        );
-        let ooms = sql(&run, "SELECT count(*) AS n FROM memory_ooms");
-        assert_eq!(json!(memory["review"]["history"]["ooms"].as_array().unwrap().len()), ooms["n"]);
+    let of_gpus = ["nccl", "shared", "graphs", "malloc_async", "pluggable"].map(run);
+    let others =
+        ["courtroom/vm/futex_convoy", "align/aligned"].map(|name| testdata(&format!("{name}.parquet")));
+    let mut has = [false; 3];
+    for run in of_gpus.iter().chain(&others) {
+        has.iter_mut().zip(compare(run)).for_each(|(any, one)| *any |= one);
     }
+    assert_eq!(has, [true; 3], "counters, NCCL, memory");
+}
+
+#[test]
+fn its_figures_of_memory_are_those_of_sql() {
+    for name in ["crowded", "leak", "pause", "history", "streams-expandable", "graphs-memory"] {
+        assert!(compare(&testdata(&format!("memory/{name}.parquet")))[2] || name == "pause", "{name}");
+    }
+}
+
+#[test]
+fn a_chain_has_the_query_of_its_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let run = testdata("courtroom/vm/futex_convoy.parquet");
+    stdout(&["report", &run, "--html", page.to_str().unwrap()]);
+    let html = fs::read_to_string(&page).unwrap();
+    let queries = html.split("<summary>SQL of this call</summary><pre>").skip(1);
+    let queries: Vec<String> =
+        queries.map(|rest| rest.split("</pre>").next().unwrap().replace("&#39;", "'")).collect();
+    assert!(queries.len() > 1, "{queries:?}");
+    for query in [&queries[0], &queries[queries.len() - 1]] {
+        let rows: Value = serde_json::from_str(&stdout(&["sql", &run, query, "--format", "json"])).unwrap();
+        assert_eq!(rows.as_array().unwrap().len(), 1, "{query}");
+    }
+    // A culprit leads to chains that are there.
+    let culprits = html.split("<section id=\"culprits\">").nth(1).unwrap();
+    let culprits = culprits.split("</section>").next().unwrap();
+    assert!(culprits.contains("href=\"#chain-1\"") && html.contains("<li id=\"chain-1\">"), "{culprits}");
 }
 
 #[test]
 fn the_query_behind_every_table_runs() {
     // One with memory, one with chains, culprits and alibis.
-    for (name, count) in [("memory/crowded", 9), ("courtroom/vm/futex_convoy", 8)] {
+    for (name, count) in [("memory/crowded", 10), ("h200/nccl", 18), ("courtroom/vm/futex_convoy", 8)] {
         let run = testdata(&format!("{name}.parquet"));
         let markdown = stdout(&["report", &run, "--markdown"]);
         let queries = markdown.split("```sql\n").skip(1).filter_map(|rest| rest.split("\n```").next());
@@ -202,6 +314,85 @@ fn runs_with_next_to_nothing_say_what_is_missing() {
         let markdown = stdout(&["report", run, "--markdown"]);
         assert!(markdown.contains("Not known: no event of PyTorch"), "{markdown}");
     }
+}
+
+/// Rows as a run.
+fn rows(folder: &Path, name: &str, mut rows: Vec<Value>) -> String {
+    rows.sort_by_key(|row| row["ts"].as_i64());
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let (source, run) = (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.parquet")));
+    fs::write(&source, text).unwrap();
+    stdout(&["import", "events", source.to_str().unwrap(), "--out", run.to_str().unwrap()]);
+    run.to_str().unwrap().to_owned()
+}
+
+fn call(ts: i64, dur: i64, op: &str, tid: i64) -> Value {
+    json!({"ts": ts, "dur": dur, "kind": "call", "op": op, "pid": 1, "tid": tid, "comm": "python3"})
+}
+
+/// Every form of the report, which fit and say nothing that no number is.
+fn forms(run: &str) -> String {
+    let page = format!("{run}.html");
+    stdout(&["report", run, "--html", &page, "--svg", &format!("{run}.figures")]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.len() < 5 << 20, "{run}: {} bytes", html.len());
+    let (markdown, terminal) = (stdout(&["report", run, "--markdown"]), stdout(&["report", run]));
+    for text in [&html, &markdown, &terminal] {
+        assert!(!text.contains("NaN") && !text.contains("inf "), "{run}");
+    }
+    assert!(terminal.lines().all(|line| line.chars().count() <= 80), "{terminal}");
+    terminal
+}
+
+#[test]
+fn what_is_not_recorded_is_no_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = |count: i64| {
+        (0..count)
+            .map(|n| call(n * 1_000_000, if n % 20 == 19 { 90_000 } else { 1000 }, "cudaLaunchKernel", 1))
+    };
+    let text = forms(&rows(folder.path(), "calls", calls(60).collect()));
+    assert!(text.contains("Nothing of the scheduler is on record"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "no event of PyTorch's allocator is on record",
+        "Not measured: no counter of a GPU",
+        "nothing of the scheduler is on record: no cause",
+    ] {
+        assert!(words.contains(said), "{said}: {text}");
+    }
+    assert!(!words.contains("overlap off-CPU time"), "{text}");
+    let html = fs::read_to_string(folder.path().join("calls.parquet.html")).unwrap();
+    assert!(html.contains("not known how much waiting for a CPU") && !html.contains("0 % waiting"));
+    // Blocks of which no segment is on record.
+    let block = |n: i64| json!({"ts": n, "kind": "alloc", "op": "alloc", "pid": 1, "tid": 1, "addr": 4096 * n + (1 << 30), "size_bytes": 4096, "device": 0});
+    let text = forms(&rows(folder.path(), "blocks", (0..50).map(block).collect()));
+    assert!(!text.contains("PyTorch had 0 B") && text.contains("Memory: not known"), "{text}");
+    assert!(text.contains("200 KiB"), "what is handed out at the end: {text}");
+}
+
+#[test]
+fn what_is_large_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let day = 86_400 * 1_000_000_000;
+    let year =
+        (0..365).map(|n| call(n * day, if n % 20 == 19 { 90_000_000 } else { 1_000_000 }, "cudaMemcpy", 1));
+    forms(&rows(folder.path(), "year", year.collect()));
+    let figure = fs::read_to_string(folder.path().join("year.parquet.figures/timeline.svg")).unwrap();
+    assert!(figure.contains(" d</text>"), "days: {figure}");
+    let threads = (0..10_000).map(|n| call(n * 1000, 500, "cudaMalloc", n + 1));
+    let text = forms(&rows(folder.path(), "threads", threads.collect()));
+    assert!(text.contains("12 of 10000 shown"), "{text}");
+    let op = |n: i64| {
+        call(
+            n * 100_000,
+            if n % 24 == 0 { 90_000 } else { 1000 },
+            &format!("my::function<{}>(\"x\")", n / 24),
+            1,
+        )
+    };
+    let text = forms(&rows(folder.path(), "functions", (0..120_000).map(op).collect()));
+    assert!(text.contains(" of 5000 shown"), "{text}");
 }
 
 #[test]

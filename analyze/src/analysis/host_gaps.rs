@@ -1,5 +1,6 @@
 //! What the host did between launches: the view `launch_gaps` in sums, and its longest rows.
 
+use futures::StreamExt;
 use serde::Serialize;
 
 use crate::{
@@ -63,27 +64,30 @@ impl Gaps {
 /// # Errors
 /// If the run's data cannot be read.
 pub(crate) async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
-    let sums = PARTS.map(|(column, ..)| format!("sum({column}) AS {column}")).join(", ");
     let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
-    let query = format!("SELECT count(*) AS n, sum(dur) AS total, {sums} FROM launch_gaps");
-    for batch in trace.batches(&query).await? {
-        let whole = |name: &str| integers(&batch, name);
-        gaps.gaps_count = whole("n")?.at(0).unwrap_or(0);
-        gaps.total_ns = whole("total")?.at(0).unwrap_or(0);
-        for (ns, (column, ..)) in gaps.parts_ns.iter_mut().zip(&PARTS) {
-            *ns = whole(column)?.at(0).unwrap_or(0);
-        }
-    }
-    let query = format!("SELECT * FROM launch_gaps ORDER BY dur DESC, ts, tid LIMIT {LONGEST}");
-    for batch in trace.batches(&query).await? {
+    let columns = PARTS.map(|(column, ..)| column).join(", ");
+    let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");
+    // Read once, one row after the other.
+    let mut batches = trace.context().sql(&query).await?.execute_stream().await?;
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
         let whole = |name: &str| integers(&batch, name);
         let parts = PARTS.iter().map(|(column, ..)| whole(column)).collect::<Result<Vec<_>, _>>()?;
         let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
         let (ops, phases) = (strings(&batch, "next_op")?, strings(&batch, "phase")?);
-        gaps.longest.extend((0..batch.num_rows()).map(|row| {
+        gaps.gaps_count += batch.num_rows() as i64;
+        gaps.total_ns += dur.iter().flatten().sum::<i64>();
+        for (ns, column) in gaps.parts_ns.iter_mut().zip(&parts) {
+            *ns += column.iter().flatten().sum::<i64>();
+        }
+        for row in 0..batch.num_rows() {
+            let least = gaps.longest.get(LONGEST - 1).map_or(i64::MIN, |gap| gap.dur_ns);
+            if dur.value(row) < least {
+                continue;
+            }
             let main = PARTS.iter().zip(&parts).max_by_key(|(_, ns)| ns.value(row));
             let (name, ns) = main.map_or(("", 0), |((_, name, _), ns)| (*name, ns.value(row)));
-            Gap {
+            let gap = Gap {
                 pid: pid.value(row),
                 tid: tid.value(row),
                 ts_ns: ts.value(row),
@@ -92,8 +96,12 @@ pub(crate) async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
                 phase: phases.at(row).map(str::to_owned),
                 main: name,
                 main_ratio: ns as f64 / dur.value(row).max(1) as f64,
-            }
-        }));
+            };
+            let order = |gap: &Gap| (std::cmp::Reverse(gap.dur_ns), gap.ts_ns, gap.tid);
+            let place = gaps.longest.partition_point(|other| order(other) < order(&gap));
+            gaps.longest.insert(place, gap);
+            gaps.longest.truncate(LONGEST);
+        }
     }
     Ok(gaps)
 }

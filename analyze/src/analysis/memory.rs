@@ -3,12 +3,18 @@
 
 use std::collections::HashMap;
 
-use futures::StreamExt;
 use serde::Serialize;
+use trace_schema::Clock;
 
+use super::memory_state::At;
 use crate::{
-    columns::{Cell, integers},
+    columns::integers,
     error::AnalyzeError,
+    memory::{
+        allocator::Allocator,
+        event::{Action, Event},
+        input::{Key, Listener},
+    },
     trace::Trace,
 };
 
@@ -74,60 +80,94 @@ impl Curve {
     }
 }
 
-/// Computes the curve of one run.
-///
-/// # Errors
-/// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Curve, AnalyzeError> {
-    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
-    let span = clock.end_ns.saturating_sub(clock.start_ns).max(1);
-    // Rows of one run come in the order of time, as they are replayed.
-    let query = "SELECT pid, device, ts, reserved_bytes, coalesce(active_bytes, allocated_bytes) AS in_use_bytes, \
-         releasable_bytes, private_releasable_bytes, unknown_bytes FROM memory_curve";
-    let mut batches = trace.context().sql(query).await?.execute_stream().await?;
-    let mut curve = Curve::default();
-    let (mut held, mut last_step) = (HashMap::<(i64, i64), Point>::new(), i64::MIN);
-    let mut last = Point::default();
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        let column = |name| integers(&batch, name);
-        let (pid, device, ts) = (column("pid")?, column("device")?, column("ts")?);
-        let (reserved, in_use) = (column("reserved_bytes")?, column("in_use_bytes")?);
-        let (releasable, private) = (column("releasable_bytes")?, column("private_releasable_bytes")?);
-        let unknown = column("unknown_bytes")?;
-        for row in 0..batch.num_rows() {
-            let value = |column: &arrow::array::Int64Array| column.at(row).unwrap_or_default();
-            let (reserved_bytes, unknown_bytes) = (value(&reserved), value(&unknown));
-            let (releasable_bytes, private_bytes) = (value(&releasable), value(&private));
-            let rest = reserved_bytes - unknown_bytes - releasable_bytes - private_bytes;
-            // What is in use outside of known segments is not part of what is reserved.
-            let in_use_bytes = value(&in_use).min(rest);
-            let point = Point {
-                ts_ns: value(&ts),
-                reserved_bytes,
-                in_use_bytes,
-                pinned_bytes: rest - in_use_bytes,
-                releasable_bytes,
-                private_bytes,
-                unknown_bytes,
-            };
-            held.insert((value(&pid), value(&device)), point);
-            last =
-                held.values().fold(Point { ts_ns: point.ts_ns, ..Point::default() }, |sum, of| sum.plus(of));
-            let step = (point.ts_ns - clock.start_ns).saturating_mul(STEPS) / span;
-            curve.add(last, step, &mut last_step);
+/// The curve, as a replay makes it.
+pub(crate) struct Filling {
+    curve: Curve,
+    start_ns: i64,
+    span_ns: i64,
+    held: HashMap<Key, Point>,
+    last: Point,
+    last_step: i64,
+    /// When an allocator had most reserved, and how much.
+    peak: Option<(i64, i64)>,
+}
+
+impl Filling {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self {
+            curve: Curve::default(),
+            start_ns: clock.start_ns,
+            span_ns: clock.end_ns.saturating_sub(clock.start_ns).max(1),
+            held: HashMap::new(),
+            last: Point::default(),
+            last_step: i64::MIN,
+            peak: None,
         }
     }
-    // How it ended, whatever was most in the last step.
-    if curve.points.last().is_some_and(|point| *point != last) {
-        curve.points.push(last);
+
+    fn add(&mut self, key: Key, allocator: &Allocator, ts_ns: i64) {
+        let totals = allocator.totals();
+        let rest = totals.reserved_bytes
+            - totals.unknown_bytes
+            - totals.releasable_bytes
+            - totals.private_releasable_bytes;
+        // What is in use outside of known segments is not part of what is reserved.
+        let in_use_bytes = totals.active_bytes.min(rest);
+        let point = Point {
+            ts_ns,
+            reserved_bytes: totals.reserved_bytes,
+            in_use_bytes,
+            pinned_bytes: rest - in_use_bytes,
+            releasable_bytes: totals.releasable_bytes,
+            private_bytes: totals.private_releasable_bytes,
+            unknown_bytes: totals.unknown_bytes,
+        };
+        if self.peak.is_none_or(|(_, most)| point.reserved_bytes > most) {
+            self.peak = Some((ts_ns, point.reserved_bytes));
+        }
+        self.held.insert(key, point);
+        self.last = self.held.values().fold(Point { ts_ns, ..Point::default() }, |sum, of| sum.plus(of));
+        let step = i128::from(ts_ns - self.start_ns) * i128::from(STEPS) / i128::from(self.span_ns);
+        self.curve.add(self.last, step as i64, &mut self.last_step);
     }
-    for batch in
-        trace.batches("SELECT ts FROM events WHERE kind = 'alloc' AND op = 'oom' ORDER BY ts").await?
-    {
-        curve.oom_ts_ns.extend(integers(&batch, "ts")?.iter().flatten());
+
+    /// Whether no event moved memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.curve.points.is_empty()
     }
-    Ok(curve)
+
+    /// When an allocator had most reserved, for the first time.
+    pub(crate) fn peak(&self) -> At {
+        self.peak.map_or(At::Peak, |(ts, _)| At::Reached(ts))
+    }
+
+    /// The curve.
+    ///
+    /// # Errors
+    /// If the run's data cannot be read.
+    pub(crate) async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
+        // How it ended, whatever was most in the last step.
+        if self.curve.points.last().is_some_and(|point| *point != self.last) {
+            self.curve.points.push(self.last);
+        }
+        let ooms = "SELECT ts FROM events WHERE kind = 'alloc' AND op = 'oom' ORDER BY ts";
+        for batch in trace.batches(ooms).await? {
+            self.curve.oom_ts_ns.extend(integers(&batch, "ts")?.iter().flatten());
+        }
+        Ok(self.curve)
+    }
+}
+
+impl Listener for Filling {
+    fn began(&mut self, key: Key, allocator: &Allocator, ts: i64) {
+        self.add(key, allocator, ts);
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        if event.action != Action::Oom {
+            self.add(key, allocator, event.ts);
+        }
+    }
 }
 
 #[cfg(test)]

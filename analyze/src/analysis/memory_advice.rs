@@ -58,12 +58,17 @@ pub(crate) async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
         return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
     };
     let history = memory_history::run(trace).await?;
+    Ok(review(trace, peak, end, history))
+}
+
+/// What follows from what was found.
+pub(crate) fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
     let mut advice = of_state(&peak, &end, &history);
     advice.extend(of_history(&peak, &history));
     advice.extend(by_design(&runs));
     advice.sort_by_key(|advice| std::cmp::Reverse(advice.size_bytes));
-    Ok(Review { peak, end, history, advice })
+    Review { peak, end, history, advice }
 }
 
 fn is_worth(bytes: i64, of: i64) -> bool {
@@ -82,11 +87,12 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
         if let Some((segment, pin)) = held.pinned.first().and_then(|first| Some((first, first.pins.first()?)))
         {
             let text = format!(
-                "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} segments; most ({}) by {:#x} ({}, {}): \
+                "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} {}; most ({}) by {:#x} ({}, {}): \
                  allocate what stays for long before what does not, or from a pool of its own (torch.cuda.MemPool)",
                 Bytes(held.pinned_bytes),
                 Bytes(held.reserved_bytes),
                 held.pinned.len(),
+                if held.pinned.len() == 1 { "segment" } else { "segments" },
                 Bytes(segment.pinned_bytes as i64),
                 pin.addr,
                 Bytes(pin.size_bytes as i64),

@@ -159,7 +159,7 @@ pub(crate) struct History {
 
 /// A story, and sums at the instants asked for.
 #[derive(Default)]
-struct Watch {
+pub(crate) struct Watch {
     story: Story,
     /// By instant: reserved and active.
     sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
@@ -430,58 +430,108 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 /// # Errors
 /// If its data cannot be read.
 pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
-    let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-    let phases = phases(trace).await?;
-    let mut instants: Vec<(i64, usize)> = phases
-        .iter()
-        .enumerate()
-        .flat_map(|(place, phase)| [(phase.from, 2 * place), (phase.to, 2 * place + 1)])
-        .collect();
-    instants.sort_unstable();
-    let times = instants.iter().map(|(ts, _)| *ts).collect();
+    let plan = Plan::of(trace).await?;
     let input = Input::new(trace.context().clone(), trace.files());
-    let (_, watch) = input.replay(vec![times], Watch::default()).await?;
-    let places: HashMap<usize, usize> =
-        instants.iter().enumerate().map(|(number, (_, place))| (*place, number)).collect();
-    let sums = |place: usize| places.get(&place).and_then(|number| watch.sums.get(number));
-    let mut reports = Vec::new();
-    for (place, phase) in phases.iter().enumerate() {
-        let (before, after) = (sums(2 * place), sums(2 * place + 1));
-        for (key, (reserved_after_bytes, active_after_bytes)) in after.into_iter().flatten() {
-            let (reserved, active) = before.and_then(|of| of.get(key)).copied().unwrap_or_default();
-            reports.push(PhaseReport {
-                name: phase.name.clone(),
-                since_start_ns: phase.from - start_ns,
-                dur_ns: phase.to - phase.from,
-                pid: key.pid,
-                device: key.device,
-                reserved_before_bytes: reserved,
-                reserved_after_bytes: *reserved_after_bytes,
-                active_before_bytes: active,
-                active_after_bytes: *active_after_bytes,
-            });
+    let (_, watch) = input.replay(vec![plan.instants()], plan.watch()).await?;
+    let mut history = plan.finish(trace, watch).await?;
+    let ats = history.moments_wanted();
+    if !ats.is_empty() {
+        history.add_moments(memory_state::run_all(trace, &ats).await?.into_iter());
+    }
+    Ok(history)
+}
+
+/// What a replay is to hear.
+pub(crate) struct Plan {
+    start_ns: i64,
+    phases: Vec<Phase>,
+    /// Times, and of which end of which phase.
+    instants: Vec<(i64, usize)>,
+}
+
+impl Plan {
+    /// Of one run.
+    ///
+    /// # Errors
+    /// If its data cannot be read.
+    pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
+        let phases = phases(trace).await?;
+        let ends = phases.iter().enumerate();
+        let mut instants: Vec<(i64, usize)> =
+            ends.flat_map(|(place, phase)| [(phase.from, 2 * place), (phase.to, 2 * place + 1)]).collect();
+        instants.sort_unstable();
+        Ok(Self { start_ns, phases, instants })
+    }
+
+    /// At which it is to say so.
+    pub(crate) fn instants(&self) -> Vec<i64> {
+        self.instants.iter().map(|(ts, _)| *ts).collect()
+    }
+
+    /// What hears it.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::default()
+    }
+
+    fn phase_reports(&self, watch: &Watch) -> Vec<PhaseReport> {
+        let numbers = self.instants.iter().enumerate();
+        let places: HashMap<usize, usize> = numbers.map(|(number, (_, place))| (*place, number)).collect();
+        let sums = |place: usize| places.get(&place).and_then(|number| watch.sums.get(number));
+        let mut reports = Vec::new();
+        for (place, phase) in self.phases.iter().enumerate() {
+            let (before, after) = (sums(2 * place), sums(2 * place + 1));
+            for (key, (reserved_after_bytes, active_after_bytes)) in after.into_iter().flatten() {
+                let (reserved, active) = before.and_then(|of| of.get(key)).copied().unwrap_or_default();
+                reports.push(PhaseReport {
+                    name: phase.name.clone(),
+                    since_start_ns: phase.from - self.start_ns,
+                    dur_ns: phase.to - phase.from,
+                    pid: key.pid,
+                    device: key.device,
+                    reserved_before_bytes: reserved,
+                    reserved_after_bytes: *reserved_after_bytes,
+                    active_before_bytes: active,
+                    active_after_bytes: *active_after_bytes,
+                });
+            }
         }
+        reports
     }
-    let frees = frees(trace).await?;
-    let exports = Exports::of(trace).await?;
-    let story = watch.story;
-    let mut releases: Vec<ReleaseReport> =
-        story.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
-    add_others(trace, &story, &mut releases).await?;
-    let mut ooms: Vec<OomReport> = story.ooms.iter().map(|oom| failed(oom, start_ns)).collect();
-    let ats: Vec<At> = ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect();
-    let moments = if ats.is_empty() { Vec::new() } else { memory_state::run_all(trace, &ats).await? };
-    for (oom, moment) in ooms.iter_mut().zip(moments) {
-        oom.moment = Some(moment);
+
+    /// What was heard, without the moments of failures.
+    ///
+    /// # Errors
+    /// If the run's data cannot be read.
+    pub(crate) async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
+        let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
+        let frees = frees(trace).await?;
+        let exports = Exports::of(trace).await?;
+        let story = watch.story;
+        let mut releases: Vec<ReleaseReport> =
+            story.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
+        add_others(trace, &story, &mut releases).await?;
+        Ok(History {
+            causes: causes(&story),
+            releases,
+            pauses: pauses(trace, start_ns).await?,
+            exits: exits(trace, start_ns).await?,
+            phases,
+            ooms: story.ooms.iter().map(|oom| failed(oom, start_ns)).collect(),
+        })
     }
-    Ok(History {
-        causes: causes(&story),
-        releases,
-        pauses: pauses(trace, start_ns).await?,
-        exits: exits(trace, start_ns).await?,
-        phases: reports,
-        ooms,
-    })
+}
+
+impl History {
+    /// Of the first failures, each.
+    pub(crate) fn moments_wanted(&self) -> Vec<At> {
+        self.ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect()
+    }
+
+    /// In that order.
+    pub(crate) fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
+        self.ooms.iter_mut().zip(moments).for_each(|(oom, moment)| oom.moment = Some(moment));
+    }
 }
 
 /// Causes of growth that another layout of memory would have avoided.

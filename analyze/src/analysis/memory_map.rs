@@ -1,11 +1,16 @@
 //! Where blocks lay at an instant, and how long the largest ones lived: what the figures of the report show.
 
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
 use serde::Serialize;
 
-use crate::{
-    columns::{Cell, integers, strings},
-    error::AnalyzeError,
-    trace::Trace,
+use crate::memory::{
+    allocator::Allocator,
+    input::{Key, Listener, Replay},
+    span::{self, BEFORE, State},
 };
 
 /// Segments shown; the largest.
@@ -32,7 +37,7 @@ pub(crate) struct Segment {
 }
 
 /// One block while it was handed out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Life {
     pub(crate) addr: u64,
     pub(crate) size_bytes: u64,
@@ -52,68 +57,100 @@ pub(crate) struct Map {
     pub(crate) lives_count: usize,
 }
 
-/// The state of every segment at `ts`, and the longest lives of the run.
-///
-/// # Errors
-/// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, ts: i64) -> Result<Map, AnalyzeError> {
-    let at = format!("ts <= {ts} AND (dur IS NULL OR ts + dur > {ts})");
-    let mut map = Map::default();
-    let query = format!(
-        "SELECT pid, addr, size_bytes FROM memory_segments WHERE {at} ORDER BY size_bytes DESC, pid, addr"
-    );
-    for batch in trace.batches(&query).await? {
-        let (pid, addr, size) =
-            (integers(&batch, "pid")?, integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
-        map.segments_count += batch.num_rows();
-        let wanted = SEGMENTS.saturating_sub(map.segments.len()).min(batch.num_rows());
-        map.segments.extend((0..wanted).map(|row| Segment {
-            pid: pid.value(row) as u32,
-            addr: addr.value(row) as u64,
-            size_bytes: size.value(row) as u64,
-            blocks: Vec::new(),
-        }));
+impl Map {
+    /// Of what two replays told.
+    pub(crate) fn of(layout: Layout, lives: Lives) -> Self {
+        let mut all: Vec<Life> = lives.largest.into_iter().map(|Reverse((.., life))| life).collect();
+        all.sort_by_key(|life| (life.ts_ns, life.addr));
+        let (segments, segments_count) = (layout.segments, layout.segments_count);
+        Self { segments, segments_count, lives: all, lives_count: lives.count }
     }
-    let query = format!(
-        "SELECT pid, addr, size_bytes, state FROM memory_blocks WHERE {at} AND segment_addr IS NOT NULL ORDER BY addr"
-    );
-    for batch in trace.batches(&query).await? {
-        let (pid, addr, size) =
-            (integers(&batch, "pid")?, integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
-        let state = strings(&batch, "state")?;
-        for row in 0..batch.num_rows() {
-            let Some(segment) = map.segments.iter_mut().find(|segment| {
-                // An expandable one may have grown since: its blocks name it as it was when they ended.
-                segment.pid == pid.value(row) as u32
-                    && (segment.addr..segment.addr + segment.size_bytes).contains(&(addr.value(row) as u64))
-            }) else {
-                continue;
-            };
-            segment.blocks.push(Block {
-                offset_bytes: addr.value(row) as u64 - segment.addr,
-                size_bytes: size.value(row) as u64,
-                state: state.value(row).to_owned(),
-            });
+}
+
+/// Where segments and blocks lie at one instant of a replay.
+pub(crate) struct Layout {
+    /// Of the instant.
+    number: usize,
+    segments: Vec<Segment>,
+    segments_count: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(number: usize) -> Self {
+        Self { number, segments: Vec::new(), segments_count: 0 }
+    }
+}
+
+impl Listener for Layout {
+    fn instant(&mut self, run: u32, number: usize, replay: &Replay) {
+        if number != self.number {
+            return;
+        }
+        let allocators = || replay.allocators().filter(|(key, _)| key.run == run);
+        let mut all: Vec<(Key, &Allocator, &span::Segment)> = allocators()
+            .flat_map(|(key, allocator)| allocator.segments().map(move |segment| (key, allocator, segment)))
+            .collect();
+        all.sort_by_key(|(key, _, segment)| (Reverse(segment.size_bytes), key.pid, segment.addr));
+        self.segments_count = all.len();
+        let largest = all.into_iter().take(SEGMENTS);
+        self.segments = largest
+            .map(|(key, allocator, segment)| Segment {
+                pid: key.pid,
+                addr: segment.addr,
+                size_bytes: segment.size_bytes,
+                blocks: allocator
+                    .blocks_in(segment)
+                    .map(|block| Block {
+                        offset_bytes: block.addr - segment.addr,
+                        size_bytes: block.size_bytes,
+                        state: block.state.name().to_owned(),
+                    })
+                    .collect(),
+            })
+            .collect();
+    }
+}
+
+/// A life after its weight, and of those of one weight the earlier one, then the lower address.
+type Weighed = (u128, Reverse<(i64, u64)>, Life);
+
+/// The blocks of a replay that had most bytes for longest.
+pub(crate) struct Lives {
+    /// Weighed by bytes times time: the least is to be dropped first.
+    largest: BinaryHeap<Reverse<Weighed>>,
+    count: usize,
+    /// When allocators began that were at work before.
+    began: HashMap<Key, i64>,
+    end_ns: i64,
+}
+
+impl Lives {
+    pub(crate) fn new(end_ns: i64) -> Self {
+        Self { largest: BinaryHeap::new(), count: 0, began: HashMap::new(), end_ns }
+    }
+}
+
+impl Listener for Lives {
+    fn began(&mut self, key: Key, _: &Allocator, ts: i64) {
+        self.began.insert(key, ts);
+    }
+
+    fn block(&mut self, key: Key, block: &span::Block, _: Option<&span::Segment>, end: Option<i64>) {
+        if block.state != State::Active || end == Some(block.ts) {
+            return;
+        }
+        self.count += 1;
+        let ts_ns = match block.ts {
+            BEFORE => self.began.get(&key).copied().unwrap_or_default(),
+            ts => ts,
+        };
+        let dur_ns = end.map(|end| end.saturating_sub(ts_ns));
+        let held_ns = dur_ns.unwrap_or_else(|| self.end_ns.saturating_sub(ts_ns)).max(0);
+        let weight = u128::from(block.size_bytes) * held_ns as u128;
+        let life = Life { addr: block.addr, size_bytes: block.size_bytes, ts_ns, dur_ns };
+        self.largest.push(Reverse((weight, Reverse((ts_ns, block.addr)), life)));
+        if self.largest.len() > LIVES {
+            self.largest.pop();
         }
     }
-    let end = trace.files().first().map_or(0, |file| file.run.clock.end_ns);
-    let query = format!(
-        "SELECT addr, size_bytes, ts, dur, count(*) OVER () AS n FROM memory_blocks WHERE state = 'active_allocated' \
-         ORDER BY CAST(size_bytes AS DOUBLE) * coalesce(dur, {end} - ts) DESC, ts, addr LIMIT {LIVES}"
-    );
-    for batch in trace.batches(&query).await? {
-        let (addr, size) = (integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
-        let (ts, dur, n) = (integers(&batch, "ts")?, integers(&batch, "dur")?, integers(&batch, "n")?);
-        for row in 0..batch.num_rows() {
-            map.lives_count = n.value(row) as usize;
-            map.lives.push(Life {
-                addr: addr.value(row) as u64,
-                size_bytes: size.value(row) as u64,
-                ts_ns: ts.value(row),
-                dur_ns: dur.at(row),
-            });
-        }
-    }
-    map.lives.sort_by_key(|life| (life.ts_ns, life.addr));
-    Ok(map)
 }

@@ -39,6 +39,8 @@ const BLOCKS_NAMED: usize = 3;
 pub(crate) enum At {
     /// When most was reserved.
     Peak,
+    /// That, where it is known already: the time of the event that made it so.
+    Reached(i64),
     /// Time since recording began.
     Time(Nanos),
     /// The first mark of that name: its moment, or the end of its range.
@@ -160,7 +162,8 @@ pub(crate) struct Device {
     pub(crate) shares: Vec<Share>,
 }
 
-struct Watch {
+/// What was held at each instant.
+pub(crate) struct Watch {
     /// As users are shown them, in order.
     times: Vec<i64>,
     found: Vec<Vec<Held>>,
@@ -247,7 +250,8 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
     Ok(None)
 }
 
-/// What the last instant is called.
+/// What instants are called.
+const PEAK: &str = "when most was reserved";
 const END: &str = "at the end of the run";
 
 /// The instant on the trace's clock: everything before it has happened. With what to call it.
@@ -258,10 +262,11 @@ pub(crate) async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i6
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
         At::End => Ok((i64::MAX - 1, END.to_owned())),
+        At::Reached(ts) => Ok((ts.saturating_add(1), PEAK.to_owned())),
         At::Peak => {
             let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
             Ok(match time(trace, query).await? {
-                Some(ts) => (ts + 1, "when most was reserved".to_owned()),
+                Some(ts) => (ts.saturating_add(1), PEAK.to_owned()),
                 None => (i64::MAX - 1, END.to_owned()),
             })
         }
@@ -294,34 +299,76 @@ pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> 
 /// # Errors
 /// As [`run`].
 pub(crate) async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
-    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
-    let mut wanted = Vec::new();
-    for (place, at) in ats.iter().enumerate() {
-        let (ts, label) = instant(trace, at, clock.start_ns).await?;
-        wanted.push((ts, place, label));
-    }
-    wanted.sort();
-    let times: Vec<i64> = wanted.iter().map(|(ts, ..)| *ts).collect();
-    let shown: Vec<i64> = times.iter().map(|ts| (*ts).min(clock.end_ns.max(clock.start_ns))).collect();
-    let watch = Watch { times: shown.clone(), found: Vec::new() };
+    let plan = Plan::of(trace, ats).await?;
     let input = Input::new(trace.context().clone(), trace.files());
-    let (_, watch) = input.replay(vec![times.clone()], watch).await?;
-    let mut found = watch.found;
-    // A run without events of an allocator passes no instant.
-    found.resize_with(times.len(), Vec::new);
-    name_stacks(trace, &mut found).await?;
-    let devices = devices(trace, &times, &shown).await?;
-    let mut moments = Vec::new();
-    for (((ts, place, label), allocators), (devices, ts_ns)) in
-        wanted.into_iter().zip(found).zip(devices.into_iter().zip(shown))
-    {
-        let mut drivers = driver_memory::run(trace, ts).await?;
-        drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
-        let since_start_ns = ts_ns - clock.start_ns;
-        moments.push((place, Moment { label, ts_ns, since_start_ns, allocators, drivers, devices }));
+    let (_, watch) = input.replay(vec![plan.times()], plan.watch()).await?;
+    plan.finish(trace, watch).await
+}
+
+/// At which instants a replay is to be stopped.
+pub(crate) struct Plan {
+    start_ns: i64,
+    /// Time, place among what was asked for, and name; in order of time.
+    wanted: Vec<(i64, usize, String)>,
+    /// The times, none later than the run's end.
+    shown: Vec<i64>,
+}
+
+impl Plan {
+    /// Of what was asked for.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub(crate) async fn of(trace: &Trace, ats: &[At]) -> Result<Self, AnalyzeError> {
+        let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
+        let mut wanted = Vec::new();
+        for (place, at) in ats.iter().enumerate() {
+            let (ts, label) = instant(trace, at, clock.start_ns).await?;
+            wanted.push((ts, place, label));
+        }
+        wanted.sort();
+        let shown = wanted.iter().map(|(ts, ..)| (*ts).min(clock.end_ns.max(clock.start_ns))).collect();
+        Ok(Self { start_ns: clock.start_ns, wanted, shown })
     }
-    moments.sort_by_key(|(place, _)| *place);
-    Ok(moments.into_iter().map(|(_, moment)| moment).collect())
+
+    /// In order.
+    pub(crate) fn times(&self) -> Vec<i64> {
+        self.wanted.iter().map(|(ts, ..)| *ts).collect()
+    }
+
+    /// What number the replay calls that instant by.
+    pub(crate) fn number(&self, place: usize) -> usize {
+        self.wanted.iter().position(|(_, of, _)| *of == place).unwrap_or_default()
+    }
+
+    /// What hears of them.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { times: self.shown.clone(), found: Vec::new() }
+    }
+
+    /// What was found, in the order in which it was asked for.
+    ///
+    /// # Errors
+    /// If the run's data cannot be read.
+    pub(crate) async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
+        let times = self.times();
+        let mut found = watch.found;
+        // A run without events of an allocator passes no instant.
+        found.resize_with(times.len(), Vec::new);
+        name_stacks(trace, &mut found).await?;
+        let devices = devices(trace, &times, &self.shown).await?;
+        let mut moments = Vec::new();
+        for (((ts, place, label), allocators), (devices, ts_ns)) in
+            self.wanted.into_iter().zip(found).zip(devices.into_iter().zip(self.shown))
+        {
+            let mut drivers = driver_memory::run(trace, ts).await?;
+            drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
+            let since_start_ns = ts_ns - self.start_ns;
+            moments.push((place, Moment { label, ts_ns, since_start_ns, allocators, drivers, devices }));
+        }
+        moments.sort_by_key(|(place, _)| *place);
+        Ok(moments.into_iter().map(|(_, moment)| moment).collect())
+    }
 }
 
 /// The account of every device at some times, in order. `shown`: those times, none later than the run's end.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::StreamExt;
 use serde::Serialize;
 
 use crate::{
@@ -55,11 +56,14 @@ pub(crate) async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     let step = ((timeline.end_ns - timeline.start_ns) as f64 / STEPS as f64).max(1.0);
     let mut lanes: BTreeMap<(i64, i64), Lane> = BTreeMap::new();
     // Nested calls would count twice; the outermost contain them.
-    let calls = "SELECT pid, tid, ts, dur, CAST(NULL AS BIGINT) AS runnable_ns FROM op_time WHERE depth = 0 ORDER BY pid, tid, ts";
+    let calls = "SELECT pid, tid, ts, dur, CAST(NULL AS BIGINT) AS runnable_ns FROM op_time WHERE depth = 0";
     let waits = "SELECT pid, tid, ts + dur - runnable_ns AS ts, runnable_ns AS dur, runnable_ns FROM off_cpu \
-                 WHERE dur IS NOT NULL AND runnable_ns > 0 ORDER BY pid, tid, ts";
+                 WHERE dur IS NOT NULL AND runnable_ns > 0";
     for (query, waiting) in [(calls, false), (waits, true)] {
-        for batch in trace.batches(query).await? {
+        // One row after the other: never all of them at once.
+        let mut batches = trace.context().sql(query).await?.execute_stream().await?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
             let (pid, tid) = (integers(&batch, "pid")?, integers(&batch, "tid")?);
             let (ts, dur) = (integers(&batch, "ts")?, integers(&batch, "dur")?);
             for row in 0..batch.num_rows() {
@@ -103,7 +107,7 @@ pub(crate) async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     }
     timeline.threads_count = lanes.len();
     timeline.lanes = lanes.into_values().collect();
-    timeline.lanes.sort_by_key(|lane| std::cmp::Reverse(lane.calls_ns));
+    timeline.lanes.sort_by_key(|lane| (std::cmp::Reverse(lane.calls_ns), lane.pid, lane.tid));
     timeline.lanes.truncate(THREADS);
     Ok(timeline)
 }

@@ -161,7 +161,7 @@ fn annotations(comparison: &Comparison) -> String {
 }
 
 /// What the exit code says.
-pub(crate) fn verdict(comparison: &Comparison) -> Result<(), AnalyzeError> {
+fn verdict(comparison: &Comparison) -> Result<(), AnalyzeError> {
     let named = |outcome| {
         let all = comparison.gates.iter().filter(|gate| gate.outcome == outcome);
         all.map(|gate| format!("{} {}", gate.key, gate.reason)).collect::<Vec<_>>().join("; ")
@@ -177,8 +177,15 @@ pub(crate) fn verdict(comparison: &Comparison) -> Result<(), AnalyzeError> {
     }
 }
 
+/// Two sides by the usual gates.
+pub(crate) async fn usual(base: PathBuf, new: PathBuf) -> Result<Comparison, AnalyzeError> {
+    let options = Options::default();
+    let (base, new) = (load(&[base], &options).await?, load(&[new], &options).await?);
+    judge::compare(&base, &new, &Rules::new(&[], None, None)?, &[])
+}
+
 /// Both sides from their paths.
-pub(crate) async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
     baseline::load(paths, options).await
 }
 
@@ -214,11 +221,9 @@ impl Args {
         let options = self.rules.options();
         let (base, new) = (load(&base, &options).await?, load(&new, &options).await?);
         let comparison = judge::compare(&base, &new, &rules, &self.allow)?;
-        let document = report::comparison(&comparison)?;
+        let document = report::comparison(&comparison);
         if let Some(html) = &self.html {
-            let json = serde_json::to_string(&comparison)
-                .map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-            let page = report::page(&document, &json)?;
+            let page = report::page(&document, &comparison.json()?)?;
             output::create(html, self.force)?
                 .write_all(page.as_bytes())
                 .map_err(|source| AnalyzeError::Io { path: html.clone(), source })?;

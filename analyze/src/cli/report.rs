@@ -52,18 +52,16 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
 
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
-        let trace = Trace::open_one(&self.run).await?;
-        for path in trace.files().iter().flat_map(|file| &file.paths) {
-            self.html.iter().try_for_each(|html| output::differs(html, [path]))?;
-        }
         // What cannot be written is said before the work, not after it.
         if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
             return Err(AnalyzeError::Exists(html.clone()));
         }
-        let report = Report::of(&trace).await?;
-        let document = report.document()?;
+        let (document, json) = match &self.new {
+            Some(new) => self.comparison(new).await?,
+            None => self.single().await?,
+        };
         if let Some(html) = &self.html {
-            let page = report::html(&document, &report)?;
+            let page = report::page(&document, &json)?;
             write(html, &page, self.force)?;
             // Standard output may be the data's.
             if !self.json && !self.markdown {
@@ -74,7 +72,7 @@ impl Args {
             self.figures(&document, folder)?;
         }
         if self.json {
-            return print(&(report.json()? + "\n"));
+            return print(&(json + "\n"));
         }
         if self.markdown {
             return print(&report::markdown(&document));
@@ -84,6 +82,25 @@ impl Args {
         }
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         print(&report::terminal(&document, is_wanted && std::io::stdout().is_terminal()))
+    }
+
+    /// Of one run: what is shown, and the data.
+    async fn single(&self) -> Result<(Document, String), AnalyzeError> {
+        let trace = Trace::open_one(&self.run).await?;
+        for path in trace.files().iter().flat_map(|file| &file.paths) {
+            self.html.iter().try_for_each(|html| output::differs(html, [path]))?;
+        }
+        let report = Report::of(&trace).await?;
+        let json = report.json()?;
+        Ok((report.document(), json))
+    }
+
+    /// Of two sides.
+    async fn comparison(&self, new: &Path) -> Result<(Document, String), AnalyzeError> {
+        let (base, new) = (self.run.clone(), new.to_owned());
+        self.html.iter().try_for_each(|html| output::differs(html, [&base, &new]))?;
+        let comparison = super::compare::usual(base, new).await?;
+        Ok((report::comparison(&comparison), comparison.json()?))
     }
 
     fn figures(&self, document: &Document, folder: &Path) -> Result<(), AnalyzeError> {

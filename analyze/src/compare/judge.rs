@@ -208,6 +208,16 @@ pub(crate) struct Comparison {
     pub(crate) figures_count: usize,
 }
 
+impl Comparison {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// If a value has no JSON.
+    pub(crate) fn json(&self) -> Result<String, AnalyzeError> {
+        serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
+    }
+}
+
 impl Judged {
     fn inconclusive(gate: &Gate, key: &Key, reason: String) -> Self {
         Self {

@@ -10,6 +10,7 @@
 
 pub(crate) mod allocator;
 pub(crate) mod beginning;
+mod both;
 pub(crate) mod check;
 pub(crate) mod decode;
 pub(crate) mod device;

@@ -17,7 +17,36 @@ pub(crate) struct Headline {
     /// The main one.
     pub(crate) scheduler: String,
     pub(crate) sentences: Vec<String>,
+    /// The questions that everybody has, in order, before the sentences.
+    pub(crate) answers: Vec<Answer>,
     pub(crate) tone: Tone,
+}
+
+/// An answer in a sentence or two.
+pub(crate) struct Answer {
+    pub(crate) question: &'static str,
+    pub(crate) text: String,
+    /// Where there is more of it.
+    pub(crate) links: Vec<Link>,
+}
+
+/// A link within the document.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) href: String,
+    pub(crate) text: String,
+}
+
+impl Link {
+    /// To a section, by its id.
+    pub(crate) fn to_section(id: &str, text: &str) -> Self {
+        Self { href: format!("#{id}"), text: text.to_owned() }
+    }
+
+    /// To a slow call and its chain, by its number.
+    pub(crate) fn to_chain(number: usize) -> Self {
+        Self { href: format!("#chain-{number}"), text: number.to_string() }
+    }
 }
 
 /// What a figure says of a suspect.
@@ -124,11 +153,22 @@ pub(crate) struct Cell {
     pub(crate) tone: Tone,
     /// A colour's class, shown before the text.
     pub(crate) swatch: Option<String>,
+    /// In place of the text, where links work.
+    pub(crate) links: Vec<Link>,
+}
+
+impl Cell {
+    /// Links, or what to say if there is none.
+    pub(crate) fn of_links(links: Vec<Link>, none: &str) -> Self {
+        let texts: Vec<&str> = links.iter().map(|link| link.text.as_str()).collect();
+        let text = if links.is_empty() { none.to_owned() } else { texts.join(", ") };
+        Self { links, ..Self::from(text) }
+    }
 }
 
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.to_string(), tone: Tone::Plain, swatch: None }
+        Self { text: text.to_string(), tone: Tone::Plain, swatch: None, links: Vec::new() }
     }
 }
 
@@ -139,6 +179,8 @@ pub(crate) struct Row {
     /// Shown below it.
     pub(crate) parts: Vec<Part>,
     pub(crate) note: String,
+    /// Slow calls of it.
+    pub(crate) links: Vec<Link>,
 }
 
 impl From<Vec<Cell>> for Row {
@@ -173,6 +215,13 @@ impl Table {
         };
         let columns = [word(name), word("What it means"), number("Time"), number("Share")];
         Self::new(&columns, parts.iter().map(row).collect(), sql)
+    }
+
+    /// With one more column.
+    pub(crate) fn with(mut self, column: Column, cells: impl Iterator<Item = Cell>) -> Self {
+        self.columns.push(column);
+        self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.cells.push(cell));
+        self
     }
 
     /// Under these words.
@@ -215,4 +264,6 @@ pub(crate) struct Call {
     pub(crate) chain: Option<Figure>,
     /// The chain in words.
     pub(crate) links: Vec<String>,
+    /// Selects exactly this call.
+    pub(crate) sql: String,
 }

@@ -1,25 +1,17 @@
 //! Gates as a forest plot: a row each, its change with its interval, around no change.
 
-use plotters::prelude::*;
-
-use super::svg::{INK, LABELS, WAITING, WIDTH, bar, failed, scalable, text};
-use crate::{
-    compare::{
-        gate::Limit,
-        judge::{Judged, Outcome, signed},
-    },
-    error::AnalyzeError,
+use super::svg::{Anchor, Drawing, LINE, Plot};
+use crate::compare::{
+    gate::Limit,
+    judge::{Judged, Outcome, signed},
 };
 
-const ROW: i32 = 26;
-const RIGHT: i32 = 150;
-const PASS: RGBColor = RGBColor(70, 140, 120);
-const OPEN: RGBColor = RGBColor(169, 173, 179);
+const ROW: f64 = 14.0;
 /// More is drawn as this much.
 const MOST: f64 = 2.0;
 
 /// Those with an interval.
-pub(super) fn draw(gates: &[&Judged]) -> Result<String, AnalyzeError> {
+pub(super) fn draw(gates: &[&Judged]) -> String {
     let ends =
         |gate: &&Judged| gate.change.as_ref().and_then(|change| change.low_ratio.zip(change.high_ratio));
     let limit = |gate: &Judged| match gate.gate.limit {
@@ -37,38 +29,34 @@ pub(super) fn draw(gates: &[&Judged]) -> Result<String, AnalyzeError> {
         })
         .fold(0.02, f64::max)
         .min(MOST);
-    let left = LABELS + 60;
-    let half = (WIDTH as i32 - left - RIGHT) / 2;
-    let at = |ratio: f64| left + half + ((ratio / reach).clamp(-1.0, 1.0) * f64::from(half)).round() as i32;
-    let mut svg = String::new();
-    {
-        let height = gates.len() as i32 * ROW + 30;
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height as u32)).into_drawing_area();
-        bar(&area, (at(0.0), 0), (at(0.0) + 1, height - 26), INK)?;
-        for (number, gate) in gates.iter().enumerate() {
-            let Some((low, high)) = ends(gate) else { continue };
-            let y = number as i32 * ROW;
-            let colour = match gate.outcome {
-                Outcome::Regression => WAITING,
-                Outcome::Pass => PASS,
-                Outcome::Inconclusive | Outcome::Suspect => OPEN,
-            };
-            text(&area, &gate.key.to_string(), (4, y + 5))?;
-            bar(&area, (at(low), y + 10), (at(high), y + 13), colour)?;
-            if let Some(limit) = limit(gate) {
-                bar(&area, (at(limit), y + 4), (at(limit) + 1, y + 19), INK)?;
-            }
-            if let Some(change) = &gate.change {
-                let ratio = change.change_ratio.unwrap_or_default();
-                area.draw(&Circle::new((at(ratio), y + 11), 4, colour.filled())).map_err(failed)?;
-                text(&area, &change.shown(), (WIDTH as i32 - RIGHT + 20, y + 5))?;
-            }
+    // No change lies in the middle.
+    let at = |ratio: f64| 0.5 + (ratio / reach).clamp(-1.0, 1.0) / 2.0;
+    let mut drawing = Drawing::new();
+    for gate in gates {
+        let Some((low, high)) = ends(gate) else { continue };
+        let class = match gate.outcome {
+            Outcome::Regression => "regression",
+            Outcome::Pass => "pass",
+            Outcome::Inconclusive | Outcome::Suspect => "not-known",
+        };
+        let shown = gate.change.as_ref().map_or_else(String::new, |change| change.shown());
+        drawing.label(0.0, Anchor::Start, &gate.key.to_string());
+        drawing.label(1.0, Anchor::End, &shown);
+        drawing.y += LINE;
+        let mut plot = Plot::default();
+        plot.line("grid", ROW / 2.0);
+        plot.bar("used", (at(0.0), at(0.0)), (0.0, ROW), "no change");
+        let title = format!("{}: {shown}, from {} to {}", gate.key, signed(low), signed(high));
+        plot.bar(class, (at(low), at(high)), (ROW / 2.0 - 2.0, ROW / 2.0 + 2.0), &title);
+        if let Some(limit) = limit(gate) {
+            plot.bar("used", (at(limit), at(limit)), (2.0, ROW - 2.0), &format!("limit {}", signed(limit)));
         }
-        let y = gates.len() as i32 * ROW + 6;
-        text(&area, &signed(-reach), (at(-reach), y))?;
-        text(&area, "no change", (at(0.0) - 28, y))?;
-        text(&area, &signed(reach), (at(reach) - 40, y))?;
-        area.present().map_err(failed)?;
+        if let Some(ratio) = gate.change.as_ref().and_then(|change| change.change_ratio) {
+            plot.bar(class, (at(ratio) - 0.004, at(ratio) + 0.004), (1.0, ROW - 1.0), &title);
+        }
+        drawing.plot(ROW, &plot);
+        drawing.y += 4.0;
     }
-    Ok(scalable(svg, "Change of each gate's figure with its interval"))
+    drawing.ticks(&[(0.0, signed(-reach)), (0.5, "no change".to_owned()), (1.0, signed(reach))]);
+    drawing.finish("Change of each gate's figure with its interval")
 }

@@ -1,177 +1,183 @@
 //! Figures of memory: over time by class, the account of a device, the address space at the peak, and lives of blocks.
-//! The classes' colours are those of the style sheet.
 
-use plotters::prelude::*;
-use trace_schema::Bytes;
+use trace_schema::{Bytes, Nanos};
 
-use super::svg::{INK, LABELS, WAITING, WIDTH, bar, failed, scalable, scale, text};
-use crate::{
-    analysis::{
-        memory::{Curve, Point},
-        memory_map::Map,
-        memory_state::Device,
-    },
-    error::AnalyzeError,
+use super::svg::{Anchor, Drawing, LINE, Plot, size_ticks, time_ticks};
+use crate::analysis::{
+    memory::{Curve, Point},
+    memory_map::Map,
+    memory_state::Device,
 };
 
-/// Handed out, or given back and still in use by other streams.
-const IN_USE: RGBColor = RGBColor(38, 110, 150);
-const PENDING: RGBColor = RGBColor(111, 143, 181);
-const PINNED: RGBColor = RGBColor(192, 138, 30);
-const RELEASABLE: RGBColor = RGBColor(214, 205, 180);
-const PRIVATE: RGBColor = RGBColor(138, 79, 158);
-const UNKNOWN: RGBColor = RGBColor(169, 173, 179);
-const CONTEXT: RGBColor = RGBColor(122, 106, 79);
-
-const CURVE_HEIGHT: u32 = 300;
-const ROW_HEIGHT: u32 = 22;
+const CURVE: f64 = 260.0;
+const BAR: f64 = 16.0;
 /// A row of a segment or a life.
-const THIN_HEIGHT: u32 = 11;
+const THIN: f64 = 14.0;
+/// Places of the curve that say what they are.
+const PLACES: usize = 240;
+
 /// How high the stack is, up to a class.
 type Height = fn(&Point) -> i64;
 
-/// What was reserved over time, by class; an out-of-memory is a vertical line.
-pub(crate) fn curve(curve: &Curve, origin_ns: i64) -> Result<String, AnalyzeError> {
-    let mut svg = String::new();
-    let seconds = |ns: i64| (ns - origin_ns) as f64 / 1e9;
-    let start = curve.points.first().map_or(0.0, |point| seconds(point.ts_ns));
-    let end = curve.points.last().map_or(1.0, |point| seconds(point.ts_ns)).max(start + 1e-6);
-    // In KiB, MiB or GiB, so that the axis has round sizes.
-    let peak = curve.peak_reserved_bytes.max(1);
-    let unit = 1_i64 << (peak.ilog2() / 10 * 10);
-    let size = |bytes: i64| bytes as f64 / unit as f64;
-    let top = size(peak) * 1.08;
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, CURVE_HEIGHT)).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .x_label_area_size(28)
-            .y_label_area_size(76)
-            .build_cartesian_2d(start..end, 0.0..top)
-            .map_err(failed)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(INK.mix(0.15))
-            .axis_style(INK.mix(0.5))
-            .label_style(("sans-serif", 13, &INK))
-            .y_labels(5)
-            .x_label_formatter(&|x| format!("{x:.1} s"))
-            .y_label_formatter(&|y| Bytes((y * unit as f64) as i64).to_string())
-            .draw()
-            .map_err(failed)?;
-        // From the top of the stack down: each covers what lies below it.
-        let classes: [(Height, RGBColor); 5] = [
-            (|p| p.reserved_bytes, UNKNOWN),
-            (|p| p.reserved_bytes - p.unknown_bytes, PRIVATE),
-            (|p| p.in_use_bytes + p.pinned_bytes + p.releasable_bytes, RELEASABLE),
-            (|p| p.in_use_bytes + p.pinned_bytes, PINNED),
-            (|p| p.in_use_bytes, IN_USE),
-        ];
-        for (height, colour) in classes {
-            // A sum holds until the next event: steps, not slopes.
-            let mut level = 0.0;
-            let points = curve.points.iter().flat_map(|point| {
-                let (x, before) = (seconds(point.ts_ns), level);
-                level = size(height(point));
-                [(x, before), (x, level)]
-            });
-            chart.draw_series(AreaSeries::new(points, 0.0, colour.filled())).map_err(failed)?;
-        }
-        let ooms = curve.oom_ts_ns.iter().map(|ts| {
-            let x = seconds(*ts);
-            PathElement::new(vec![(x, 0.0), (x, top)], WAITING.stroke_width(2))
-        });
-        chart.draw_series(ooms).map_err(failed)?;
-        root.present().map_err(failed)?;
+/// A size.
+fn size(bytes: i64) -> String {
+    Bytes(bytes).to_string()
+}
+
+/// A moment in words: its classes sum to what was reserved.
+fn words(point: &Point, origin_ns: i64) -> String {
+    let classes = [
+        ("in use", point.in_use_bytes),
+        ("free, pinned", point.pinned_bytes),
+        ("could be given back", point.releasable_bytes),
+        ("private pools", point.private_bytes),
+        ("not known", point.unknown_bytes),
+    ];
+    let classes = classes.into_iter().filter(|(_, bytes)| *bytes != 0);
+    let classes: Vec<String> = classes.map(|(name, bytes)| format!("{} {name}", size(bytes))).collect();
+    let at = Nanos(point.ts_ns - origin_ns);
+    format!("{at}: {} reserved: {}", size(point.reserved_bytes), classes.join(", "))
+}
+
+/// What was reserved over time, by class; an out-of-memory is a line across.
+pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
+    let start = curve.points.first().map_or(0, |point| point.ts_ns);
+    let end = curve.points.last().map_or(1, |point| point.ts_ns).max(start + 1);
+    let place = |ns: i64| ((ns - start) as f64 / (end - start) as f64).clamp(0.0, 1.0);
+    let top = curve.peak_reserved_bytes.max(1) as f64 * 1.08;
+    let height = |bytes: f64| CURVE - CURVE * bytes / top;
+    let mut plot = Plot::default();
+    // From the top of the stack down: each covers what lies below it.
+    let classes: [(&str, Height); 5] = [
+        ("not-known", |p| p.reserved_bytes),
+        ("private", |p| p.reserved_bytes - p.unknown_bytes),
+        ("releasable", |p| p.in_use_bytes + p.pinned_bytes + p.releasable_bytes),
+        ("pinned", |p| p.in_use_bytes + p.pinned_bytes),
+        ("in-use", |p| p.in_use_bytes),
+    ];
+    for (class, of) in classes {
+        let steps: Vec<(f64, f64)> =
+            curve.points.iter().map(|point| (place(point.ts_ns), height(of(point) as f64))).collect();
+        plot.steps(class, CURVE, &steps, 1.0);
     }
-    Ok(scalable(svg, "Memory reserved over time, by class"))
+    let levels = size_ticks(top);
+    levels.iter().for_each(|level| plot.line("grid", height(*level)));
+    // Of the moments that share a place the one with most reserved speaks.
+    let mut spoken: Vec<(usize, &Point)> = Vec::new();
+    for point in &curve.points {
+        let at = (place(point.ts_ns) * PLACES as f64) as usize;
+        match spoken.last_mut() {
+            Some((last, most)) if *last == at => {
+                if point.reserved_bytes > most.reserved_bytes {
+                    *most = point;
+                }
+            }
+            _ => spoken.push((at, point)),
+        }
+    }
+    for (number, (at, point)) in spoken.iter().enumerate() {
+        let to = spoken.get(number + 1).map_or(PLACES, |(next, _)| *next).max(at + 1);
+        let x = (*at as f64 / PLACES as f64, (to as f64 / PLACES as f64).min(1.0));
+        plot.hover(x, (0.0, CURVE), &words(point, origin_ns));
+    }
+    for ts in &curve.oom_ts_ns {
+        let x = place(*ts);
+        let title = format!("{}: out of memory", Nanos(ts - origin_ns));
+        plot.bar("oom", (x, x + 0.002), (0.0, CURVE), &title);
+    }
+    let mut drawing = Drawing::new();
+    drawing.plot(CURVE, &plot);
+    levels.iter().for_each(|level| drawing.level(height(*level), &size(*level as i64)));
+    drawing.ticks(&time_ticks((start - origin_ns) as f64, (end - origin_ns) as f64));
+    drawing.finish("Memory reserved over time, by class")
 }
 
 /// Who has a device's memory: each share begins where the one before ends, and the last ends at what is used.
-pub(crate) fn ledger(device: &Device) -> Result<String, AnalyzeError> {
-    let mut svg = String::new();
-    let rows = device.shares.len() as u32 + 1;
-    {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, rows * ROW_HEIGHT + 8)).into_drawing_area();
-        let left = LABELS + 60;
-        let place = scale(device.used_bytes as f64, left, 110);
-        let row = |number: usize| 4 + number as i32 * ROW_HEIGHT as i32;
-        let mut sum = 0;
-        for (number, share) in device.shares.iter().enumerate() {
-            let (colour, name) = match share.part {
-                "allocator" => (IN_USE, "PyTorch's allocator"),
-                "library" => (PENDING, share.library.as_deref().unwrap_or_default()),
-                "context" => (CONTEXT, "context and code"),
-                "process" => (CONTEXT, "not to be split"),
-                "other_process" => (PRIVATE, "not recorded"),
-                _ => (UNKNOWN, "unexplained"),
-            };
-            let of = share.pid.map_or_else(String::new, |pid| format!("{pid}: "));
-            let (y, from) = (row(number), place(sum as f64));
-            sum += share.size_bytes;
-            let to = place(sum as f64);
-            text(&area, &format!("{of}{name}"), (4, y + 3))?;
-            bar(&area, (from.min(to), y + 2), (from.max(to), y + ROW_HEIGHT as i32 - 4), colour)?;
-            text(&area, &Bytes(share.size_bytes).to_string(), (from.max(to) + 6, y + 3))?;
-        }
-        let y = row(device.shares.len());
-        text(&area, "used", (4, y + 3))?;
-        bar(&area, (left, y + 2), (place(device.used_bytes as f64), y + ROW_HEIGHT as i32 - 4), INK)?;
-        text(&area, &Bytes(device.used_bytes).to_string(), (place(device.used_bytes as f64) + 6, y + 3))?;
-        area.present().map_err(failed)?;
+pub(super) fn ledger(device: &Device) -> String {
+    let mut drawing = Drawing::new();
+    let all = device.used_bytes.max(1) as f64;
+    let mut row = |class: &str, name: &str, from: i64, bytes: i64| {
+        drawing.label(0.0, Anchor::Start, name);
+        drawing.label(1.0, Anchor::End, &size(bytes));
+        drawing.y += LINE;
+        let mut plot = Plot::default();
+        let (a, b) = (from as f64 / all, (from + bytes) as f64 / all);
+        plot.bar(class, (a.min(b), a.max(b)), (0.0, BAR), &format!("{name}: {}", size(bytes)));
+        drawing.plot(BAR, &plot);
+        drawing.y += 4.0;
+    };
+    let mut sum = 0;
+    for share in &device.shares {
+        let (class, name) = match share.part {
+            "allocator" => ("in-use", "PyTorch's allocator"),
+            "library" => ("pending", share.library.as_deref().unwrap_or_default()),
+            "context" => ("context", "context and code"),
+            "process" => ("context", "not to be split"),
+            "other_process" => ("private", "not recorded"),
+            _ => ("not-known", "unexplained"),
+        };
+        let of = share.pid.map_or_else(String::new, |pid| format!("process {pid}: "));
+        row(class, &format!("{of}{name}"), sum, share.size_bytes);
+        sum += share.size_bytes;
     }
-    Ok(scalable(svg, "Who has the memory of the GPU"))
+    row("used", "used", 0, device.used_bytes);
+    drawing.finish("Who has the memory of the GPU")
 }
 
 /// Every segment a row, its blocks where they lie.
-pub(crate) fn addresses(map: &Map) -> Result<String, AnalyzeError> {
-    let mut svg = String::new();
-    let largest = map.segments.first().map_or(1, |segment| segment.size_bytes);
-    {
-        let height = map.segments.len() as u32 * (THIN_HEIGHT + 3) + 10;
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let place = scale(largest as f64, LABELS, 12);
-        for (number, segment) in map.segments.iter().enumerate() {
-            let y = 5 + number as i32 * (THIN_HEIGHT as i32 + 3);
-            let bottom = y + THIN_HEIGHT as i32;
-            text(&area, &format!("{:#x}  {}", segment.addr, Bytes(segment.size_bytes as i64)), (4, y - 1))?;
-            bar(&area, (place(0.0), y), (place(segment.size_bytes as f64), bottom), UNKNOWN)?;
-            for block in &segment.blocks {
-                let is_whole = block.size_bytes == segment.size_bytes;
-                let colour = match block.state.as_str() {
-                    "active_allocated" => IN_USE,
-                    "active_pending_free" => PENDING,
-                    "inactive" if is_whole => RELEASABLE,
-                    "inactive" => PINNED,
-                    _ => UNKNOWN,
-                };
-                let end = block.offset_bytes + block.size_bytes;
-                bar(&area, (place(block.offset_bytes as f64), y), (place(end as f64), bottom), colour)?;
-            }
+pub(super) fn addresses(map: &Map) -> String {
+    let largest = map.segments.first().map_or(1, |segment| segment.size_bytes).max(1) as f64;
+    let mut drawing = Drawing::new();
+    for segment in &map.segments {
+        let mut plot = Plot::default();
+        let name = format!("{:#x}, {}", segment.addr, size(segment.size_bytes as i64));
+        plot.bar("not-known", (0.0, segment.size_bytes as f64 / largest), (0.0, THIN), &name);
+        for block in &segment.blocks {
+            let is_whole = block.size_bytes == segment.size_bytes;
+            let (class, state) = match block.state.as_str() {
+                "active_allocated" => ("in-use", "in use"),
+                "active_pending_free" => ("pending", "given back, other streams may use it"),
+                "inactive" if is_whole => ("releasable", "free"),
+                "inactive" => ("pinned", "free, pinned"),
+                _ => ("not-known", "not known"),
+            };
+            let end = block.offset_bytes + block.size_bytes;
+            let title = format!(
+                "{:#x}: {}, {state}",
+                segment.addr + block.offset_bytes,
+                size(block.size_bytes as i64)
+            );
+            plot.bar(class, (block.offset_bytes as f64 / largest, end as f64 / largest), (0.0, THIN), &title);
         }
-        area.present().map_err(failed)?;
+        drawing.label(0.0, Anchor::Start, &name);
+        drawing.y += LINE;
+        drawing.plot(THIN, &plot);
+        drawing.y += 3.0;
     }
-    Ok(scalable(svg, "Segments and their blocks, by address"))
+    drawing.finish("Segments and their blocks, by address")
 }
 
-/// From when to when the largest blocks were handed out; what was never given back ends in an arrow's colour.
-pub(crate) fn lives(map: &Map, start_ns: i64, end_ns: i64) -> Result<String, AnalyzeError> {
-    let mut svg = String::new();
-    {
-        let height = map.lives.len() as u32 * (THIN_HEIGHT + 2) + 10;
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let place = scale((end_ns - start_ns) as f64, LABELS, 12);
-        for (number, life) in map.lives.iter().enumerate() {
-            let y = 5 + number as i32 * (THIN_HEIGHT as i32 + 2);
-            let from = (life.ts_ns - start_ns) as f64;
-            let to = life.dur_ns.map_or((end_ns - start_ns) as f64, |dur| from + dur as f64);
-            text(&area, &format!("{:#x}  {}", life.addr, Bytes(life.size_bytes as i64)), (4, y - 1))?;
-            let colour = if life.dur_ns.is_some() { IN_USE } else { WAITING };
-            bar(&area, (place(from), y), (place(to), y + THIN_HEIGHT as i32), colour)?;
-        }
-        area.present().map_err(failed)?;
+/// From when to when the largest blocks were handed out; what was never given back has a colour of its own.
+pub(super) fn lives(map: &Map, (start_ns, end_ns): (i64, i64), origin_ns: i64) -> String {
+    let mut drawing = Drawing::new();
+    let span = (end_ns - start_ns).max(1) as f64;
+    let place = |ns: i64| ((ns - start_ns) as f64 / span).clamp(0.0, 1.0);
+    for life in &map.lives {
+        let end = life.dur_ns.map_or(end_ns, |dur| life.ts_ns + dur);
+        let bytes = size(life.size_bytes as i64);
+        let (class, until) = match life.dur_ns {
+            Some(dur) => ("in-use", format!("for {}", Nanos(dur))),
+            None => ("kept", "never given back".to_owned()),
+        };
+        let title = format!("{:#x}: {bytes}, from {}, {until}", life.addr, Nanos(life.ts_ns - origin_ns));
+        let mut plot = Plot::default();
+        let x = (place(life.ts_ns), place(end));
+        plot.bar(class, x, (0.0, THIN), &title);
+        let y = drawing.y;
+        drawing.plot(THIN, &plot);
+        drawing.inside(x, y - 1.0, THIN + 2.0, &bytes);
+        drawing.y += 2.0;
     }
-    Ok(scalable(svg, "When the largest blocks were handed out and given back"))
+    drawing.ticks(&time_ticks((start_ns - origin_ns) as f64, (end_ns - origin_ns) as f64));
+    drawing.finish("When the largest blocks were handed out and given back")
 }

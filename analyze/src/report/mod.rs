@@ -13,19 +13,19 @@ mod form;
 mod memory_svg;
 mod section;
 mod svg;
+mod time_svg;
 
 use serde::Serialize;
 
 use crate::{
     analysis::{
         chains::{self, Chains, EXAMPLES},
+        devices::{self, Device},
         host_gaps::{self, Gaps},
         info::{self, Info},
         judge::Params,
-        leaks::growth::{self, Growth},
-        memory::{self, Curve},
-        memory_advice::{self, Review},
-        memory_map::{self, Map},
+        memory_overview::{self, Overview},
+        nccl::{self, Volume},
         phases::{self, Phase},
         summary::{self, Line},
         timeline::{self, Timeline},
@@ -45,27 +45,24 @@ pub(crate) use section::comparison::document as comparison;
 /// Of the data. What is added keeps it; what changes or goes raises it.
 pub(crate) const VERSION: u32 = 1;
 
-/// Memory of PyTorch's allocators.
-#[derive(Serialize)]
-pub(crate) struct Memory {
-    pub(crate) curve: Curve,
-    pub(crate) review: Review,
-    pub(crate) map: Map,
-    pub(crate) growth: Vec<Growth>,
-}
-
 /// What the analyses say of one run.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) report_version: u32,
     pub(crate) info: Info,
+    /// Whether the scheduler's doings are on record at all: if not, that a thread did not wait proves nothing.
+    pub(crate) has_schedule: bool,
     pub(crate) chains: Chains,
     pub(crate) strata: Vec<Line>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) launch_gaps: Gaps,
     pub(crate) timeline: Timeline,
     /// `None`: no event of an allocator is on record.
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<Overview>,
+    /// Counters of GPUs; none: they were not read.
+    pub(crate) devices: Vec<Device>,
+    /// NCCL's operations; none: none is on record.
+    pub(crate) nccl: Vec<Volume>,
 }
 
 impl Report {
@@ -76,24 +73,20 @@ impl Report {
     pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
-        let curve = memory::run(trace).await?;
-        let memory = if curve.points.is_empty() {
-            None
-        } else {
-            let review = memory_advice::run(trace).await?;
-            let map = memory_map::run(trace, review.peak.ts_ns).await?;
-            let growth = growth::run(trace.context(), trace.files(), &growth::Params::default()).await?;
-            Some(Memory { curve, review, map, growth })
-        };
+        let timeline = timeline::run(trace).await?;
+        let off_cpu = trace.batches("SELECT 1 AS one FROM events WHERE kind = 'off_cpu' LIMIT 1").await?;
         Ok(Self {
             report_version: VERSION,
             info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
+            has_schedule: off_cpu.iter().any(|batch| batch.num_rows() > 0),
             chains: chains::run(trace, Params::default(), EXAMPLES).await?,
             strata: summary::run(trace).await?,
             phases: phases::run(trace).await?,
             launch_gaps: host_gaps::run(trace).await?,
-            timeline: timeline::run(trace).await?,
-            memory,
+            devices: devices::run(trace, &timeline).await?,
+            nccl: nccl::run(trace).await?,
+            timeline,
+            memory: memory_overview::run(trace).await?,
         })
     }
 
@@ -105,29 +98,33 @@ impl Report {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
 
-    /// As blocks.
-    ///
-    /// # Errors
-    /// If a figure cannot be drawn.
-    pub(crate) fn document(&self) -> Result<Document, AnalyzeError> {
-        let mut sections =
-            vec![section::causes::build(&self.chains), section::functions::build(&self.chains)];
-        sections.extend(section::culprits::build(&self.chains));
-        sections.push(section::chains::build(&self.chains)?);
-        sections.push(section::gaps::build(&self.launch_gaps));
-        sections.extend(section::phases::build(&self.phases));
-        sections.push(section::memory::build(self.memory.as_ref())?);
-        sections.push(section::timeline::build(&self.timeline)?);
-        sections.push(section::strata::build(&self.strata));
-        sections.push(section::provenance::build(&self.info));
-        Ok(Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections })
+    /// When recording began: 0 of every time that is shown.
+    fn origin_ns(&self) -> i64 {
+        let clock = &self.info.provenance.clock;
+        if clock.end_ns > clock.start_ns { clock.start_ns } else { self.timeline.start_ns }
     }
-}
 
-/// As one page, with the data in it.
-///
-/// # Errors
-/// If the template cannot be rendered.
-pub(crate) fn html(document: &Document, report: &Report) -> Result<String, AnalyzeError> {
-    form::html::page(document, &report.json()?)
+    /// As blocks.
+    pub(crate) fn document(&self) -> Document {
+        let origin_ns = self.origin_ns();
+        let mut sections = vec![
+            section::causes::build(&self.chains),
+            section::functions::build(&self.chains, self.has_schedule),
+        ];
+        sections.extend(section::culprits::build(&self.chains));
+        sections.extend([
+            section::chains::build(&self.chains),
+            section::gaps::build(&self.launch_gaps, self.has_schedule),
+            section::nccl::build(&self.nccl),
+        ]);
+        sections.extend(section::phases::build(&self.phases, self.has_schedule));
+        sections.extend([
+            section::memory::build(self.memory.as_ref()),
+            section::timeline::build(&self.timeline, origin_ns, self.has_schedule),
+            section::devices::build(&self.devices, &self.timeline, origin_ns),
+            section::strata::build(&self.strata),
+            section::provenance::build(&self.info),
+        ]);
+        Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections }
+    }
 }

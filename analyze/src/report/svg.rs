@@ -1,186 +1,327 @@
-//! Figures, drawn with plotters. Colours mean the same in every figure and in the style sheet.
+//! A drawing as wide as what it stands in. Horizontal places are shares of the width, so that text keeps the page's size
+//! at any width, and marks stretch:
+//!
+//! ```text
+//! name of a lane                          text: a place in percent, a size in pixels
+//! ████████   ██                           plot: a nested svg, 1000 units wide, stretched; zoom changes what of it is seen
+//! 0           1 s           2 s           ticks
+//! ```
+//! Every mark says what it is, with units, in its `<title>`. Colours are those of classes in the style sheet; the same are
+//! written beside them, for files that have none.
 
-use plotters::{coord::Shift, prelude::*};
-use trace_schema::Nanos;
+use crate::output;
 
-use crate::{
-    analysis::{
-        causes::Cause,
-        chains::{Example, Link},
-        timeline::Timeline,
-    },
-    error::AnalyzeError,
-    output,
-};
+/// A class of marks, and its colour on white. The style sheet has the same; a test compares them.
+const COLOURS: &[(&str, &str)] = &[
+    ("scheduler", "#be4632"),
+    ("throttled", "#d6785a"),
+    ("blocked", "#8a4f9e"),
+    ("page-fault", "#6a5aa8"),
+    ("gpu-wait", "#3f8fa8"),
+    ("size", "#2f7d6b"),
+    ("first-call", "#c08a1e"),
+    ("nested", "#7a6a4f"),
+    ("allocation", "#9c8a63"),
+    ("nccl", "#b0568f"),
+    ("stopped", "#8d939b"),
+    ("inconclusive", "#c9ccd1"),
+    ("unexplained", "#5d636b"),
+    ("on-cpu", "#4f7cac"),
+    ("host", "#4f7cac"),
+    ("in-calls", "#468c78"),
+    ("in-use", "#1f5f85"),
+    ("pending", "#7fa6c4"),
+    ("pinned", "#d59a2a"),
+    ("releasable", "#d6cdb4"),
+    ("private", "#a67fb5"),
+    ("not-known", "#a9adb3"),
+    ("context", "#7a6a4f"),
+    ("kept", "#93355f"),
+    ("used", "#22252a"),
+    ("oom", "#22252a"),
+    ("busy", "#468c78"),
+    ("clock", "#5d636b"),
+    ("power", "#c08a1e"),
+    ("regression", "#be4632"),
+    ("pass", "#468c78"),
+    ("grid", "#d9d6cd"),
+];
 
-/// Of every figure.
-pub(super) const WIDTH: u32 = 960;
-const LANE_HEIGHT: u32 = 34;
-const AXIS_HEIGHT: u32 = 44;
-
-/// Inside CUDA calls.
-const IN_CALLS: RGBColor = RGBColor(70, 140, 120);
-/// Waiting for a CPU.
-pub(super) const WAITING: RGBColor = RGBColor(190, 70, 50);
-pub(super) const INK: RGBColor = RGBColor(70, 70, 70);
-
-/// On CPU in a chain.
-const ON_CPU: RGBColor = RGBColor(111, 143, 181);
-const BLOCKED: RGBColor = RGBColor(138, 79, 158);
-const THROTTLED: RGBColor = RGBColor(214, 120, 90);
-const OTHER: RGBColor = RGBColor(169, 173, 179);
-
-const FONT: (&str, i32) = ("sans-serif", 13);
-/// Left of the first byte or instant.
-pub(super) const LABELS: i32 = 190;
-const LINK_HEIGHT: i32 = 22;
-
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-pub(super) fn text(area: &Area<'_>, words: &str, at: (i32, i32)) -> Result<(), AnalyzeError> {
-    let style = FONT.into_font().color(&INK);
-    area.draw(&Text::new(output::harmless(words), at, style)).map_err(failed)
+/// The colour of a class.
+pub(super) fn colour(class: &str) -> &'static str {
+    COLOURS.iter().find(|(name, _)| *name == class).map_or("#5d636b", |(_, colour)| colour)
 }
 
-pub(super) fn bar(
-    area: &Area<'_>,
-    from: (i32, i32),
-    to: (i32, i32),
-    colour: RGBColor,
-) -> Result<(), AnalyzeError> {
-    // A sliver is still to be seen.
-    let to = (to.0.max(from.0 + 1), to.1);
-    area.draw(&Rectangle::new([from, to], colour.filled())).map_err(failed)
+/// Every class that marks may have.
+#[cfg(test)]
+pub(super) fn colours() -> &'static [(&'static str, &'static str)] {
+    COLOURS
 }
 
-/// Places of bytes (or times) from 0 to `all` between the labels and the right edge.
-pub(super) fn scale(all: f64, left: i32, right: i32) -> impl Fn(f64) -> i32 {
-    let width = f64::from(WIDTH as i32 - left - right);
-    move |value| left + (value / all.max(1.0) * width).round() as i32
+/// Of text, in pixels: that of small text on the page.
+const FONT: f64 = 13.6;
+/// A line of text.
+pub(super) const LINE: f64 = 18.0;
+/// Units of a plot from edge to edge.
+pub(super) const UNITS: f64 = 1000.0;
+/// Of a file on its own, and about that of a wide page.
+const WIDTH: f64 = 944.0;
+
+/// Text that no SVG takes for more than text.
+pub(super) fn escaped(text: &str) -> String {
+    output::harmless(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
-pub(super) fn failed(error: impl std::fmt::Display) -> AnalyzeError {
-    AnalyzeError::Internal(format!("drawing a figure: {error}"))
+/// A number with at most two decimals.
+fn short(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// plotters writes fixed sizes; a page wants them to follow its width, and a name for who does not see them. The name is
-/// no string from a trace.
-pub(super) fn scalable(svg: String, name: &str) -> String {
-    let with = format!("<svg role=\"img\" aria-label=\"{name}\" preserveAspectRatio=\"xMidYMid meet\" ");
-    svg.replacen("<svg ", &with, 1)
+/// Where a text ends, starts or has its middle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
 }
 
-/// One lane a thread: share of each step inside CUDA calls (up), and waiting for a CPU (down).
-pub(crate) fn timeline(timeline: &Timeline) -> Result<String, AnalyzeError> {
-    let mut svg = String::new();
-    let lanes = timeline.lanes.len() as u32;
-    let seconds = (timeline.end_ns - timeline.start_ns) as f64 / 1e9;
-    {
-        let root =
-            SVGBackend::with_string(&mut svg, (WIDTH, lanes * LANE_HEIGHT + AXIS_HEIGHT)).into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .x_label_area_size(28)
-            .y_label_area_size(150)
-            .build_cartesian_2d(0.0..seconds, f64::from(lanes)..0.0)
-            .map_err(failed)?;
-        let name = |y: &f64| {
-            timeline
-                .lanes
-                .get(*y as usize)
-                .map_or_else(String::new, |lane| format!("{} {}", lane.comm, lane.tid))
+impl Anchor {
+    fn attribute(self) -> &'static str {
+        match self {
+            Self::Start => "",
+            Self::Middle => " text-anchor=\"middle\"",
+            Self::End => " text-anchor=\"end\"",
+        }
+    }
+}
+
+/// Marks that zoom together.
+#[derive(Default)]
+pub(super) struct Plot {
+    body: String,
+}
+
+impl Plot {
+    /// A bar between shares of the width, with what it is. A sliver is still to be seen.
+    pub(super) fn bar(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
+        let (from, to) = (x.0.clamp(0.0, 1.0) * UNITS, x.1.clamp(0.0, 1.0) * UNITS);
+        let width = (to - from).max(1.0);
+        self.body += &format!(
+            "<rect class=\"{class}\" fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{}</rect>",
+            colour(class),
+            short(from.min(UNITS - width)),
+            short(y.0),
+            short(width),
+            short(y.1 - y.0),
+            Self::title(title)
+        );
+    }
+
+    /// A surface from a base line up to steps: each level holds from its place to the next.
+    pub(super) fn steps(&mut self, class: &str, base: f64, steps: &[(f64, f64)], end: f64) {
+        let (Some((first, _)), false) = (steps.first(), steps.iter().all(|(_, y)| *y == base)) else {
+            return;
         };
-        chart
-            .configure_mesh()
-            .disable_mesh()
-            .axis_style(INK.mix(0.5))
-            .label_style(("sans-serif", 13, &INK))
-            .y_labels(0)
-            .x_label_formatter(&|x| format!("{x:.1} s"))
-            .draw()
-            .map_err(failed)?;
-        for (index, lane) in timeline.lanes.iter().enumerate() {
-            let base = index as f64 + 0.6;
-            let step = seconds / lane.in_calls_ratio.len() as f64;
-            for (ratios, colour, direction) in
-                [(&lane.in_calls_ratio, IN_CALLS, -0.55), (&lane.waiting_ratio, WAITING, 0.35)]
-            {
-                let bars =
-                    ratios.iter().enumerate().filter(|(_, ratio)| **ratio > 0.002).map(|(i, ratio)| {
-                        let left = i as f64 * step;
-                        Rectangle::new(
-                            [(left, base), (left + step, base + direction * ratio.min(1.0))],
-                            colour.filled(),
-                        )
-                    });
-                chart.draw_series(bars).map_err(failed)?;
+        let mut path = format!("M{} {}", short(first * UNITS), short(base));
+        let mut last = f64::NAN;
+        for (x, y) in steps {
+            if *y != last {
+                path += &format!("H{}V{}", short(x * UNITS), short(*y));
             }
-            let label = name(&(index as f64));
-            let y = 8 + (index as i32) * LANE_HEIGHT as i32 + 14;
-            root.draw(&Text::new(
-                output::harmless(&label),
-                (8, y),
-                ("sans-serif", 13).into_font().color(&INK),
-            ))
-            .map_err(failed)?;
+            last = *y;
         }
-        root.present().map_err(failed)?;
+        path += &format!("H{}V{}Z", short(end * UNITS), short(base));
+        self.body += &format!("<path class=\"{class}\" fill=\"{}\" d=\"{path}\"/>", colour(class));
     }
-    Ok(scalable(svg, "Share of time in calls and waiting, thread by thread"))
+
+    /// A line across.
+    pub(super) fn line(&mut self, class: &str, y: f64) {
+        self.body += &format!(
+            "<rect class=\"{class}\" fill=\"{}\" y=\"{}\" width=\"1000\" height=\"1\"/>",
+            colour(class),
+            short(y)
+        );
+    }
+
+    /// Says what lies between two places, of which nothing else is to be seen.
+    pub(super) fn hover(&mut self, x: (f64, f64), y: (f64, f64), title: &str) {
+        self.body += &format!(
+            "<rect fill=\"transparent\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{}</rect>",
+            short(x.0 * UNITS),
+            short(y.0),
+            short((x.1 - x.0) * UNITS),
+            short(y.1 - y.0),
+            Self::title(title)
+        );
+    }
+
+    fn title(words: &str) -> String {
+        if words.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(words)) }
+    }
 }
 
-/// What a link of a chain is, by colour: what its own thread did.
-fn of_link(link: &Link) -> RGBColor {
-    match (link.state, link.cause) {
-        ("on-cpu", _) => ON_CPU,
-        (_, Some(Cause::Scheduler)) => WAITING,
-        (_, Some(Cause::Throttled)) => THROTTLED,
-        (_, Some(Cause::Blocked(_))) => BLOCKED,
-        _ => OTHER,
-    }
+/// A drawing in the making, from top to bottom.
+pub(super) struct Drawing {
+    body: String,
+    /// Where the next thing goes.
+    pub(super) y: f64,
 }
 
-/// A slow call from end to end: a row for its thread, and one for every thread that it waited for, directly or not.
-pub(super) fn chain(call: &Example) -> Result<String, AnalyzeError> {
-    let mut rows: Vec<(usize, u32, u32)> =
-        call.chain.iter().map(|link| (link.depth, link.pid, link.tid)).collect();
-    rows.sort_unstable();
-    rows.dedup();
-    let mut svg = String::new();
-    {
-        let height = rows.len() as i32 * LINK_HEIGHT + 26;
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height as u32)).into_drawing_area();
-        let place = scale(call.dur_ns as f64, LABELS, 24);
-        let at = |ns: i64| place((ns - call.ts_ns).clamp(0, call.dur_ns) as f64);
-        for (number, (depth, pid, tid)) in rows.iter().enumerate() {
-            let y = number as i32 * LINK_HEIGHT;
-            let name = match depth {
-                0 => format!("the call, thread {tid}"),
-                _ => format!("woken by {pid}/{tid}"),
+impl Drawing {
+    pub(super) fn new() -> Self {
+        Self { body: String::new(), y: 0.0 }
+    }
+
+    /// Text in this line, which does not move when the drawing is zoomed.
+    pub(super) fn label(&mut self, x: f64, anchor: Anchor, words: &str) {
+        self.body += &format!(
+            "<text x=\"{}%\" y=\"{}\"{}>{}</text>",
+            short(100.0 * x),
+            short(self.y + 13.0),
+            anchor.attribute(),
+            escaped(words)
+        );
+    }
+
+    /// Text over a plot, `up` pixels above its bottom line.
+    pub(super) fn level(&mut self, y: f64, words: &str) {
+        self.body +=
+            &format!("<text class=\"level\" x=\"0\" y=\"{}\">{}</text>", short(y - 3.0), escaped(words));
+    }
+
+    /// Words within a bar, cut where it ends; none if there is no room for a few letters.
+    pub(super) fn inside(&mut self, x: (f64, f64), y: f64, height: f64, words: &str) {
+        let width = x.1 - x.0;
+        // Seven and a half pixels a letter.
+        if width * WIDTH < 7.5 * words.chars().count() as f64 + 8.0 {
+            return;
+        }
+        self.body += &format!(
+            "<svg class=\"inside\" data-x=\"{:.5}\" data-width=\"{width:.5}\" x=\"{}%\" y=\"{}\" width=\"{}%\" height=\"{}\"><text x=\"4\" y=\"{}\" fill=\"#fff\">{}</text></svg>",
+            x.0,
+            short(100.0 * x.0),
+            short(y),
+            short(100.0 * width),
+            short(height),
+            short(height / 2.0 + 5.0),
+            escaped(words)
+        );
+    }
+
+    /// A plot of some height here; goes below it.
+    pub(super) fn plot(&mut self, height: f64, plot: &Plot) {
+        self.body += &format!(
+            "<svg class=\"plot\" x=\"0\" y=\"{}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 1000 {}\" preserveAspectRatio=\"none\">{}</svg>",
+            short(self.y),
+            short(height),
+            short(height),
+            plot.body
+        );
+        self.y += height;
+    }
+
+    /// Words below places of the plot above, from left to right.
+    pub(super) fn ticks(&mut self, ticks: &[(f64, String)]) {
+        for (x, words) in ticks {
+            let anchor = match x {
+                x if *x < 0.03 => Anchor::Start,
+                x if *x > 0.95 => Anchor::End,
+                _ => Anchor::Middle,
             };
-            text(&area, &name, (4, y + 5))?;
-            let links =
-                call.chain.iter().filter(|link| (link.depth, link.pid, link.tid) == (*depth, *pid, *tid));
-            for link in links {
-                let (from, to) = (at(link.ts_ns), at(link.ts_ns + link.dur_ns));
-                bar(&area, (from, y + 2), (to, y + LINK_HEIGHT - 4), of_link(link))?;
-                let words = match &link.task_comm {
-                    Some(comm) if link.cause.is_some() => format!("{}: {comm}", link.state),
-                    _ => link.state.to_owned(),
-                };
-                // Seven pixels a letter.
-                if to - from > 7 * words.chars().count() as i32 + 8 {
-                    let style = FONT.into_font().color(&WHITE);
-                    area.draw(&Text::new(output::harmless(&words), (from + 4, y + 5), style))
-                        .map_err(failed)?;
-                }
-            }
+            self.body += &format!(
+                "<text class=\"tick\" data-x=\"{x:.5}\" x=\"{}%\" y=\"{}\"{}>{}</text>",
+                short(100.0 * x),
+                short(self.y + 15.0),
+                anchor.attribute(),
+                escaped(words)
+            );
         }
-        let y = rows.len() as i32 * LINK_HEIGHT + 6;
-        text(&area, "0", (LABELS, y))?;
-        let end = Nanos(call.dur_ns).to_string();
-        text(&area, &end, (WIDTH as i32 - 24 - 7 * end.chars().count() as i32, y))?;
-        area.present().map_err(failed)?;
+        self.y += LINE + 4.0;
     }
-    Ok(scalable(svg, "The call from end to end, and the threads that it waited for"))
+
+    /// The drawing as a file. `name`: for who does not see it; no string from a trace.
+    pub(super) fn finish(self, name: &str) -> String {
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{WIDTH}\" height=\"{}\" font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif\" font-size=\"{FONT}\" fill=\"#22252a\">{}</svg>\n",
+            short(self.y + 2.0),
+            self.body
+        )
+    }
+}
+
+/// Units of time that people count in, in nanoseconds.
+const UNITS_OF_TIME: [(f64, &str); 7] =
+    [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"), (6e10, "min"), (3.6e12, "h"), (8.64e13, "d")];
+
+/// The smallest round step of time that is no smaller than this.
+fn time_step(least: f64) -> f64 {
+    let decimal = 10_f64.powf(least.max(1.0).log10().floor());
+    let decimals = [1.0, 2.0, 5.0, 10.0].map(|count| count * decimal);
+    let sixties =
+        [10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0];
+    if least <= 1e10 {
+        return decimals.into_iter().find(|step| *step >= least).unwrap_or(least);
+    }
+    let days = 8.64e13 * 10_f64.powf((least / 8.64e13).max(1.0).log10().floor());
+    let days = [1.0, 2.0, 5.0, 10.0].map(|count| count * days);
+    let steps = sixties.map(|count| count * 1e9).into_iter().chain(days);
+    steps.into_iter().find(|step| *step >= least).unwrap_or(least)
+}
+
+/// At most about six round places of a time from `from` to `to`, as shares, with their words.
+pub(super) fn time_ticks(from: f64, to: f64) -> Vec<(f64, String)> {
+    let span = (to - from).max(1.0);
+    let step = time_step(span / 6.0);
+    // The unit is that of the whole, and from minutes on that of the step, which is no fraction of it.
+    let of = if step < 6e10 { to.abs().min(5e10) } else { step };
+    let (unit, name) = UNITS_OF_TIME.iter().rev().find(|(unit, _)| *unit <= of).unwrap_or(&UNITS_OF_TIME[0]);
+    let decimals = (unit / step).log10().ceil().clamp(0.0, 9.0) as usize;
+    ((from / step).ceil() as i64..=(to / step).floor() as i64)
+        .map(|number| number as f64 * step)
+        .map(|at| ((at - from) / span, format!("{:.decimals$} {name}", at / unit)))
+        .collect()
+}
+
+/// About four round levels of a size up to `top`, in binary units.
+pub(super) fn size_ticks(top: f64) -> Vec<f64> {
+    let least = (top / 5.0).max(1.0);
+    let unit = 1024_f64.powf((least.log2() / 10.0).floor());
+    let counts = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1024.0];
+    let step = counts.iter().map(|count| count * unit).find(|step| *step >= least).unwrap_or(least);
+    (1..=(top / step) as i64).map(|number| number as f64 * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        let words = |from, to| time_ticks(from, to).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        assert_eq!(words(0.0, 4e9), ["0 s", "1 s", "2 s", "3 s", "4 s"]);
+        assert_eq!(words(3.61e9, 3.66e9), ["3.61 s", "3.62 s", "3.63 s", "3.64 s", "3.65 s", "3.66 s"]);
+        assert_eq!(words(0.0, 3.1536e16).first().unwrap(), "0 d");
+        assert!(words(0.0, 3.1536e16).len() > 2, "a year");
+        assert_eq!(words(0.0, 3.6e12), ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min", "60 min"]);
+        assert!((1..=9).all(|power| {
+            let count = words(0.0, 7.3 * 10_f64.powi(power * 2)).len();
+            (2..=8).contains(&count)
+        }));
+        let gib = f64::from(1 << 30);
+        assert_eq!(size_ticks(139.0 * gib).iter().map(|size| size / gib).collect::<Vec<_>>(), [50.0, 100.0]);
+    }
+
+    #[test]
+    fn the_style_sheet_has_the_same_colours() {
+        let css = include_str!("assets/report.css");
+        for (class, colour) in colours() {
+            assert!(css.contains(&format!("--{class}: {colour};")), "--{class}: {colour};");
+            assert!(css.contains(&format!(".{class} {{ --mark: var(--{class}); }}")), ".{class}");
+        }
+    }
 }

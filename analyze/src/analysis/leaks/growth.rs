@@ -19,7 +19,7 @@ use super::{
 use crate::{
     error::AnalyzeError,
     memory::{
-        input::{Input, Key},
+        input::{Input, Key, Replay},
         totals::Totals,
     },
     trace::RunFile,
@@ -97,46 +97,85 @@ pub(crate) async fn run(
     files: &[RunFile],
     params: &Params,
 ) -> Result<Vec<Growth>, AnalyzeError> {
-    let candidates = epochs::candidates(context).await?;
-    if let Some(name) = &params.epochs
-        && !candidates.is_empty()
-        && !candidates.values().any(|of_run| of_run.has(name))
-    {
-        let query = "`analyze sql RUN 'SELECT DISTINCT name FROM marks'` lists them";
-        return Err(AnalyzeError::Query(format!("the run has no marks {name:?}; {query}")));
-    }
-    let mut runs: Vec<(String, Run)> =
-        files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-    for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
-        // Rows without a file: nothing was lost of them.
-        runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
-    }
-    let mut plans = HashMap::new();
-    for (number, (name, _)) in runs.iter().enumerate() {
-        let Some(of_run) = candidates.get(name) else { continue };
-        for (pid, device) in of_run.allocators() {
-            if let Some(epochs) = of_run.epochs(pid, device, params.epochs.as_deref()) {
-                plans.insert(Key { run: number as u32, pid, device }, epochs);
+    let plan = Plan::of(context, files, params).await?;
+    let input = Input::new(context.clone(), files).with_runs(&plan.runs);
+    let (replay, survivors) = input.replay(Vec::new(), plan.survivors()).await?;
+    plan.finish(context, &replay, survivors).await
+}
+
+/// What a replay is to hear.
+pub(crate) struct Plan {
+    runs: Vec<(String, Run)>,
+    epochs: HashMap<Key, Epochs>,
+}
+
+impl Plan {
+    /// Of some runs.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub(crate) async fn of(
+        context: &SessionContext,
+        files: &[RunFile],
+        params: &Params,
+    ) -> Result<Self, AnalyzeError> {
+        let candidates = epochs::candidates(context).await?;
+        if let Some(name) = &params.epochs
+            && !candidates.is_empty()
+            && !candidates.values().any(|of_run| of_run.has(name))
+        {
+            let query = "`analyze sql RUN 'SELECT DISTINCT name FROM marks'` lists them";
+            return Err(AnalyzeError::Query(format!("the run has no marks {name:?}; {query}")));
+        }
+        let mut runs: Vec<(String, Run)> =
+            files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
+            // Rows without a file: nothing was lost of them.
+            runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
+        }
+        let mut epochs = HashMap::new();
+        for (number, (name, _)) in runs.iter().enumerate() {
+            let Some(of_run) = candidates.get(name) else { continue };
+            for (pid, device) in of_run.allocators() {
+                if let Some(of) = of_run.epochs(pid, device, params.epochs.as_deref()) {
+                    epochs.insert(Key { run: number as u32, pid, device }, of);
+                }
             }
         }
+        Ok(Self { runs, epochs })
     }
-    let input = Input::new(context.clone(), files).with_runs(&runs);
-    let (replay, mut survivors) = input.replay(Vec::new(), Survivors::new(plans)).await?;
-    survivors.finish();
-    let heard: BTreeMap<Key, Heard> = survivors.heard.into_iter().collect();
-    let mut wanted = HashSet::new();
-    for (key, heard) in &heard {
-        let stacks = heard.sites.keys().filter_map(|place| place.stack);
-        wanted.extend(stacks.map(|stack| (replay.name(key.run).to_owned(), key.pid, stack)));
+
+    /// What hears it.
+    pub(crate) fn survivors(&self) -> Survivors {
+        Survivors::new(self.epochs.clone())
     }
-    let frames = stacks::frames(context, &wanted).await?;
-    let mut answers = Vec::new();
-    for (key, heard) in heard {
-        if let Some((name, run)) = runs.get(key.run as usize) {
-            answers.push(growth(key, name, run, &heard, &frames));
+
+    /// What was heard.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    pub(crate) async fn finish(
+        self,
+        context: &SessionContext,
+        replay: &Replay,
+        mut survivors: Survivors,
+    ) -> Result<Vec<Growth>, AnalyzeError> {
+        survivors.finish();
+        let heard: BTreeMap<Key, Heard> = survivors.heard.into_iter().collect();
+        let mut wanted = HashSet::new();
+        for (key, heard) in &heard {
+            let stacks = heard.sites.keys().filter_map(|place| place.stack);
+            wanted.extend(stacks.map(|stack| (replay.name(key.run).to_owned(), key.pid, stack)));
         }
+        let frames = stacks::frames(context, &wanted).await?;
+        let mut answers = Vec::new();
+        for (key, heard) in heard {
+            if let Some((name, run)) = self.runs.get(key.run as usize) {
+                answers.push(growth(key, name, run, &heard, &frames));
+            }
+        }
+        Ok(answers)
     }
-    Ok(answers)
 }
 
 fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Growth {

@@ -64,7 +64,7 @@
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     });
   }
-  document.querySelector("header").append(tools);
+  document.querySelector("nav").after(tools);
 
   // Tables are sorted by a click on a heading. Units are as the page writes them.
   const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
@@ -93,24 +93,55 @@
     });
   }
 
-  // Drawings: + and - or the wheel with Ctrl to zoom, arrows or the mouse to move, 0 or a double click to see all of it.
+  // Drawings: + and - or the wheel with Ctrl to zoom, left and right or the mouse to move, 0 or a double click to see all
+  // of it, up and down to go from mark to mark. What is pointed at is said below, as its title says it.
+  const UNITS = 1000;
   for (const figure of document.querySelectorAll("figure.drawing")) {
     const svg = figure.querySelector("svg");
-    const all = svg.viewBox.baseVal.width ? svg.viewBox.baseVal : { x: 0, y: 0, width: svg.width.baseVal.value, height: svg.height.baseVal.value };
-    const whole = [all.x, all.y, all.width, all.height];
-    let [x, y, width, height] = whole;
+    const plots = [...svg.querySelectorAll(".plot")].map((plot) => [plot, plot.viewBox.baseVal.height]);
+    // Words over places move with these; they keep their size.
+    const placed = [...svg.querySelectorAll("[data-x]")].map((one) => [one, Number(one.dataset.x), Number(one.dataset.width ?? 0)]);
+    let [x, width] = [0, 1];
     const show = () => {
-      width = Math.min(whole[2], Math.max(whole[2] / 200, width));
-      x = Math.min(whole[0] + whole[2] - width, Math.max(whole[0], x));
-      svg.setAttribute("viewBox", [x, y, width, height].join(" "));
-      svg.setAttribute("preserveAspectRatio", width === whole[2] ? "xMidYMid meet" : "none");
+      width = Math.min(1, Math.max(1 / 200, width));
+      x = Math.min(1 - width, Math.max(0, x));
+      for (const [plot, height] of plots) plot.setAttribute("viewBox", `${x * UNITS} 0 ${width * UNITS} ${height}`);
+      for (const [one, at, room] of placed) {
+        const place = (at - x) / width;
+        one.style.display = place + room / width < 0 || place > 1 ? "none" : "";
+        one.setAttribute("x", `${100 * place}%`);
+        if (room) one.setAttribute("width", `${100 * room / width}%`);
+      }
     };
     const zoom = (factor, at = 0.5) => { x += width * at * (1 - 1 / factor); width /= factor; show(); };
-    const reset = () => { [x, y, width, height] = whole; show(); };
+    const move = (by) => { x += by * width; show(); };
+    const reset = () => { [x, width] = [0, 1]; show(); };
+
+    const readout = make("output", { class: "readout", "aria-live": "polite" });
+    svg.after(readout);
+    const titles = [...svg.querySelectorAll("title")];
+    let pointed = null;
+    const point = (mark) => {
+      pointed?.classList.remove("pointed");
+      pointed = mark;
+      pointed?.classList.add("pointed");
+      readout.textContent = mark?.querySelector("title").textContent ?? "";
+    };
+    const step = (by) => {
+      const at = pointed ? titles.indexOf(pointed.querySelector("title")) + by : by > 0 ? 0 : titles.length - 1;
+      point(titles[Math.min(titles.length - 1, Math.max(0, at))]?.parentNode ?? null);
+    };
+    svg.addEventListener("pointerover", (event) => { if (event.target.querySelector("title")) point(event.target); });
+    svg.addEventListener("pointerleave", () => point(null));
+    figure.addEventListener("blur", () => point(null));
+
     figure.tabIndex = 0;
-    figure.setAttribute("aria-label", `${figure.querySelector("figcaption")?.textContent ?? "Figure"}. Zoom with + and -, move with the arrows, 0 shows all of it.`);
     figure.setAttribute("role", "group");
-    const keys = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: reset, ArrowLeft: () => { x -= width / 8; show(); }, ArrowRight: () => { x += width / 8; show(); } };
+    figure.setAttribute("aria-label", `${figure.querySelector("figcaption").textContent || "Figure"}. Up and down say what the marks are, + and - zoom, left and right move, 0 shows all of it.`);
+    const keys = {
+      "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), 0: reset,
+      ArrowLeft: () => move(-1 / 8), ArrowRight: () => move(1 / 8), ArrowUp: () => step(-1), ArrowDown: () => step(1),
+    };
     figure.addEventListener("keydown", (event) => {
       if (keys[event.key] && !event.ctrlKey && !event.metaKey) { event.preventDefault(); keys[event.key](); }
     });
@@ -120,7 +151,7 @@
     }, { passive: false });
     svg.addEventListener("dblclick", reset);
     let from = null;
-    svg.addEventListener("pointerdown", (event) => { if (width < whole[2]) { from = [part(event), x]; svg.setPointerCapture(event.pointerId); } });
+    svg.addEventListener("pointerdown", (event) => { if (width < 1) { from = [part(event), x]; svg.setPointerCapture(event.pointerId); } });
     svg.addEventListener("pointermove", (event) => { if (from) { x = from[1] - (part(event) - from[0]) * width; show(); } });
     svg.addEventListener("pointerup", () => { from = null; });
   }

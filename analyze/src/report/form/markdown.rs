@@ -46,7 +46,10 @@ fn table(table: &Table) -> String {
     let notes: Vec<String> = notes
         .map(|row| {
             let name = row.cells.first().map_or_else(String::new, |cell| escaped(&cell.text));
-            format!("- {name}: {}\n", escaped(&row.note))
+            let chains: Vec<&str> = row.links.iter().map(|link| link.text.as_str()).collect();
+            let chains =
+                if chains.is_empty() { String::new() } else { format!("; chains {}", chains.join(", ")) };
+            format!("- {name}: {}{chains}\n", escaped(&row.note))
         })
         .collect();
     if !notes.is_empty() {
@@ -72,6 +75,7 @@ fn call(call: &Call) -> String {
     for link in &call.links {
         text += &format!("   - {}\n", escaped(link));
     }
+    text += &format!("   - SQL: {}\n", escaped(&call.sql));
     text
 }
 
@@ -79,6 +83,9 @@ fn call(call: &Call) -> String {
 pub(crate) fn text(document: &Document) -> String {
     let mut text =
         format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+    for answer in &document.verdict.answers {
+        text += &format!("**{}:** {}\n\n", escaped(answer.question), escaped(&answer.text));
+    }
     for sentence in &document.verdict.sentences {
         text += &format!("{}\n\n", escaped(sentence));
     }

@@ -24,11 +24,12 @@ fn colour(class: &str) -> u8 {
     match class {
         "scheduler" | "guilty" => 167,
         "blocked" | "page-fault" | "private" => 97,
-        "gpu-wait" => 67,
-        "size" | "cleared" => 36,
+        "gpu-wait" => 66,
+        "size" | "cleared" | "in-calls" | "busy" => 36,
         "first-call" | "pinned" => 136,
         "nested" | "allocation" => 101,
-        "host" | "in-use" => 31,
+        "host" | "on-cpu" => 67,
+        "in-use" => 24,
         "nccl" => 133,
         "throttled" => 173,
         _ => 245,
@@ -153,7 +154,10 @@ impl Terminal {
             };
             let cells: Vec<String> = cells.iter().enumerate().map(paint).collect();
             text += &format!("{}\n", cells.join("  ").trim_end());
-            for words in sentence.iter().chain([&row.note]).filter(|words| !words.is_empty()) {
+            let chains: Vec<&str> = row.links.iter().map(|link| link.text.as_str()).collect();
+            let chains =
+                if chains.is_empty() { String::new() } else { format!("chains {}", chains.join(", ")) };
+            for words in sentence.iter().chain([&row.note, &chains]).filter(|words| !words.is_empty()) {
                 text += &wrapped(words, "    ");
             }
         }
@@ -219,6 +223,9 @@ pub(crate) fn text(document: &Document, is_coloured: bool) -> String {
     let mut text = format!("{}\n\n", terminal.bold(&cut(&output::harmless(&document.title), WIDTH)));
     text += &terminal.painted(wrapped(&verdict.scheduler, "").trim_end(), verdict.tone.class());
     text += "\n\n";
+    for answer in &verdict.answers {
+        text += &wrapped(&format!("{}: {}", answer.question, answer.text), "");
+    }
     for sentence in &verdict.sentences {
         text += &wrapped(sentence, "");
     }

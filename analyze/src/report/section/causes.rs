@@ -1,6 +1,6 @@
 //! The lost time of all slow calls by cause, and who is cleared.
 
-use super::{percent, time};
+use super::{chains::linked, percent, time};
 use crate::{
     analysis::chains::Chains,
     report::document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
@@ -15,11 +15,14 @@ pub(crate) fn build(chains: &Chains) -> Section {
         return Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks };
     }
     let note = format!(
-        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.",
+        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: those of the slowest calls that it is the main cause of, by number.",
         chains.params.slow_factor
     );
     let sql = "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC";
-    let table = Table::of_parts("Cause", &parts, sql);
+    let links = chains.overall.iter().map(|share| {
+        Cell::of_links(linked(chains, |_, call| [call.verdict, call.root].contains(&share.cause)), "–")
+    });
+    let table = Table::of_parts("Cause", &parts, sql).with(word("Mainly in"), links);
     let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
         let row = |alibi: &crate::analysis::alibis::Alibi| -> Row {

@@ -5,10 +5,9 @@ use trace_schema::Nanos;
 use super::{percent, size, time};
 use crate::{
     analysis::chains::{Chains, Example, Link, Verdict},
-    error::AnalyzeError,
     report::{
-        document::{Block, Call, Figure, Part, Section},
-        svg,
+        document::{Block, Call, Figure, Link as To, Part, Section},
+        time_svg,
     },
 };
 
@@ -16,6 +15,30 @@ use crate::{
 const SLOWEST: usize = 12;
 /// Links of one chain in words.
 const LINKS: usize = 10;
+
+/// Links to a thing's slow calls at most.
+const LINKED: usize = 6;
+
+/// The slow calls that the report shows, each with its number: the longest that no other is around, for a nested call's
+/// time stands in the call around it already.
+pub(crate) fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
+    let of = |verdict| std::iter::repeat(verdict);
+    let mut all: Vec<(&Verdict, &Example)> =
+        chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
+    all.retain(|(_, example)| example.depth == 0);
+    all.sort_by_key(|(_, example)| (std::cmp::Reverse(example.dur_ns), example.ts_ns, example.tid));
+    all.into_iter()
+        .take(SLOWEST)
+        .enumerate()
+        .map(|(at, (verdict, example))| (at + 1, verdict, example))
+        .collect()
+}
+
+/// Links to those of the calls shown that something is true of.
+pub(crate) fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
+    let meant = shown(chains).into_iter().filter(|(_, verdict, call)| is_meant(verdict, call));
+    meant.map(|(number, ..)| To::to_chain(number)).take(LINKED).collect()
+}
 
 fn words(link: &Link, call: &Example) -> String {
     let whose = if (link.pid, link.tid) == (call.pid, call.tid) {
@@ -35,7 +58,7 @@ fn words(link: &Link, call: &Example) -> String {
     )
 }
 
-fn call(number: usize, verdict: &Verdict, example: &Example) -> Result<Call, AnalyzeError> {
+fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
     let facts = [
         Some(format!("thread {}/{}", example.pid, example.tid)),
         Some(format!("at {} ns", example.ts_ns)),
@@ -60,13 +83,13 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Result<Call, Ana
         Some(Figure {
             name: format!("chain-{number}"),
             caption: format!("Chain {number}: {} from end to end", verdict.op),
-            svg: svg::chain(example)?,
+            svg: time_svg::chain(example),
             legend: Vec::new(),
             spark: Vec::new(),
             is_folded: false,
         })
     };
-    Ok(Call {
+    Call {
         number,
         op: verdict.op.clone(),
         dur: Nanos(example.dur_ns).to_string(),
@@ -74,20 +97,20 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Result<Call, Ana
         parts: Part::of_shares(&example.parts),
         chain,
         links,
-    })
+        sql: format!(
+            "SELECT * FROM op_time WHERE pid = {} AND tid = {} AND ts = {} AND depth = 0 AND op = '{}'",
+            example.pid,
+            example.tid,
+            example.ts_ns,
+            verdict.op.replace('\'', "''")
+        ),
+    }
 }
 
-pub(crate) fn build(chains: &Chains) -> Result<Section, AnalyzeError> {
-    let of = |verdict| std::iter::repeat(verdict);
-    let mut all: Vec<(&Verdict, &Example)> =
-        chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
-    // A nested call's time stands in the call around it already.
-    all.retain(|(_, example)| example.depth == 0);
-    all.sort_by_key(|(_, example)| std::cmp::Reverse(example.dur_ns));
-    let calls = all.iter().take(SLOWEST).enumerate();
+pub(crate) fn build(chains: &Chains) -> Section {
     let calls: Vec<Call> =
-        calls.map(|(at, (verdict, example))| call(at + 1, verdict, example)).collect::<Result<_, _>>()?;
-    let shown = calls.len();
+        shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();
+    let count = calls.len();
     let total: usize = chains.verdicts.iter().map(|verdict| verdict.slow_count).sum();
     let blocks = if calls.is_empty() {
         vec![Block::Note("No slow call.".to_owned())]
@@ -100,14 +123,14 @@ pub(crate) fn build(chains: &Chains) -> Result<Section, AnalyzeError> {
             ),
             Block::Calls(calls),
             Block::Note(format!(
-                "{shown} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the lost time. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
+                "{count} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the lost time. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
             )),
         ]
     };
-    Ok(Section {
+    Section {
         id: "chains",
         short: "Slowest calls",
         question: "What happened in the slowest calls?".to_owned(),
         blocks,
-    })
+    }
 }

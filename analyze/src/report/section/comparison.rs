@@ -6,7 +6,6 @@ use crate::{
         judge::{Change, Comparison, Judged, Outcome, Taking, p_shown, signed},
         why::Account,
     },
-    error::AnalyzeError,
     report::{
         document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, word},
         forest_svg,
@@ -60,10 +59,10 @@ fn headline(comparison: &Comparison) -> Headline {
         }
         sentences.append(&mut reasons);
     }
-    Headline { scheduler, sentences, tone: tone(comparison.outcome) }
+    Headline { scheduler, sentences, answers: Vec::new(), tone: tone(comparison.outcome) }
 }
 
-fn gates(comparison: &Comparison) -> Result<Section, AnalyzeError> {
+fn gates(comparison: &Comparison) -> Section {
     let row = |gate: &Judged| -> Row {
         let shown = |of: fn(&Change) -> String| gate.change.as_ref().map_or_else(|| "–".to_owned(), of);
         let outcome = Cell { tone: tone(gate.outcome), ..Cell::from(gate.outcome.name()) };
@@ -107,7 +106,7 @@ fn gates(comparison: &Comparison) -> Result<Section, AnalyzeError> {
             name: "gates".to_owned(),
             caption: "Change of each gate's figure: estimate and 95 % interval; the tick is the gate's limit"
                 .to_owned(),
-            svg: forest_svg::draw(&with_interval)?,
+            svg: forest_svg::draw(&with_interval),
             legend: Vec::new(),
             spark: Vec::new(),
             is_folded: false,
@@ -126,7 +125,7 @@ fn gates(comparison: &Comparison) -> Result<Section, AnalyzeError> {
         comparison.rules.alpha,
         signed(comparison.rules.resolution_ratio)
     )));
-    Ok(Section { id: "gates", short: "Gates", question: "Did it get slower or hungrier?".to_owned(), blocks })
+    Section { id: "gates", short: "Gates", question: "Did it get slower or hungrier?".to_owned(), blocks }
 }
 
 fn why(comparison: &Comparison) -> Section {
@@ -254,16 +253,16 @@ fn runs(comparison: &Comparison) -> Section {
 }
 
 /// The whole.
-pub(crate) fn document(comparison: &Comparison) -> Result<Document, AnalyzeError> {
+pub(crate) fn document(comparison: &Comparison) -> Document {
     let name = |side: &[Taking]| match side {
         [one] => one.run.clone(),
         several => {
             format!("{} runs ({}, …)", several.len(), several.first().map_or("", |run| run.run.as_str()))
         }
     };
-    Ok(Document {
+    Document {
         title: format!("{} → {}", name(&comparison.base), name(&comparison.new)),
         verdict: headline(comparison),
-        sections: vec![gates(comparison)?, why(comparison), changes(comparison), runs(comparison)],
-    })
+        sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
+    }
 }

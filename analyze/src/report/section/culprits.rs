@@ -2,15 +2,22 @@
 
 use trace_schema::Nanos;
 
-use super::percent;
+use super::{chains::linked, percent};
 use crate::{
     analysis::{chains::Chains, culprits::Culprit},
-    report::document::{Block, Row, Section, Table, number, word},
+    report::document::{Block, Cell, Row, Section, Table, number, word},
 };
 
 /// `None` if nobody did.
 pub(crate) fn build(chains: &Chains) -> Option<Section> {
     let row = |culprit: &Culprit| -> Row {
+        let links = linked(chains, |_, call| {
+            call.chain.iter().any(|link| {
+                link.cause == Some(culprit.cause)
+                    && link.task_pid == Some(culprit.pid)
+                    && (culprit.tid.is_none() || link.task_tid == culprit.tid)
+            })
+        });
         vec![
             (&culprit.comm).into(),
             culprit.pid.into(),
@@ -18,6 +25,7 @@ pub(crate) fn build(chains: &Chains) -> Option<Section> {
             Nanos(culprit.held_ns).into(),
             percent(culprit.share_ratio).into(),
             Nanos(culprit.run_ns).into(),
+            Cell::of_links(links, "none of those shown"),
         ]
         .into()
     };
@@ -28,6 +36,7 @@ pub(crate) fn build(chains: &Chains) -> Option<Section> {
         number("For"),
         number("Share of that"),
         number("In all calls"),
+        word("Chains"),
     ];
     let sql = "SELECT l.cause, l.task_pid, l.task_comm, sum(l.dur) AS total_ns FROM chain_links l JOIN slow_calls s ON s.run = l.run AND s.tid = l.call_tid AND s.ts = l.call_ts AND s.op = l.op WHERE s.depth = 0 AND l.cause IS NOT NULL GROUP BY l.cause, l.task_pid, l.task_comm ORDER BY total_ns DESC";
     let note = "Behind scheduler: it had the CPU that the call, or a thread that the call waited for, could have used. Behind blocked: the call slept until it woke it.";

@@ -1,8 +1,11 @@
 //! Every function: how slow, and what clears or convicts the scheduler.
 
-use super::time;
+use super::{chains::linked, if_known, time};
 use crate::{
-    analysis::chains::{Chains, Scheduler, Verdict},
+    analysis::{
+        chains::{Chains, Scheduler, Verdict},
+        strata::MIN_CALLS,
+    },
     report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
 };
 
@@ -18,7 +21,11 @@ const COLUMNS: [Column; 9] = [
     word("Scheduler"),
 ];
 
-fn row(verdict: &Verdict) -> Row {
+/// Functions shown: those whose slow calls lost most.
+const SHOWN: usize = 60;
+
+fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
+    let is_judged = verdict.calls_count as u64 >= MIN_CALLS;
     let (scheduler, tone) = match verdict.scheduler {
         Scheduler::Cleared => ("cleared", Tone::Cleared),
         Scheduler::Minor => ("minor part", Tone::Open),
@@ -31,15 +38,20 @@ fn row(verdict: &Verdict) -> Row {
         verdict.calls_count.into(),
         time(verdict.p50_ns).into(),
         time(verdict.p99_ns).into(),
-        time(verdict.p99_without_scheduler_ns).into(),
-        verdict.slow_count.into(),
-        verdict.overlapping_count.into(),
-        time(verdict.excess_ns).into(),
+        if_known(has_schedule, time(verdict.p99_without_scheduler_ns)).into(),
+        if_known(is_judged, verdict.slow_count).into(),
+        if_known(is_judged && has_schedule, verdict.overlapping_count).into(),
+        if_known(is_judged, time(verdict.excess_ns)).into(),
         Cell { tone, ..Cell::from(scheduler) },
     ]);
     if verdict.slow_count > 0 {
         row.parts = Part::of_shares(&verdict.shares);
-        row.note = verdict.sentence.clone();
+        row.links = linked(chains, |of, _| of.op == verdict.op);
+        row.note = if has_schedule {
+            verdict.sentence.clone()
+        } else {
+            "nothing of the scheduler is on record: no cause can be told from it".to_owned()
+        };
         if let Some(line) = &verdict.size_line {
             let fixed = time(line.fixed_ns);
             row.note += &format!(
@@ -51,13 +63,14 @@ fn row(verdict: &Verdict) -> Row {
     row
 }
 
-pub(crate) fn build(chains: &Chains) -> Section {
-    let rows = chains.verdicts.iter().map(row).collect();
+pub(crate) fn build(chains: &Chains, has_schedule: bool) -> Section {
+    let rows: Vec<Row> =
+        chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();
     let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";
     Section {
         id: "functions",
         short: "Functions",
         question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
-        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql))],
+        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))],
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     report::document::{Block, Part, Row, Section, Table, number, word},
 };
 
-pub(crate) fn build(gaps: &Gaps) -> Section {
+pub(crate) fn build(gaps: &Gaps, has_schedule: bool) -> Section {
     let section = |blocks| Section {
         id: "gaps",
         short: "Launch gaps",
@@ -20,6 +20,12 @@ pub(crate) fn build(gaps: &Gaps) -> Section {
     }
     let total = gaps.total_ns.max(1) as f64;
     let part = |(name, meaning, ns): &(&str, &'static str, i64)| {
+        let meaning = match *name {
+            "host" if !has_schedule => {
+                "outside of CUDA calls; on CPU or not: nothing of the scheduler is on record"
+            }
+            _ => meaning,
+        };
         Part::of_time(name, name, meaning, *ns as f64, *ns as f64 / total)
     };
     let parts: Vec<Part> = gaps.parts().iter().filter(|(_, _, ns)| *ns > 0).map(part).collect();

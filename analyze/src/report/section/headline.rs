@@ -4,13 +4,18 @@ use super::{percent, size, time};
 use crate::{
     analysis::{
         causes::Cause,
-        chains::{Chains, Scheduler, share_of},
+        chains::{Chains, Scheduler, Share, Verdict, share_of},
+        memory_overview::Overview,
+        memory_state::Held,
     },
     report::{
         Report,
-        document::{Headline, Tone},
+        document::{Answer, Headline, Link, Tone},
     },
 };
+
+/// Functions and causes that are named.
+const NAMED: usize = 3;
 
 /// The name under which most of the waiting stands, with the number of its processes, and its share.
 fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
@@ -58,60 +63,109 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
     }
 }
 
+/// How many slow calls, what they lost, and of which functions; nested calls are counted in the call around them.
+fn slow(chains: &Chains) -> String {
+    let mut functions: Vec<&Verdict> = chains
+        .verdicts
+        .iter()
+        .filter(|verdict| verdict.examples.iter().any(|call| call.depth == 0))
+        .collect();
+    functions.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns));
+    let names: Vec<&str> = functions.iter().take(NAMED).map(|verdict| verdict.op.as_str()).collect();
+    let more = match functions.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        count => format!(" and {count} more functions"),
+    };
+    let (names, count) = (names.join(", "), chains.overall_slow_count);
+    let calls = if count == 1 { "call" } else { "calls" };
+    let lost = time(chains.overall_excess_ns);
+    format!("{count} slow {calls} lost {lost} above the medians of their functions: {names}{more}.")
+}
+
+/// The largest causes, which are the whole of it with the rest.
+fn why(chains: &Chains) -> String {
+    let mut shares: Vec<&Share> = chains.overall.iter().collect();
+    shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
+    let words = |share: &&Share| {
+        format!("{} {} ({})", percent(share.share_ratio), share.cause.name(), share.cause.meaning())
+    };
+    let named: Vec<String> = shares.iter().take(NAMED).map(words).collect();
+    let rest: f64 = shares.iter().skip(NAMED).map(|share| share.share_ratio).sum();
+    let rest = if rest >= 0.0005 { format!("; {} other causes", percent(rest)) } else { String::new() };
+    format!("{}{rest}.", named.join("; "))
+}
+
+fn innocent(chains: &Chains) -> String {
+    if chains.alibis.is_empty() {
+        return "Nobody is cleared: the record does not have what would clear a suspect.".to_owned();
+    }
+    let names: Vec<&str> = chains.alibis.iter().map(|alibi| alibi.suspect.as_str()).collect();
+    format!("Looked at, and cleared: {}.", names.join(", "))
+}
+
+fn memory(of: Option<&Overview>) -> String {
+    let Some(memory) = of else { return "no event of PyTorch's allocator is on record.".to_owned() };
+    let sum = |of: fn(&Held) -> i64| -> i64 { memory.review.peak.allocators.iter().map(of).sum() };
+    if memory.curve.peak_reserved_bytes == 0 {
+        return "not known: PyTorch's blocks are on record, and no memory that it had from the driver."
+            .to_owned();
+    }
+    let mut words = format!(
+        "PyTorch had {} from the driver at most; when most was reserved, {} was in use, {} free but pinned, and {} could have been given back.",
+        size(memory.curve.peak_reserved_bytes),
+        size(sum(|held| held.allocated_bytes + held.pending_bytes)),
+        size(sum(|held| held.pinned_bytes)),
+        size(sum(|held| held.releasable_bytes))
+    );
+    if let Some(oom) = memory.review.history.ooms.first() {
+        let count = memory.review.history.ooms.len();
+        words += &format!(
+            " {count} {} failed for lack of memory; the first asked for {} ({}).",
+            if count == 1 { "request" } else { "requests" },
+            size(oom.requested_bytes as i64),
+            oom.verdict.replace('_', " ")
+        );
+    }
+    for leak in super::leaks::found(memory) {
+        words += &format!(" Process {}: {leak}.", leak.growth.pid);
+    }
+    words
+}
+
 /// What stands first.
 pub(crate) fn build(report: &Report) -> Headline {
     let chains = &report.chains;
-    let (scheduler, tone, slow) = if chains.overall_slow_count == 0 {
-        let slow = "No slow call could be judged in this run.".to_owned();
-        ("The scheduler is neither accused nor cleared.".to_owned(), Tone::Open, slow)
+    let answer = |question, text, links| Answer { question, text, links };
+    let mut answers = Vec::new();
+    let (main, tone) = if chains.overall_slow_count == 0 {
+        let text = "No slow call could be judged in this run.".to_owned();
+        answers.push(answer("Slow", text, vec![Link::to_section("functions", "functions")]));
+        ("The scheduler is neither accused nor cleared.".to_owned(), Tone::Open)
     } else {
-        let main = chains.overall.iter().max_by(|a, b| a.share_ratio.total_cmp(&b.share_ratio));
-        let slow = format!(
-            "{} slow calls lost {} above their functions' medians; {} of it is {}.",
-            chains.overall_slow_count,
-            time(chains.overall_excess_ns),
-            percent(main.map_or(0.0, |share| share.share_ratio)),
-            main.map_or("unexplained", |share| share.cause.name())
-        );
-        let (scheduler, tone) = scheduler(chains);
-        (scheduler, tone, slow)
-    };
-    let mut sentences = vec![slow];
-    match &report.memory {
-        None => sentences.push("Memory: no event of PyTorch's allocator is on record.".to_owned()),
-        Some(memory) => {
-            let at_peak = &memory.review.peak;
-            let sum = |of: fn(&crate::analysis::memory_state::Held) -> i64| -> i64 {
-                at_peak.allocators.iter().map(of).sum()
-            };
-            sentences.push(format!(
-                "Memory: PyTorch had {} from the driver at most; of that {} was in use, {} free but pinned, and {} could have been given back.",
-                size(memory.curve.peak_reserved_bytes),
-                size(sum(|held| held.allocated_bytes + held.pending_bytes)),
-                size(sum(|held| held.pinned_bytes)),
-                size(sum(|held| held.releasable_bytes))
-            ));
-            for oom in memory.review.history.ooms.iter().take(1) {
-                let count = memory.review.history.ooms.len();
-                sentences.push(format!(
-                    "{count} {} failed for lack of memory; the first asked for {} ({}).",
-                    if count == 1 { "request" } else { "requests" },
-                    size(oom.requested_bytes as i64),
-                    oom.verdict.replace('_', " ")
-                ));
-            }
-            let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
-            for growth in leaking {
-                sentences.push(format!(
-                    "Process {} leaks: {} were kept, epoch after epoch.",
-                    growth.pid,
-                    size(growth.account.leaked_bytes)
-                ));
-            }
-            for advice in memory.review.advice.iter().take(1) {
-                sentences.push(format!("What would use less: {}", advice.text));
-            }
+        answers.push(answer("Slow", slow(chains), vec![Link::to_section("chains", "the slowest calls")]));
+        let mut links = vec![Link::to_section("causes", "all causes")];
+        if !chains.culprits.is_empty() {
+            links.push(Link::to_section("culprits", "who is behind it"));
         }
-    }
-    Headline { scheduler, sentences, tone }
+        answers.push(answer("Why", why(chains), links));
+        let links = vec![Link::to_section("causes", "what clears them")];
+        let links = if chains.alibis.is_empty() { Vec::new() } else { links };
+        answers.push(answer("Innocent", innocent(chains), links));
+        match report.has_schedule {
+            true => scheduler(chains),
+            false => (
+                "Nothing of the scheduler is on record: it is neither accused nor cleared.".to_owned(),
+                Tone::Open,
+            ),
+        }
+    };
+    let links = vec![Link::to_section("memory", "where it was")];
+    answers.push(answer("Memory", memory(report.memory.as_ref()), links));
+    let steps = super::next_steps::all(report);
+    answers.push(answer(
+        "To do",
+        steps.join("\n"),
+        vec![Link::to_section("provenance", "what was not measured")],
+    ));
+    Headline { scheduler: main, sentences: Vec::new(), answers, tone }
 }

@@ -5,13 +5,11 @@ use trace_schema::Nanos;
 use super::size;
 use crate::{
     analysis::{
-        leaks::growth::Growth,
         memory_history::{CauseSum, OomReport, ReleaseReport},
+        memory_overview::Overview,
         memory_state::{Device, Held},
     },
-    error::AnalyzeError,
     report::{
-        Memory,
         document::{Block, Figure, Row, Section, Table, number, word},
         memory_svg,
     },
@@ -32,7 +30,7 @@ fn legend(ooms: usize) -> Vec<(&'static str, String)> {
     .map(|(class, words)| (class, words.to_owned()))
     .to_vec();
     if ooms > 0 {
-        legend.push(("scheduler", format!("out of memory ({ooms})")));
+        legend.push(("oom", format!("out of memory ({ooms})")));
     }
     legend
 }
@@ -56,6 +54,9 @@ fn of_allocator(held: &Held) -> Table {
     .to_vec();
     lines.retain(|(_, bytes)| *bytes != 0);
     lines.push(("reserved".to_owned(), held.reserved_bytes));
+    if held.outside_bytes != 0 {
+        lines.push(("handed out of memory that is not on record, besides".to_owned(), held.outside_bytes));
+    }
     let caption = format!("Process {}, device {}", held.pid, held.device);
     account(lines, caption, "SELECT * FROM memory_curve ORDER BY reserved_bytes DESC LIMIT 1")
 }
@@ -122,12 +123,21 @@ fn causes(sums: &[CauseSum]) -> Table {
     Table::new(&columns, sums.iter().map(row).collect(), sql)
 }
 
+/// Why memory went back, in words.
+fn cause(name: &str) -> &str {
+    match name {
+        "make_room" => "PyTorch made room for a request",
+        "empty_cache" => "the program called empty_cache",
+        other => other,
+    }
+}
+
 fn releases(all: &[ReleaseReport]) -> Table {
     let row = |release: &ReleaseReport| -> Row {
         vec![
             Nanos(release.since_start_ns).into(),
             release.pid.into(),
-            release.cause.into(),
+            cause(release.cause).into(),
             size(release.given_back_bytes as i64).into(),
             size(release.pinned_bytes as i64).into(),
             size(release.in_use_bytes).into(),
@@ -137,8 +147,8 @@ fn releases(all: &[ReleaseReport]) -> Table {
     let columns = [
         number("At"),
         number("Process"),
-        word("Cause"),
-        number("Gave back"),
+        word("Why"),
+        number("Went back to the driver"),
         number("Stayed, pinned"),
         number("Stayed, in use"),
     ];
@@ -146,34 +156,7 @@ fn releases(all: &[ReleaseReport]) -> Table {
     Table::new(&columns, rows, "SELECT * FROM memory_releases").of(all.len())
 }
 
-fn leaks(growth: &[Growth]) -> Table {
-    let row = |growth: &Growth| -> Row {
-        vec![
-            growth.pid.into(),
-            growth.device.into(),
-            growth.verdict.name().into(),
-            growth.epochs_count.into(),
-            size(growth.account.leaked_bytes).into(),
-            size(growth.account.kept_once_bytes).into(),
-            size(growth.account.after_bytes).into(),
-            growth.reasons.join("; ").into(),
-        ]
-        .into()
-    };
-    let columns = [
-        number("Process"),
-        number("Device"),
-        word("Verdict"),
-        number("Epochs"),
-        number("Leaked"),
-        number("Kept once"),
-        number("Live at the end"),
-        word("Why"),
-    ];
-    Table::new(&columns, growth.iter().map(row).collect(), "SELECT * FROM leaks")
-}
-
-fn figures(memory: &Memory) -> Result<[Figure; 3], AnalyzeError> {
+fn figures(memory: &Overview) -> [Figure; 3] {
     let (review, map, curve) = (&memory.review, &memory.map, &memory.curve);
     let start_ns = review.peak.ts_ns - review.peak.since_start_ns;
     let (first, last) = (curve.points.first(), curve.points.last());
@@ -200,32 +183,40 @@ fn figures(memory: &Memory) -> Result<[Figure; 3], AnalyzeError> {
                 size(curve.peak_in_use_bytes),
                 curve.events_count
             ),
-            memory_svg::curve(curve, start_ns)?,
+            memory_svg::curve(curve, start_ns),
         )
     };
-    let addresses = figure(
-        "memory-addresses",
-        format!(
-            "Addresses at the peak: {} of {} segments, the largest",
-            map.segments.len(),
-            map.segments_count
-        ),
-        memory_svg::addresses(map)?,
-    );
-    let lives = figure(
-        "memory-lives",
-        format!(
-            "Lives of blocks: {} of {}, those with most bytes for longest; red: never given back",
-            map.lives.len(),
-            map.lives_count
-        ),
-        memory_svg::lives(map, first, last)?,
-    );
-    Ok([over_time, addresses, lives])
+    let addresses = Figure {
+        legend: legend(0),
+        ..figure(
+            "memory-addresses",
+            format!(
+                "Addresses at the peak: {} of {} segments, the largest",
+                map.segments.len(),
+                map.segments_count
+            ),
+            memory_svg::addresses(map),
+        )
+    };
+    let lives = Figure {
+        legend: [("in-use", "handed out"), ("kept", "never given back")]
+            .map(|(class, words)| (class, words.to_owned()))
+            .to_vec(),
+        ..figure(
+            "memory-lives",
+            format!(
+                "Lives of blocks: {} of {}, those with most bytes for longest",
+                map.lives.len(),
+                map.lives_count
+            ),
+            memory_svg::lives(map, (first, last), start_ns),
+        )
+    };
+    [over_time, addresses, lives]
 }
 
 /// `None`: no event of an allocator is on record, which is said.
-pub(crate) fn build(memory: Option<&Memory>) -> Result<Section, AnalyzeError> {
+pub(crate) fn build(memory: Option<&Overview>) -> Section {
     let mut blocks = Vec::new();
     match memory {
         None => blocks.push(Block::Note(
@@ -233,7 +224,7 @@ pub(crate) fn build(memory: Option<&Memory>) -> Result<Section, AnalyzeError> {
         )),
         Some(memory) => {
             let review = &memory.review;
-            let [over_time, addresses, lives] = figures(memory)?;
+            let [over_time, addresses, lives] = figures(memory);
             blocks.push(Block::Figure(over_time));
             if !review.advice.is_empty() {
                 let bytes = |bytes: i64| match bytes {
@@ -255,7 +246,7 @@ pub(crate) fn build(memory: Option<&Memory>) -> Result<Section, AnalyzeError> {
                 blocks.push(Block::Figure(Figure {
                     name: format!("memory-gpu-{}", device.device),
                     caption: format!("Who has the memory of GPU {}", device.device),
-                    svg: memory_svg::ledger(device)?,
+                    svg: memory_svg::ledger(device),
                     legend: Vec::new(),
                     spark: Vec::new(),
                     is_folded: false,
@@ -263,16 +254,16 @@ pub(crate) fn build(memory: Option<&Memory>) -> Result<Section, AnalyzeError> {
                 blocks.push(Block::Table(of_device(device)));
             }
             blocks.push(Block::Heading("Does it leak?"));
-            blocks.push(Block::Table(leaks(&memory.growth)));
+            blocks.push(Block::Table(super::leaks::table(memory)));
             blocks.push(Block::Heading("Why memory came from the driver and went back"));
             blocks.push(Block::Table(causes(&review.history.causes)));
             if !review.history.releases.is_empty() {
-                blocks.push(Block::Table(releases(&review.history.releases).caption("What was given back, and what stayed")));
+                blocks.push(Block::Table(releases(&review.history.releases).caption("What went back, and what stayed")));
             }
             blocks.push(Block::Figure(addresses));
             blocks.push(Block::Figure(lives));
         }
     }
     let question = "Where was the GPU's memory, and why?".to_owned();
-    Ok(Section { id: "memory", short: "Memory", question, blocks })
+    Section { id: "memory", short: "Memory", question, blocks }
 }

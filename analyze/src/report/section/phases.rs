@@ -1,6 +1,6 @@
 //! The workload's own phases.
 
-use super::time;
+use super::{if_known, time};
 use crate::{
     analysis::phases::Phase,
     report::document::{Block, Row, Section, Table, number, word},
@@ -10,7 +10,7 @@ use crate::{
 const SHOWN: usize = 40;
 
 /// The section; `None` if the workload named no phase.
-pub(crate) fn build(phases: &[Phase]) -> Option<Section> {
+pub(crate) fn build(phases: &[Phase], has_schedule: bool) -> Option<Section> {
     let row = |phase: &Phase| -> Row {
         vec![
             (&phase.phase).into(),
@@ -19,8 +19,8 @@ pub(crate) fn build(phases: &[Phase]) -> Option<Section> {
             phase.calls_count.into(),
             phase.launches_count.into(),
             time(phase.calls_ns as f64).into(),
-            time(phase.scheduler_ns as f64).into(),
-            time(phase.blocked_ns as f64).into(),
+            if_known(has_schedule, time(phase.scheduler_ns as f64)).into(),
+            if_known(has_schedule, time(phase.blocked_ns as f64)).into(),
         ]
         .into()
     };

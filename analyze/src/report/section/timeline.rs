@@ -2,14 +2,13 @@
 
 use crate::{
     analysis::timeline::Timeline,
-    error::AnalyzeError,
     report::{
         document::{Block, Figure, Section},
-        svg,
+        time_svg,
     },
 };
 
-pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
+pub(crate) fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> Section {
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]
     } else {
@@ -21,19 +20,23 @@ pub(crate) fn build(timeline: &Timeline) -> Result<Section, AnalyzeError> {
         vec![Block::Figure(Figure {
             name: "timeline".to_owned(),
             caption: format!(
-                "Threads with calls, {} of {} shown: share of time inside CUDA calls (up) and waiting for a CPU (down)",
+                "Threads with calls, {} of {} shown: share of time inside CUDA calls (up); waiting for a CPU {}",
                 timeline.lanes.len(),
-                timeline.threads_count
+                timeline.threads_count,
+                if has_schedule { "(down)" } else { "not known" }
             ),
-            svg: svg::timeline(timeline)?,
+            svg: time_svg::timeline(timeline, origin_ns, has_schedule),
             legend: vec![
                 ("in-calls", "inside CUDA calls (up)".to_owned()),
-                ("scheduler", "waiting for a CPU (down)".to_owned()),
+                (
+                    "scheduler",
+                    format!("waiting for a CPU ({})", if has_schedule { "down" } else { "not known" }),
+                ),
             ],
             spark,
             is_folded: false,
         })]
     };
     let question = "How did each thread spend the run?".to_owned();
-    Ok(Section { id: "timeline", short: "Timeline", question, blocks })
+    Section { id: "timeline", short: "Timeline", question, blocks }
 }

@@ -1,0 +1,64 @@
+//! Everything that a report says of PyTorch's memory, in two replays: the first hears how it went, the second stops at
+//! the instants that the first has found.
+//!
+//! ```text
+//! first:   over time, lives of blocks, releases and failures, what survives epochs ──► the peak, the failures
+//! second:  what was held at the peak, at the end, at failures; where it lay at the peak
+//! ```
+
+use serde::Serialize;
+
+use super::{
+    leaks::growth::{self, Growth},
+    memory::{Curve, Filling},
+    memory_advice::{self, Review},
+    memory_history,
+    memory_map::{Layout, Lives, Map},
+    memory_state::{At, Plan},
+};
+use crate::{error::AnalyzeError, memory::input::Input, trace::Trace};
+
+/// Memory of PyTorch's allocators.
+#[derive(Serialize)]
+pub(crate) struct Overview {
+    pub(crate) curve: Curve,
+    pub(crate) review: Review,
+    pub(crate) map: Map,
+    pub(crate) growth: Vec<Growth>,
+}
+
+/// Answers for one run; `None`: no event of an allocator is on record.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub(crate) async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
+    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
+    let growths = growth::Plan::of(trace.context(), trace.files(), &growth::Params::default()).await?;
+    let history = memory_history::Plan::of(trace).await?;
+    let input = Input::new(trace.context().clone(), trace.files());
+    let listeners =
+        ((Filling::new(&clock), Lives::new(clock.end_ns)), (history.watch(), growths.survivors()));
+    let (replay, ((filling, lives), (watch, survivors))) =
+        input.replay(vec![history.instants()], listeners).await?;
+    if filling.is_empty() {
+        return Ok(None);
+    }
+    let growth = growths.finish(trace.context(), &replay, survivors).await?;
+    let mut history = history.finish(trace, watch).await?;
+    let mut ats = vec![filling.peak(), At::End];
+    ats.extend(history.moments_wanted());
+    let plan = Plan::of(trace, &ats).await?;
+    let layout = Layout::new(plan.number(0));
+    let (_, (watch, layout)) = input.replay(vec![plan.times()], (plan.watch(), layout)).await?;
+    let mut moments = plan.finish(trace, watch).await?.into_iter();
+    let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
+        return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
+    };
+    history.add_moments(moments);
+    Ok(Some(Overview {
+        curve: filling.finish(trace).await?,
+        review: memory_advice::review(trace, peak, end, history),
+        map: Map::of(layout, lives),
+        growth,
+    }))
+}

@@ -1,0 +1,85 @@
+//! What to do next: for each cause of a real share a step that follows from what the cause is, and the first piece of
+//! advice on memory. A cause whose share is small gets none.
+
+use super::size;
+use crate::{
+    analysis::{
+        blocker::Blocker,
+        causes::Cause,
+        chains::{GUILTY_RATIO, Share},
+    },
+    report::Report,
+};
+
+/// Causes that get a step.
+const STEPS: usize = 2;
+
+/// What lies near, if this took the time.
+fn step(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Scheduler => {
+            "Give the slow threads CPUs that the culprits do not use (cpuset, taskset), or run the culprits elsewhere."
+        }
+        Cause::Throttled => "Raise the CPU quota of the control group (cpu.max).",
+        Cause::Blocked(Blocker::Ioctl) => {
+            "Make fewer calls into the driver at once: the chains show in which calls threads slept there, and who woke them."
+        }
+        Cause::Blocked(Blocker::Futex) => {
+            "Look in the chains for the thread that held the lock, and what kept it."
+        }
+        Cause::Blocked(Blocker::PageFault) => {
+            "Touch or lock (mlock, pinned buffers) the memory that these calls use before they need it."
+        }
+        Cause::Blocked(Blocker::Disk) => "Read files ahead of need: calls slept for them.",
+        Cause::Blocked(Blocker::Sleep | Blocker::Poll | Blocker::Other) => {
+            "Look in the chains for the system call that these calls slept in, and who ended the sleep."
+        }
+        Cause::GpuWait => {
+            "Look at the GPU's own work with a profiler (analyze align joins it): the host waited as it was asked to."
+        }
+        Cause::Size => "Nothing on the host: bytes cost what they cost. Copy less, or behind other work.",
+        Cause::FirstCall => {
+            "Launch every kernel once before what is timed, or load code at the start (CUDA_MODULE_LOADING=EAGER)."
+        }
+        Cause::Nested => "Follow the nested call, in which the time was: it is named with the slow call.",
+        Cause::Stopped => {
+            "Measure without what stops the process by signals; a recorder does while libraries are loaded."
+        }
+        Cause::Inconclusive => {
+            "Record again so that nothing is lost while slow calls run: with larger buffers, or fewer probes."
+        }
+        Cause::Unexplained => {
+            "Record again with --stacks slow:1ms: on CPU inside the calls, and the trace does not say at what."
+        }
+    }
+}
+
+/// The steps; at least one sentence.
+pub(crate) fn all(report: &Report) -> Vec<String> {
+    let mut shares: Vec<&Share> = report.chains.overall.iter().collect();
+    shares.retain(|share| share.share_ratio >= GUILTY_RATIO);
+    shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
+    let step = |cause| match cause {
+        Cause::Inconclusive if !report.has_schedule => {
+            "Record with capture, or join a trace of the scheduler: here nothing tells what kept threads from running."
+        }
+        cause => step(cause),
+    };
+    let mut steps: Vec<String> = shares
+        .iter()
+        .take(STEPS)
+        .map(|share| format!("{}: {}", share.cause.name(), step(share.cause)))
+        .collect();
+    if let Some(advice) = report.memory.as_ref().and_then(|memory| memory.review.advice.first()) {
+        let at_most = if advice.size_bytes > 0 {
+            format!(" (at most {})", size(advice.size_bytes))
+        } else {
+            String::new()
+        };
+        steps.push(format!("memory{at_most}: {}.", advice.text.trim_end_matches('.')));
+    }
+    if steps.is_empty() {
+        steps.push("Nothing that this run shows.".to_owned());
+    }
+    steps
+}
