@@ -35,8 +35,8 @@ use crate::{
 const META: &str = "inquest.baseline";
 /// Of the file. What is added keeps it.
 const VERSION: u32 = 1;
-/// Runs of which figures are made at once: each query uses all processors where it can.
-const AT_ONCE: usize = 2;
+/// Runs of which figures are made at once, at most: what one takes of memory is taken so many times.
+const AT_ONCE: usize = 8;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -176,12 +176,14 @@ async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, Ana
 /// If one cannot be read, or there is none.
 pub(crate) async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
     let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    // Of one run not every query uses all processors.
+    let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);
     let measured = paths.into_iter().map(|path| async move {
         tokio::spawn(measure(path, options.clone()))
             .await
             .map_err(|error| AnalyzeError::Internal(error.to_string()))?
     });
-    let runs: Vec<Vec<RunFigures>> = stream::iter(measured).buffered(AT_ONCE).try_collect().await?;
+    let runs: Vec<Vec<RunFigures>> = stream::iter(measured).buffered(at_once).try_collect().await?;
     let mut runs = runs.concat();
     let mut names = std::collections::HashSet::new();
     for run in &mut runs {
