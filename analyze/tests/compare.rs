@@ -1,4 +1,5 @@
 //! Runs compared, from the command line: recordings of one workload on an H200, unchanged and with three faults.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
