@@ -61,7 +61,12 @@ fn line(series: &Series) -> Vec<String> {
     } else {
         format!("{} to {}", series.key.show(least), series.key.show(most))
     };
-    vec![series.key.to_string(), series.values.len().to_string(), range, spark(&scaled, 24)]
+    vec![
+        series.key.to_string(),
+        series.values.len().to_string(),
+        range,
+        spark(&scaled, series.values.len().min(24)),
+    ]
 }
 
 impl Args {
