@@ -249,7 +249,29 @@ pub(crate) fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option
     None
 }
 
-/// A metric that the run measures at all.
+/// A metric that the run measures at all. Slow calls are looked for wherever there are calls.
 pub(crate) fn measures(run: &RunFigures, key: &Key) -> bool {
-    run.figures.keys().any(|other| other.metric == key.metric)
+    let is_of_slow_calls =
+        key.metric.starts_with("lost_") || matches!(key.metric.as_str(), "slow_count" | "excess_ns");
+    let has = |metric: &str| run.figures.keys().any(|other| other.metric == metric);
+    has(&key.metric) || (is_of_slow_calls && has("wall_ns"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::figure::Figure;
+
+    #[test]
+    fn a_run_without_a_slow_call_has_none_rather_than_no_figure() {
+        let key = |metric: &str| Key::of(metric, None, None);
+        let run = |metrics: &[&str]| RunFigures {
+            name: String::new(),
+            facts: Facts::default(),
+            figures: metrics.iter().map(|m| (key(m), Figure { value: 1.0, calls_count: None })).collect(),
+        };
+        assert!(measures(&run(&["wall_ns"]), &key("excess_ns")));
+        assert!(!measures(&run(&["off_cpu_ns"]), &key("excess_ns")), "no calls are on record");
+        assert!(!measures(&run(&["wall_ns"]), &key("behind_ns")));
+    }
 }
