@@ -147,7 +147,15 @@ fn what_cannot_be_told_is_said() {
     // No such function in any run; too few calls for a quantile.
     let output = compare("none.baseline", "sync.baseline", &["--gate", "p50(cuMemcpy) < +5%"]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("no base run has it"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no run has it"), "{}", stderr(&output));
+    // The recorder did not probe it: that is no zero.
+    let output = compare("none.baseline", "sync.baseline", &["--gate", "calls_count(cudaLaunchKernel) < +0"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("no run has it, so it may not have been measured"),
+        "{}",
+        stderr(&output)
+    );
     let output = compare("none.baseline", "sync.baseline", &["--gate", "p99(cudaMalloc) < +5%"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(

@@ -85,8 +85,11 @@ fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
 }
 
 impl Change {
-    /// `None`: a side has no run with this figure.
+    /// `None`: a side has no run with this figure. What no run has at all is not known to be zero: it may not be probed.
     pub(crate) fn of(base: &[RunFigures], new: &[RunFigures], key: &Key) -> Option<Self> {
+        if !base.iter().chain(new).any(|run| run.figures.contains_key(key)) {
+            return None;
+        }
         let (base, new) = (values(base, key), values(new, key));
         let numbers =
             |side: &[(&RunFigures, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
@@ -330,7 +333,8 @@ fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<J
                         Some(least) => {
                             format!("no {side} run has the {least} calls that {} needs", key.metric)
                         }
-                        None => format!("no {side} run has it"),
+                        None if has(base) || has(new) => format!("no {side} run has it"),
+                        None => "no run has it, so it may not have been measured".to_owned(),
                     };
                     Judged::inconclusive(gate, &key, why)
                 }

@@ -40,8 +40,11 @@ fn headline(comparison: &Comparison) -> Headline {
     };
     let count = |outcome: Outcome| of(outcome).count();
     let mut sentences = vec![format!(
-        "{} gates on {} and {} runs: {} fail, {} pass, {} cannot be told.",
-        comparison.gates.len(),
+        "{} on {} and {} runs: {} fail, {} pass, {} cannot be told.",
+        match comparison.gates.len() {
+            1 => "1 gate".to_owned(),
+            count => format!("{count} gates"),
+        },
         comparison.base.len(),
         comparison.new.len(),
         count(Outcome::Regression),
