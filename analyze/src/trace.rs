@@ -225,6 +225,19 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     Ok(found)
 }
 
+/// Names of which two are the same get a number.
+pub(crate) fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
+    let mut known = HashSet::new();
+    for name in names {
+        let base = name.clone();
+        let mut number = 1;
+        while !known.insert(name.clone()) {
+            number += 1;
+            *name = format!("{base}-{number}");
+        }
+    }
+}
+
 impl Trace {
     /// Opens runs, or other tools' traces in their place. A directory stands for the runs in it, a pattern for those it
     /// fits. Two files of one name are told apart by a number.
@@ -251,15 +264,7 @@ impl Trace {
                 None => open_run(&path)?,
             });
         }
-        let mut names = HashSet::new();
-        for file in &mut files {
-            let base = file.name.clone();
-            let mut number = 1;
-            while !names.insert(file.name.clone()) {
-                number += 1;
-                file.name = format!("{base}-{number}");
-            }
-        }
+        tell_apart(files.iter_mut().map(|file| &mut file.name));
         let context = session(options.memory_limit_bytes)?;
         let schema = arrow_schema();
         let mut parts = Vec::new();

@@ -1,11 +1,8 @@
 //! `analyze compare`.
 
-use std::{
-    io::{IsTerminal, Write},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
-use super::{print, print_json};
+use super::{print, print_json, show, write};
 use crate::{
     columns::floats,
     compare::{
@@ -224,15 +221,10 @@ impl Args {
         let document = report::comparison(&comparison);
         if let Some(html) = &self.html {
             let page = report::page(&document, &comparison.json()?)?;
-            output::create(html, self.force)?
-                .write_all(page.as_bytes())
-                .map_err(|source| AnalyzeError::Io { path: html.clone(), source })?;
+            write(html, &page, self.force)?;
         }
         match self.format {
-            Format::Text => {
-                let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-                print(&report::terminal(&document, is_wanted && std::io::stdout().is_terminal()))?;
-            }
+            Format::Text => show(&document)?,
             Format::Json => print_json(&comparison)?,
             Format::Markdown => print(&report::markdown(&document))?,
             Format::Junit => print(&junit::text(&comparison)?)?,

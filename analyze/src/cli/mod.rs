@@ -25,9 +25,18 @@ mod trend;
 mod verify;
 mod what_if;
 
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+};
+
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{error::AnalyzeError, progress};
+use crate::{
+    error::AnalyzeError,
+    output, progress,
+    report::{Document, terminal},
+};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 a defect of this program.";
@@ -125,13 +134,25 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
 
 /// Prints to standard output; a reader that closed it early is no error.
 fn print(text: &str) -> Result<(), AnalyzeError> {
-    use std::io::Write;
     progress::end();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(source) => Err(AnalyzeError::Io { path: "standard output".into(), source }),
         Ok(()) => Ok(()),
     }
+}
+
+/// Writes a text into a file of its own.
+fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
+    output::create(path, force)?
+        .write_all(text.as_bytes())
+        .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+}
+
+/// Prints a report for a terminal: in colour, if it is one and NO_COLOR is not set.
+fn show(document: &Document) -> Result<(), AnalyzeError> {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    print(&terminal(document, is_wanted && std::io::stdout().is_terminal()))
 }
 
 /// Prints an analysis as JSON.

@@ -1,13 +1,10 @@
 //! `analyze report`.
 
-use std::{
-    io::{IsTerminal, Write},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use trace_schema::Bytes;
 
-use super::print;
+use super::{print, show, write};
 use crate::{
     error::AnalyzeError,
     output,
@@ -44,12 +41,6 @@ pub(crate) struct Args {
     force: bool,
 }
 
-fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
-    output::create(path, force)?
-        .write_all(text.as_bytes())
-        .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
-}
-
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
         // What cannot be written is said before the work, not after it.
@@ -80,8 +71,7 @@ impl Args {
         if self.html.is_some() || self.svg.is_some() {
             return Ok(());
         }
-        let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        print(&report::terminal(&document, is_wanted && std::io::stdout().is_terminal()))
+        show(&document)
     }
 
     /// Of one run: what is shown, and the data.

@@ -71,14 +71,8 @@ fn line(series: &Series) -> Vec<String> {
 
 impl Args {
     pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
-        if !(self.alpha > 0.0 && self.alpha < 0.5) {
-            return Err(AnalyzeError::Query(format!(
-                "alpha is {}: it is a probability below 0.5, such as 0.01",
-                self.alpha
-            )));
-        }
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
-        let rules = Rules::new(&gates, None, None)?;
+        let rules = Rules::new(&gates, Some(self.alpha), None)?;
         let mut runs =
             baseline::load(&self.runs, &Options { queries: self.queries, ..Options::default() }).await?;
         if self.order == Order::Time {
@@ -90,14 +84,9 @@ impl Args {
             }
             runs.sort_by_key(|run| run.facts.start_wall_ns);
         }
-        let mut keys = Vec::new();
-        for gate in &rules.gates {
-            match gate.keys(runs.iter().flat_map(|run| run.figures.keys())) {
-                Err(_) if rules.are_default => {}
-                found => keys.extend(found.map_err(AnalyzeError::Query)?),
-            }
-        }
-        let all: Vec<Series> = keys.iter().map(|key| trend::series(&runs, key, self.alpha)).collect();
+        let figures = rules.figures(runs.iter().flat_map(|run| run.figures.keys()))?;
+        let all: Vec<Series> =
+            figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);
         if self.json {
             print_json(&all)?;

@@ -28,7 +28,7 @@ use crate::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
     output,
-    trace::{Options, Trace, expand},
+    trace::{Options, Trace, expand, tell_apart},
 };
 
 /// Metadata key; its presence makes a Parquet file a baseline.
@@ -185,14 +185,6 @@ pub(crate) async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<Run
     });
     let runs: Vec<Vec<RunFigures>> = stream::iter(measured).buffered(at_once).try_collect().await?;
     let mut runs = runs.concat();
-    let mut names = std::collections::HashSet::new();
-    for run in &mut runs {
-        let base = run.name.clone();
-        let mut number = 1;
-        while !names.insert(run.name.clone()) {
-            number += 1;
-            run.name = format!("{base}-{number}");
-        }
-    }
+    tell_apart(runs.iter_mut().map(|run| &mut run.name));
     Ok(runs)
 }

@@ -149,7 +149,7 @@ pub(crate) struct File {
 pub(crate) struct Rules {
     pub(crate) gates: Vec<Gate>,
     /// Nobody has named them: those that cannot be measured are left out.
-    pub(crate) are_default: bool,
+    are_default: bool,
     /// Probability that any of the gates fails though nothing has changed.
     pub(crate) alpha: f64,
     /// A gate passes only if a change beyond this is excluded.
@@ -230,12 +230,32 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// The figures that its gates are about. Of the usual gates those are left out that the recordings do not measure.
+    ///
+    /// # Errors
+    /// If a gate that was asked for is of no metric.
+    pub(crate) fn figures<'a>(
+        &self,
+        known: impl Iterator<Item = &'a Key> + Clone,
+    ) -> Result<Vec<(&Gate, Key)>, AnalyzeError> {
+        let mut figures = Vec::new();
+        for gate in &self.gates {
+            match gate.keys(known.clone()) {
+                Err(_) if self.are_default => {}
+                keys => figures.extend(keys.map_err(AnalyzeError::Query)?.into_iter().map(|key| (gate, key))),
+            }
+        }
+        Ok(figures)
+    }
+}
+
 impl Gate {
     /// The figures it is about, of those that there are.
     ///
     /// # Errors
     /// If its metric is none; with those that there are.
-    pub(crate) fn keys<'a>(&self, known: impl Iterator<Item = &'a Key> + Clone) -> Result<Vec<Key>, String> {
+    fn keys<'a>(&self, known: impl Iterator<Item = &'a Key> + Clone) -> Result<Vec<Key>, String> {
         let is_named = |key: &&Key| {
             key.metric == self.metric
                 || key

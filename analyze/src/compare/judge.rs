@@ -8,7 +8,7 @@ use super::{
     facts::{self, Discord, RunFigures, measures},
     figure::Key,
     gate::{Gate, Limit, Rules},
-    samples::{Difference, Method, TEST_FROM, benjamini_hochberg, difference, holm, outliers},
+    samples::{Difference, Method, TEST_FROM, benjamini_hochberg, difference, holm, mean, outliers},
     why::{self, Account},
 };
 use crate::error::AnalyzeError;
@@ -65,10 +65,6 @@ pub(crate) struct Change {
     pub(crate) q: Option<f64>,
     /// Runs far from the others of their side. They are not left out.
     pub(crate) outliers: Vec<String>,
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// A side's values of a figure, each with its run.
@@ -309,37 +305,26 @@ pub(crate) fn p_shown(p: f64) -> String {
 fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
     let known = || base.iter().chain(new).flat_map(|run| run.figures.keys());
     let mut gates = Vec::new();
-    for gate in &rules.gates {
-        let keys = match gate.keys(known()) {
-            // What the recordings do not measure.
-            Err(_) if rules.are_default => continue,
-            keys => keys.map_err(AnalyzeError::Query)?,
-        };
-        for key in keys {
-            gates.push(match Change::of(base, new, &key) {
-                Some(change) => Judged {
-                    p: Some(if gate.may_not_fall {
-                        change.difference.p_down
-                    } else {
-                        change.difference.p_up
-                    }),
-                    change: Some(change),
-                    ..Judged::inconclusive(gate, &key, String::new())
-                },
-                None => {
-                    let has = |runs: &[RunFigures]| runs.iter().any(|run| run.figures.contains_key(&key));
-                    let side = if values(base, &key).is_empty() { "base" } else { "new" };
-                    let why = match key.min_calls().filter(|_| has(base) || has(new)) {
-                        Some(least) => {
-                            format!("no {side} run has the {least} calls that {} needs", key.metric)
-                        }
-                        None if has(base) || has(new) => format!("no {side} run has it"),
-                        None => "no run has it, so it may not have been measured".to_owned(),
-                    };
-                    Judged::inconclusive(gate, &key, why)
-                }
-            });
-        }
+    for (gate, key) in rules.figures(known())? {
+        gates.push(match Change::of(base, new, &key) {
+            Some(change) => Judged {
+                p: Some(if gate.may_not_fall { change.difference.p_down } else { change.difference.p_up }),
+                change: Some(change),
+                ..Judged::inconclusive(gate, &key, String::new())
+            },
+            None => {
+                let has = |runs: &[RunFigures]| runs.iter().any(|run| run.figures.contains_key(&key));
+                let side = if values(base, &key).is_empty() { "base" } else { "new" };
+                let why = match key.min_calls().filter(|_| has(base) || has(new)) {
+                    Some(least) => {
+                        format!("no {side} run has the {least} calls that {} needs", key.metric)
+                    }
+                    None if has(base) || has(new) => format!("no {side} run has it"),
+                    None => "no run has it, so it may not have been measured".to_owned(),
+                };
+                Judged::inconclusive(gate, &key, why)
+            }
+        });
     }
     Ok(gates)
 }

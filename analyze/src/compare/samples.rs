@@ -94,10 +94,22 @@ impl Difference {
     }
 }
 
+/// The mean; 0 of nothing.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The median, of at least one.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
 /// Mean and variance.
-fn moments(values: &[f64]) -> (f64, f64) {
+pub(crate) fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
+    let mean = mean(values);
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
     (mean, squares / (n - 1.0))
 }
@@ -176,10 +188,6 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// Compares two sets, of at least one run each.
 pub(crate) fn difference(base: &[f64], new: &[f64]) -> Difference {
     let is_log = base.iter().chain(new).all(|value| *value > 0.0);
@@ -223,15 +231,11 @@ fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> V
 /// Runs that lie far from the others of their side, by Iglewicz and Hoaglin's modified z-score.
 pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
-    let median = |values: &mut Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
-    };
     if values.len() < EXACT_FROM {
         return Vec::new();
     }
-    let centre = median(&mut values.to_vec());
-    let spread = median(&mut values.iter().map(|value| (value - centre).abs()).collect());
+    let centre = median(values);
+    let spread = median(&values.iter().map(|value| (value - centre).abs()).collect::<Vec<f64>>());
     let is_far = |value: f64| 0.6745 * (value - centre).abs() > LIMIT * spread.max(1e-9 * centre.abs());
     (0..values.len()).filter(|i| is_far(values[*i])).collect()
 }

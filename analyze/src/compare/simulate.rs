@@ -15,6 +15,7 @@ use super::{
     figure::{Figure, Figures, Key},
     gate::Rules,
     judge::{Outcome, gates_of},
+    samples::{mean, moments},
 };
 use crate::{error::AnalyzeError, random::Random};
 
@@ -143,12 +144,11 @@ fn ranks_say_slower(base: &[f64], new: &[f64]) -> bool {
 
 /// Welch's t on the calls' logarithms.
 fn means_say_slower(base: &[f64], new: &[f64]) -> bool {
-    let moments = |values: &[f64]| {
-        let n = values.len() as f64;
-        let mean = values.iter().map(|v| v.ln()).sum::<f64>() / n;
-        (mean, values.iter().map(|v| (v.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0) / n)
+    let of = |values: &[f64]| {
+        let (mean, variance) = moments(&values.iter().map(|v| v.ln()).collect::<Vec<_>>());
+        (mean, variance / values.len() as f64)
     };
-    let ((old, a), (now, b)) = (moments(base), moments(new));
+    let ((old, a), (now, b)) = (of(base), of(new));
     // Of thousands of calls Student's t is normal.
     1.0 - Normal::standard().cdf((now - old) / (a + b).sqrt()) < CALLS_ALPHA
 }
@@ -172,9 +172,9 @@ fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, An
         |side: &[Simulated]| side.iter().flat_map(|one| one.calls_ns.iter().copied()).collect::<Vec<_>>();
     let (a, b) = (pooled(base), pooled(new));
     let wall = Key::of("wall_ns", None, None);
-    let mean = |side: &[RunFigures]| {
-        side.iter().filter_map(|run| run.figures.get(&wall)).map(|figure| figure.value).sum::<f64>()
-            / side.len() as f64
+    let mean_wall = |side: &[RunFigures]| {
+        let walls = side.iter().filter_map(|run| run.figures.get(&wall)).map(|figure| figure.value);
+        mean(&walls.collect::<Vec<_>>())
     };
     let has_calls = a.len() > 1 && b.len() > 1;
     Ok(Says {
@@ -182,7 +182,7 @@ fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, An
         undecided: worst == Some(Outcome::Inconclusive),
         ranks: has_calls && ranks_say_slower(&a, &b),
         means: has_calls && means_say_slower(&a, &b),
-        percent: mean(&now) > (1.0 + PLAIN_LIMIT) * mean(&old),
+        percent: mean_wall(&now) > (1.0 + PLAIN_LIMIT) * mean_wall(&old),
     })
 }
 
@@ -287,7 +287,7 @@ fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures
     for (key, figure) in &mut run.figures {
         let values: Vec<f64> =
             recorded.iter().filter_map(|one| one.figures.get(key)).map(|figure| figure.value).collect();
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let mean = mean(&values);
         figure.value = (mean + (figure.value - mean) * (n / (n - 1.0)).sqrt()).max(0.0);
         if key.unit() == "ns" {
             figure.value *= 1.0 + change;
@@ -311,14 +311,8 @@ pub(crate) fn power(
             "{count} runs do not tell how much runs differ: at least 3 are needed"
         )));
     }
-    let mut wanted: Vec<Key> = Vec::new();
-    for gate in &rules.gates {
-        match gate.keys(recorded.iter().flat_map(|run| run.figures.keys())) {
-            Ok(keys) => wanted.extend(keys),
-            Err(_) if rules.are_default => {}
-            Err(error) => return Err(AnalyzeError::Query(error)),
-        }
-    }
+    let wanted = rules.figures(recorded.iter().flat_map(|run| run.figures.keys()))?;
+    let wanted: Vec<Key> = wanted.into_iter().map(|(_, key)| key).collect();
     let lean = |run: &RunFigures| RunFigures {
         name: run.name.clone(),
         facts: Facts::default(),

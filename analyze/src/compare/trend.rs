@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::{facts::RunFigures, figure::Key};
+use super::{facts::RunFigures, figure::Key, samples::median};
 use crate::random::Random;
 
 /// Runs between two changes at least: fewer are an outlier, not a level.
@@ -95,12 +95,6 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
     found.push((offset + place, p));
     split(&values[..place], offset, alpha, found);
     split(&values[place..], offset + place, alpha, found);
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
 /// Finds the changes of a figure over runs in their order; each is tested at `alpha`.
