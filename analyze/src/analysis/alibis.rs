@@ -16,6 +16,7 @@ use super::{
     measure::is_sized,
     piece::State,
     schedule::ThreadKey,
+    walk::Walker,
 };
 use crate::functions::derived::Derived;
 
@@ -93,9 +94,10 @@ pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
         false => 0.0,
     };
+    let mut walker = Walker::new(&court.derived.schedule);
     let mut parts = [(0.0, 0); super::causes::COUNT];
     for call in slow.iter() {
-        let division = court.derived.judgement.division(&court.derived.schedule, call);
+        let division = court.derived.judgement.division(&mut walker, call);
         for ((total, touched), part) in parts.iter_mut().zip(division).filter(|(_, part)| *part > 0.0) {
             *total += part;
             *touched += 1;

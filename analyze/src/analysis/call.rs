@@ -4,7 +4,7 @@ use super::{
     schedule::{Schedule, ThreadKey},
     time_split::Parts,
 };
-use crate::error::AnalyzeError;
+use crate::{error::AnalyzeError, reading::Helper};
 
 /// Columns that are handed through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +67,11 @@ pub(crate) struct Marked {
 
 /// What becomes of calls.
 pub(crate) trait Sink: Send {
+    /// Work of it that those who read may do while they wait.
+    fn helper(&self) -> Option<Helper> {
+        None
+    }
+
     /// A call begins. What is known of it: all but its children. Calls of a thread come in the order of time.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::{
     judge::{self, Function, Params, Percentiles, SlowCall},
     slow_rows::state_name,
     strata::MIN_CALLS,
+    walk::Walker,
 };
 use crate::{error::AnalyzeError, functions::derived::Derived, trace::Trace};
 
@@ -189,7 +190,8 @@ pub(crate) fn share_of(shares: &[Share], cause: Cause) -> f64 {
 fn example(call: &SlowCall, derived: &Derived) -> Example {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
     let (_, pid, tid) = call.call.thread(schedule);
-    let division = derived.judgement.division(schedule, call);
+    let mut walker = Walker::new(schedule);
+    let division = derived.judgement.division(&mut walker, call);
     let link = |link: &super::walk::Link| Link {
         ts_ns: link.ts,
         dur_ns: link.end - link.ts,
@@ -215,14 +217,15 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
         parts: shares(std::iter::once(division), call.excess_ns),
         verdict: call.verdict,
         root: call.root,
-        chain: call.chain(schedule).iter().map(link).collect(),
+        chain: call.chain(&mut walker).iter().map(link).collect(),
     }
 }
 
 fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     let slow = &derived.judgement.slow[function.slow.clone()];
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
-    let divisions = slow.iter().map(|call| derived.judgement.division(&derived.schedule, call));
+    let mut walker = Walker::new(&derived.schedule);
+    let divisions = slow.iter().map(|call| derived.judgement.division(&mut walker, call));
     let shares = shares(divisions, excess_ns);
     let scheduler_behind_ratio = behind_ratio(slow.iter(), excess_ns);
     let scheduler = match slow.is_empty() {
@@ -335,7 +338,8 @@ pub(crate) async fn run(trace: &Trace, params: Params, examples: usize) -> Resul
     // The order of functions must not show in the sums.
     outermost.sort_by_key(|call| (call.call.ts, call.call.thread(schedule)));
     let overall_excess_ns = outermost.iter().map(|call| call.excess_ns).sum();
-    let divisions = outermost.iter().map(|call| judgement.division(schedule, call));
+    let mut walker = Walker::new(schedule);
+    let divisions = outermost.iter().map(|call| judgement.division(&mut walker, call));
     let overall = shares(divisions, overall_excess_ns);
     let blame = culprits::find(&derived, run, &outermost);
     let mut warnings = warnings(trace, &derived, run);

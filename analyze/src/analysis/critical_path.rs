@@ -21,11 +21,10 @@ use super::{
     call::{Call, Marked, Sink},
     causes::Cause,
     judge::cause_of,
-    piece::LATEST,
     schedule::Schedule,
     slow_rows::state_name,
     time_split::Parts,
-    walk::{Link, walk},
+    walk::{Link, Walker},
 };
 use crate::{
     error::AnalyzeError,
@@ -58,17 +57,17 @@ struct Paths {
 }
 
 /// The path of a range that has ended.
-fn steps<'a>(range: &'a Marked, schedule: &Schedule, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
-    let mut steps = Vec::new();
+fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
+    let (schedule, mut steps) = (walker.schedule(), Vec::new());
     let end = range.dur.map_or(range.ts, |dur| range.ts.saturating_add(dur));
-    for link in walk(schedule, range.slot, LATEST, range.ts, end) {
+    for link in walker.walk(range.slot, range.ts, end) {
         let slot = schedule.known_slot(link.thread);
         let of_thread = slot.and_then(|slot| calls.get(slot)).map_or(&[][..], Vec::as_slice);
         let first = of_thread.partition_point(|call| call.end <= link.ts);
         let mut at = link.ts;
         let mut step = |ts: i64, end: i64, op| {
             if ts < end {
-                steps.push(Step { range, link: Link { ts, end, ..link }, op });
+                steps.push(Step { range, link: Link { ts, end, ..*link }, op });
             }
         };
         for call in of_thread[first..].iter().take_while(|call| call.ts < link.end) {
@@ -162,9 +161,10 @@ impl Sink for Paths {
     }
 
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        let mut walker = Walker::new(schedule);
         let mut ranges = self.ranges.iter();
         ranges.try_for_each(|range| {
-            self.output.send(&rows(&steps(range, schedule, &self.calls), &schedule.names)?)
+            self.output.send(&rows(&steps(range, &mut walker, &self.calls), &schedule.names)?)
         })
     }
 }

@@ -11,9 +11,9 @@ use super::{
     blocker::{Blocker, syscall_name},
     causes::{self, Cause},
     judge::{SlowCall, blamed, cause_of},
-    piece::{State, cut},
-    schedule::{Schedule, Task, ThreadKey},
-    walk::Link,
+    piece::State,
+    schedule::{Task, ThreadKey},
+    walk::{Link, Walker},
 };
 use crate::{functions::derived::Derived, hash::HashMap};
 
@@ -105,26 +105,29 @@ impl Totals {
         self.behind.iter_mut().zip(other.behind).for_each(|(total, ns)| add(total, ns));
     }
 
-    /// Adds one call of a thread, whose chain this is.
-    pub(crate) fn add_call(
+    /// Adds one call of a thread: its chain, which it gives back, and what it slept in.
+    pub(crate) fn add_call<'a>(
         &mut self,
-        schedule: &Schedule,
+        walker: &'a mut Walker<'_>,
         thread_names: &HashMap<(u32, u32), u32>,
         is_sync: bool,
-        links: &[Link],
-        (slot, near): (usize, usize),
+        slot: usize,
         (ts, end): (i64, i64),
-    ) {
-        links.iter().filter(|link| counts(is_sync, link)).for_each(|link| self.add(thread_names, link));
-        if is_sync {
-            return;
+    ) -> &'a [Link] {
+        if !is_sync {
+            walker.cut(slot, (ts, end), |from, to, state, piece| {
+                if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
+                    add(
+                        self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(),
+                        to - from,
+                    );
+                }
+            });
         }
-        // What the call itself slept in.
-        cut(schedule.pieces_of(slot), near, ts, end, |from, to, state, piece| {
-            if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
-                add(self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(), to - from);
-            }
-        });
+        let links = walker.walk(slot, ts, end);
+        let counted = links.iter().filter(|link| counts(is_sync, link));
+        counted.for_each(|link| self.add(thread_names, link));
+        links
     }
 
     fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, link: &Link) {
@@ -161,13 +164,12 @@ pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
     let mut in_slow = Totals::default();
     let (mut holders, mut involved) = (HashSet::new(), HashSet::new());
-    for call in slow {
-        let links = call.chain(schedule);
-        let class = schedule.names.class(derived.judgement.kind(call).op);
-        let (place, time) = ((call.call.slot(), call.call.near()), (call.call.ts, call.call.end()));
-        let is_sync = class == Some(Class::Sync);
-        in_slow.add_call(schedule, &derived.thread_names, is_sync, &links, place, time);
-        for link in &links {
+    let mut walker = Walker::new(schedule);
+    // Who ran all the time waited for nobody.
+    for call in slow.iter().filter(|call| call.has_chain) {
+        let is_sync = schedule.names.class(derived.judgement.kind(call).op) == Some(Class::Sync);
+        let (slot, time) = (call.call.slot(), (call.call.ts, call.call.end()));
+        for link in in_slow.add_call(&mut walker, &derived.thread_names, is_sync, slot, time) {
             involved.insert(link.thread);
             involved.extend(link.task.map(|task| (run, task.pid, task.tid)));
             if cause_of(link) == Some(Cause::Scheduler) {

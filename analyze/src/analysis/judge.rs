@@ -20,8 +20,8 @@ use super::{
     piece::State,
     schedule::{Schedule, Task},
     strata::{Baseline, Kind, MIN_CALLS, Strata},
-    time_split::{Parts, parts},
-    walk::{Link, walk},
+    time_split::Parts,
+    walk::{Link, Walker},
 };
 use crate::hash::HashMap;
 
@@ -78,10 +78,10 @@ pub(crate) struct SlowCall {
 
 impl SlowCall {
     /// Its time from end to end, if any of it was off CPU.
-    pub(crate) fn chain(&self, schedule: &Schedule) -> Vec<Link> {
+    pub(crate) fn chain<'a>(&self, walker: &'a mut Walker<'_>) -> &'a [Link] {
         match self.has_chain {
-            true => walk(schedule, self.call.slot(), self.call.near(), self.call.ts, self.call.end()),
-            false => Vec::new(),
+            true => walker.walk(self.call.slot(), self.call.ts, self.call.end()),
+            false => &[],
         }
     }
 }
@@ -214,20 +214,19 @@ impl Judgement {
     }
 
     /// The excess of a slow call, divided.
-    pub(crate) fn division(&self, schedule: &Schedule, call: &SlowCall) -> Division {
-        let parts =
-            parts(schedule.pieces_of(call.call.slot()), call.call.near(), call.call.ts, call.call.end());
-        divide(&self.evidence(schedule, &call.call, call.excess_ns, &parts))
+    pub(crate) fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
+        let parts = walker.parts(call.call.slot(), call.call.ts, call.call.end());
+        divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts))
     }
 
-    fn judge_call(&self, schedule: &Schedule, params: Params, call: &Candidate) -> Option<SlowCall> {
+    fn judge_call(&self, walker: &mut Walker<'_>, params: Params, call: &Candidate) -> Option<SlowCall> {
         let baseline = &self.baselines[call.kind as usize];
         if !params.is_slow(call.dur, baseline) {
             return None;
         }
         let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
-        let parts = parts(schedule.pieces_of(call.slot()), call.near(), call.ts, call.end());
-        let verdict = largest(&divide(&self.evidence(schedule, call, excess_ns, &parts)));
+        let parts = walker.parts(call.slot(), call.ts, call.end());
+        let verdict = largest(&divide(&self.evidence(walker.schedule(), call, excess_ns, &parts)));
         let mut slow = SlowCall {
             call: *call,
             baseline_ns,
@@ -238,9 +237,10 @@ impl Judgement {
             has_chain: parts.on_cpu < call.dur,
             behind_ns: 0.0,
         };
-        let links = slow.chain(schedule);
-        slow.behind_ns = behind_ns(&links, verdict, excess_ns);
-        if let Some((root, culprit)) = root(&links).filter(|_| verdict.is_off_cpu()) {
+        let links = slow.chain(walker);
+        let behind_ns = behind_ns(links, verdict, excess_ns);
+        slow.behind_ns = behind_ns;
+        if let Some((root, culprit)) = root(links).filter(|_| verdict.is_off_cpu()) {
             (slow.root, slow.culprit) = (root, culprit);
         }
         Some(slow)
@@ -260,9 +260,10 @@ impl Judgement {
         let disturbed = (counted_of(&[&of.disturbed]), counted_of(&[&of.undisturbed]));
         let mut without = vec![(Cause::Scheduler, Percentiles::of(&durations, &disturbed.0, &disturbed.1))];
         let calls = &self.slow[slow.clone()];
+        let mut walker = Walker::new(schedule);
         let mut by_cause = vec![(Vec::new(), Vec::new()); causes::COUNT];
         for call in calls {
-            let division = self.division(schedule, call);
+            let division = self.division(&mut walker, call);
             for (part, (minus, plus)) in division.iter().zip(&mut by_cause).filter(|(part, _)| **part != 0.0)
             {
                 minus.push(call.call.dur as f64);
@@ -314,8 +315,10 @@ pub(crate) fn judge(
         doubt: Doubt::new(runs, schedule),
     };
     let candidates = std::mem::take(&mut measure.candidates);
-    let slow = candidates.par_iter().filter_map(|call| judgement.judge_call(schedule, params, call));
-    let mut slow: Vec<SlowCall> = slow.collect();
+    let judged = candidates
+        .par_iter()
+        .map_init(|| Walker::new(schedule), |walker, call| judgement.judge_call(walker, params, call));
+    let mut slow: Vec<SlowCall> = judged.flatten_iter().collect();
     drop(candidates);
     slow.par_sort_by_key(|slow| {
         let kind = judgement.kind(slow);

@@ -18,7 +18,7 @@ use super::{
     schedule::{Schedule, ThreadKey},
     strata::{Kind, Sample, Strata},
     time_split::Parts,
-    walk::walk,
+    walk::Walker,
 };
 use crate::hash::HashMap;
 
@@ -44,18 +44,12 @@ pub(crate) struct Candidate {
     /// The nested call that took longest.
     child: u32,
     pub(crate) depth: u32,
-    near: u32,
 }
 
 impl Candidate {
     /// The number of its thread in the schedule.
     pub(crate) fn slot(&self) -> usize {
         self.slot as usize
-    }
-
-    /// About where its first off-CPU piece is.
-    pub(crate) fn near(&self) -> usize {
-        self.near as usize
     }
 
     /// Run, process and thread.
@@ -101,8 +95,10 @@ fn some(number: u32) -> Option<u32> {
     (number != NONE).then_some(number)
 }
 
-/// A call that is final, as far as it matters here: 72 bytes, because all of them go from one thread to another.
+/// A call that is final, as far as it matters here: one line of the cache, because all of them go from one thread to
+/// another.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Left {
     ts: i64,
     /// Below zero: it was not seen to end.
@@ -110,7 +106,6 @@ struct Left {
     /// The least number: it has none.
     size: i64,
     nested_ns: i64,
-    run: u32,
     slot: u32,
     op: u32,
     direction: u32,
@@ -119,24 +114,23 @@ struct Left {
     depth: u32,
     /// Its place in [`Batch::parts`]; none: all of it was on CPU.
     parts: u32,
-    /// About where its first off-CPU piece is.
-    near: u32,
     class: Option<Class>,
     is_first: bool,
 }
 
-const _: () = assert!(size_of::<Left>() <= 72);
+const _: () = assert!(size_of::<Left>() == 64);
 
-/// Calls that are final, in the order in which they became so.
+/// Calls of one run that are final, in the order in which they became so.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    run: u32,
     calls: Vec<Left>,
     parts: Vec<Parts>,
 }
 
 impl Batch {
     pub(super) fn with_capacity(calls_count: usize) -> Self {
-        Self { calls: Vec::with_capacity(calls_count), parts: Vec::new() }
+        Self { calls: Vec::with_capacity(calls_count), ..Self::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -146,6 +140,15 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.calls.clear();
         self.parts.clear();
+    }
+
+    /// Whether the next call may be of this run.
+    #[inline]
+    pub(super) fn takes(&mut self, run: u32) -> bool {
+        if self.calls.is_empty() {
+            self.run = run;
+        }
+        self.run == run
     }
 
     #[inline]
@@ -168,7 +171,6 @@ impl Batch {
             dur: call.dur.unwrap_or(-1),
             size: call.size.unwrap_or(i64::MIN),
             nested_ns,
-            run: schedule.key(call.slot).0,
             slot: call.slot as u32,
             op: call.op,
             direction: call.direction.unwrap_or(NONE),
@@ -176,7 +178,6 @@ impl Batch {
             child: call.child.map_or(NONE, |(child, _)| child),
             depth: call.depth,
             parts: number,
-            near: schedule.pieces_of(call.slot).len() as u32,
             class,
             is_first: call.is_first,
         });
@@ -188,9 +189,7 @@ impl Batch {
 struct Waited {
     ts: i64,
     end: i64,
-    run: u32,
     slot: u32,
-    near: u32,
     is_sync: bool,
 }
 
@@ -362,34 +361,32 @@ impl Measure {
     /// Takes the next calls.
     pub(super) fn add(&mut self, batch: &Batch) {
         for call in &batch.calls {
-            self.add_call(call, batch.parts.get(call.parts as usize));
+            self.add_call(batch.run, call, batch.parts.get(call.parts as usize));
         }
     }
 
-    fn add_call(&mut self, call: &Left, parts: Option<&Parts>) {
+    fn add_call(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
         if call.is_first {
-            self.with_first.insert(call.run);
+            self.with_first.insert(run);
         }
         if call.dur < 0 {
-            let function = self.function(call.run, call.op);
+            let function = self.function(run, call.op);
             self.of_functions[function].censored_count += 1;
             return;
         }
-        self.finished(call, parts);
+        self.finished(run, call, parts);
         if call.depth == 0 && parts.is_some() {
             self.waited.push(Waited {
                 ts: call.ts,
                 end: call.ts.saturating_add(call.dur),
-                run: call.run,
                 slot: call.slot,
-                near: call.near,
                 is_sync: call.class == Some(Class::Sync),
             });
         }
     }
 
-    fn finished(&mut self, call: &Left, parts: Option<&Parts>) {
-        let (run, class, dur) = (call.run, call.class, call.dur);
+    fn finished(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
+        let (class, dur) = (call.class, call.dur);
         let call_size = (call.size != i64::MIN).then_some(call.size);
         let is_sized = is_sized(class);
         let size = call_size.filter(|_| is_sized);
@@ -439,7 +436,6 @@ impl Measure {
                 nested_ns: call.nested_ns,
                 child: call.child,
                 depth: call.depth,
-                near: call.near,
             });
         } else {
             of.longest_ns = of.longest_ns.max(dur);
@@ -449,21 +445,15 @@ impl Measure {
     /// By run: time that tasks took from outermost calls.
     pub(crate) fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
         let waited = std::mem::take(&mut self.waited);
-        let add = |mut totals: HashMap<u32, Totals>, call: &Waited| {
-            let (slot, near) = (call.slot as usize, call.near as usize);
-            let links = walk(schedule, slot, near, call.ts, call.end);
-            let of_run = totals.entry(call.run).or_default();
-            of_run.add_call(
-                schedule,
-                &self.thread_names,
-                call.is_sync,
-                &links,
-                (slot, near),
-                (call.ts, call.end),
-            );
-            totals
-        };
-        waited.par_iter().fold(HashMap::default, add).reduce(HashMap::default, |mut all, more| {
+        let none = || (Walker::new(schedule), HashMap::<u32, Totals>::default());
+        let added = waited.par_iter().fold(none, |(mut walker, mut totals), call| {
+            let (slot, time) = (call.slot as usize, (call.ts, call.end));
+            let of_run: &mut Totals = totals.entry(schedule.key(slot).0).or_default();
+            of_run.add_call(&mut walker, &self.thread_names, call.is_sync, slot, time);
+            (walker, totals)
+        });
+        let totals = added.map(|(_, totals)| totals);
+        totals.reduce(HashMap::default, |mut all, more| {
             for (run, totals) in more {
                 all.entry(run).or_default().merge(totals);
             }

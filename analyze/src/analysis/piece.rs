@@ -69,22 +69,6 @@ impl Piece {
 
 /// A place near which to search: the end, because what is asked about is mostly recent.
 pub(crate) const LATEST: usize = usize::MAX;
-/// Each guess of a place begins at the one before.
-const GUESSES: usize = 4;
-
-/// About where a time is among values in the order of time: a place near which to search.
-pub(crate) fn about<T>(values: &[T], time: i64, ts: impl Fn(&T) -> i64) -> usize {
-    let (Some(first), Some(last)) = (values.first().map(&ts), values.last().map(&ts)) else { return 0 };
-    let per_ns = values.len() as f64 / last.saturating_sub(first) as f64;
-    let mut place = 0;
-    for _ in 0..GUESSES {
-        let index = place.min(values.len() - 1);
-        // As if they were spread evenly from there on. The cast has an end for every number, and 0 for what is none.
-        place = (index as f64 + time.saturating_sub(ts(&values[index])) as f64 * per_ns) as usize;
-    }
-    place
-}
-
 /// The first of sorted values that is not `before`, searched from a place that it may be near.
 pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> bool) -> usize {
     let mut low = near.min(values.len());
@@ -131,20 +115,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_about_where_it_would_be_if_all_were_spread_evenly() {
-        let times: Vec<i64> = (0..100).map(|number| 1000 + 10 * number).collect();
-        let place = |time| about(&times, time, |ts| *ts);
-        assert_eq!([place(i64::MIN), place(1000)], [0, 0]);
-        assert!((49..=51).contains(&place(1500)) && place(i64::MAX) > 100);
-        assert_eq!([about(&[5], 5, |ts| *ts), about(&[], 5, |ts: &i64| *ts)], [0, 0]);
-    }
-
-    #[test]
     fn searching_from_anywhere_finds_the_same() {
         let values: Vec<i64> = (0..100).map(|value| value / 3).collect();
         for limit in -1..40 {
             let expected = values.partition_point(|value| *value <= limit);
-            for near in (0..=100).chain([LATEST, about(&values, limit, |value| *value)]) {
+            for near in (0..=100).chain([LATEST]) {
                 assert_eq!(first_after(&values, near, |value| *value <= limit), expected, "{limit} {near}");
             }
         }

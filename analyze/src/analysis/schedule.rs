@@ -10,7 +10,7 @@
 use super::{
     blocker::Blocker,
     fault::{Fault, Faults},
-    piece::{NONE, Piece, State, about, first_after},
+    piece::{NONE, Piece, State, first_after},
 };
 use crate::{hash::HashMap, reading::Names};
 
@@ -262,17 +262,16 @@ impl Schedule {
             .filter_map(|stint| Some((self.task(stint.task)?, stint.end - stint.ts)))
     }
 
-    /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record.
+    /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record. Searched from `near` on;
+    /// the place of the first is given back, for the next search.
     pub(crate) fn holders(
         &self,
-        run: u32,
-        cpu: u32,
-        from: i64,
-        to: i64,
+        (run, cpu): (u32, u32),
+        near: usize,
+        (from, to): (i64, i64),
         mut holder: impl FnMut(i64, i64, Option<Task>),
-    ) {
+    ) -> usize {
         let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let near = about(stints, from, |stint| stint.ts);
         let first = first_after(stints, near, |stint| stint.end <= from);
         let mut at = from;
         for stint in stints[first..].iter().take_while(|stint| stint.ts < to) {
@@ -288,6 +287,7 @@ impl Schedule {
         if at < to {
             holder(at, to, None);
         }
+        first
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     judge::{Params, SlowCall, blamed, cause_of},
     piece::State,
     schedule::Task,
-    walk::Link,
+    walk::{Link, Walker},
 };
 use crate::{
     error::AnalyzeError,
@@ -96,7 +96,8 @@ fn calls(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeErr
     let of = |get: &dyn Fn(&SlowCall) -> i64| wholes(slow.iter().map(|call| Some(get(call))));
     let culprit = |get: fn(&Task) -> u32| numbers(slow.iter().map(|call| call.culprit.as_ref().map(get)));
     let thread = |call: &SlowCall| call.call.thread(schedule);
-    let divisions: Vec<_> = slow.iter().map(|call| derived.judgement.division(schedule, call)).collect();
+    let mut walker = Walker::new(schedule);
+    let divisions: Vec<_> = slow.iter().map(|call| derived.judgement.division(&mut walker, call)).collect();
     let share = |(call, division): (&SlowCall, &Division)| division[call.verdict.index()] / call.excess_ns;
     let mut arrays: Vec<ArrayRef> = vec![
         word(&|call| Some(thread(call).0)),
@@ -176,8 +177,11 @@ pub(crate) fn state_name(state: State) -> &'static str {
 
 fn links(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeError> {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
-    let links: Vec<(&SlowCall, Link)> =
-        slow.iter().flat_map(|call| call.chain(schedule).into_iter().map(move |link| (call, link))).collect();
+    let mut walker = Walker::new(schedule);
+    let mut links: Vec<(&SlowCall, Link)> = Vec::new();
+    for call in slow {
+        links.extend(call.chain(&mut walker).iter().map(|link| (call, *link)));
+    }
     let of_link = |link: &Link| blamed(link).filter(|_| link.depth > 0 || link.task.is_some());
     let task = |get: fn(&Task) -> u32| numbers(links.iter().map(|(_, link)| of_link(link).as_ref().map(get)));
     let thread = |call: &SlowCall| call.call.thread(schedule);

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     error::AnalyzeError,
     hash::{HashMap, HashSet},
-    reading::{Consumer, Kind, Names, Rows},
+    reading::{Consumer, Helper, Kind, Names, Rows},
 };
 
 /// Times that a clock can tell, since 1970 at the most, so that neither sums nor differences of them overflow: see
@@ -469,6 +469,10 @@ impl<S: Sink> Sweep<S> {
 impl<S: Sink> Consumer for Sweep<S> {
     fn names(&mut self) -> &mut Names {
         &mut self.schedule.names
+    }
+
+    fn helper(&self) -> Option<Helper> {
+        self.sink.helper()
     }
 
     fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {

@@ -13,8 +13,9 @@
 
 use super::{
     blocker::Blocker,
-    piece::{Piece, State, about, cut},
+    piece::{Piece, State, cut, first_after},
     schedule::{Schedule, Task, ThreadKey},
+    time_split::{Parts, parts},
 };
 
 /// Threads that a chain follows.
@@ -38,29 +39,88 @@ pub(crate) struct Link {
     pub(crate) syscall: Option<i64>,
 }
 
-/// Follows `[from, to)` of the thread of a number, the first of whose pieces in it is about `near`.
-pub(crate) fn walk(schedule: &Schedule, slot: usize, near: usize, from: i64, to: i64) -> Vec<Link> {
-    let mut links = Vec::new();
-    follow(schedule, (slot, near), (from, to), None, &mut Vec::new(), &mut links);
-    links
+/// Places of [`Walker`] where searches begin.
+const PLACES: usize = 1024;
+
+/// Looks at a complete schedule, time after time. Each search begins where the last one in the same thread, or of the
+/// same CPU, ended: asked about in the order of time, it is not far.
+pub(crate) struct Walker<'a> {
+    schedule: &'a Schedule,
+    /// By number of the thread and by CPU, as far as there are places; wrong ones cost time, nothing else.
+    pieces: Vec<usize>,
+    stints: Vec<usize>,
+    /// Threads that led to where it is.
+    path: Vec<usize>,
+    links: Vec<Link>,
 }
 
-fn follow(
-    schedule: &Schedule,
-    (slot, near): (usize, usize),
-    (from, to): (i64, i64),
-    slept_in: Option<Blocker>,
-    path: &mut Vec<usize>,
-    links: &mut Vec<Link>,
-) {
-    path.push(slot);
-    let thread = schedule.key(slot);
-    cut(schedule.pieces_of(slot), near, from, to, |ts, end, state, piece| {
+impl<'a> Walker<'a> {
+    pub(crate) fn new(schedule: &'a Schedule) -> Self {
+        let places = || vec![0; PLACES];
+        Self { schedule, pieces: places(), stints: places(), path: Vec::new(), links: Vec::new() }
+    }
+
+    /// What it looks at.
+    pub(crate) fn schedule(&self) -> &'a Schedule {
+        self.schedule
+    }
+
+    /// The pieces of a thread, and the first of them that ends after a time.
+    fn pieces(&mut self, slot: usize, from: i64) -> (&'a [Piece], usize) {
+        let pieces = self.schedule.pieces_of(slot);
+        let near = &mut self.pieces[slot % PLACES];
+        *near = first_after(pieces, *near, |piece| piece.end <= from);
+        (pieces, *near)
+    }
+
+    /// The split of `[from, to)` of the thread of a number.
+    pub(crate) fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
+        let (pieces, first) = self.pieces(slot, from);
+        parts(pieces, first, from, to)
+    }
+
+    /// Cuts `[from, to)` of the thread of a number, as [`cut`].
+    pub(crate) fn cut(
+        &mut self,
+        slot: usize,
+        (from, to): (i64, i64),
+        segment: impl FnMut(i64, i64, State, Option<&Piece>),
+    ) {
+        let (pieces, first) = self.pieces(slot, from);
+        cut(pieces, first, from, to, segment);
+    }
+
+    /// The chain behind `[from, to)` of the thread of a number.
+    pub(crate) fn walk(&mut self, slot: usize, from: i64, to: i64) -> &[Link] {
+        self.links.clear();
+        self.follow(slot, (from, to), None);
+        &self.links
+    }
+
+    fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept_in: Option<Blocker>) {
+        self.path.push(slot);
+        let (pieces, first) = self.pieces(slot, from);
+        cut(pieces, first, from, to, |ts, end, state, piece| {
+            self.link(slot, (ts, end), state, piece, slept_in);
+        });
+        self.path.pop();
+    }
+
+    fn link(
+        &mut self,
+        slot: usize,
+        (ts, end): (i64, i64),
+        state: State,
+        piece: Option<&Piece>,
+        slept_in: Option<Blocker>,
+    ) {
+        let schedule = self.schedule;
+        let thread = schedule.key(slot);
         let link = Link {
             ts,
             end,
             thread,
-            depth: path.len() - 1,
+            depth: self.path.len() - 1,
             state,
             task: None,
             slept_in,
@@ -71,44 +131,41 @@ fn follow(
             (State::Preempted | State::Runnable, Some(piece)) => {
                 // Where it waited in two queues, and nothing tells for how long in which, nobody is blamed.
                 let Some(cpu) = piece.cpu().filter(|_| !piece.has_moved) else {
-                    links.push(link);
+                    self.links.push(link);
                     return;
                 };
-                schedule.holders(thread.0, cpu, ts, end, |ts, end, task| {
+                let near = &mut self.stints[cpu as usize % PLACES];
+                *near = schedule.holders((thread.0, cpu), *near, (ts, end), |ts, end, task| {
                     // A thread that migrates may be on record on two CPUs for a moment.
                     let task = task.filter(|task| task.tid != thread.2);
-                    links.push(Link { ts, end, task, ..link });
+                    self.links.push(Link { ts, end, task, ..link });
                 });
             }
             (State::Blocked(blocker), Some(piece)) => {
                 let woken_by = schedule.waker(piece);
                 // Who woke it is known only if the sleep ended inside the time asked about.
-                let waker = woken_by.filter(|_| piece.end <= end && path.len() < MAX_DEPTH);
+                let waker = woken_by.filter(|_| piece.end <= end && self.path.len() < MAX_DEPTH);
                 let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
-                let onward = waker.filter(|waker| schedule.is_known(*waker) && !path.contains(waker));
+                let onward = waker.filter(|waker| schedule.is_known(*waker) && !self.path.contains(waker));
                 match onward {
-                    Some(waker) => {
-                        let near = about(schedule.pieces_of(waker), ts, |piece| piece.ts);
-                        follow(schedule, (waker, near), (ts, end), slept_in.or(Some(blocker)), path, links);
-                    }
+                    Some(waker) => self.follow(waker, (ts, end), slept_in.or(Some(blocker))),
                     // Whoever ends a sleep later than asked about ended nothing yet.
-                    None => links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
+                    None => self.links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
                 }
             }
             // Who let it go on is known.
             (State::Stopped, Some(piece)) if piece.end <= end => {
-                links.push(Link { task: schedule.waker(piece), ..link });
+                self.links.push(Link { task: schedule.waker(piece), ..link });
             }
-            _ => links.push(link),
+            _ => self.links.push(link),
         }
-    });
-    path.pop();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{piece::LATEST, schedule::tests::schedule};
+    use crate::analysis::schedule::tests::schedule;
 
     fn slot(schedule: &Schedule, tid: u32) -> usize {
         schedule.known_slot((0, 1, tid)).expect("a thread")
@@ -124,7 +181,8 @@ mod tests {
             ],
             &[(0, 400, 480, (9, 9)), (1, 200, 350, (7, 7))],
         );
-        let links = walk(&schedule, slot(&schedule, 1), LATEST, 50, 600);
+        let mut walker = Walker::new(&schedule);
+        let links = walker.walk(slot(&schedule, 1), 50, 600);
         let seen: Vec<_> = links
             .iter()
             .map(|link| (link.ts, link.end, link.depth, link.task.map(|task| task.tid)))
@@ -151,7 +209,8 @@ mod tests {
             ],
             &[],
         );
-        let links = walk(&schedule, slot(&schedule, 1), LATEST, 0, 600);
+        let mut walker = Walker::new(&schedule);
+        let links = walker.walk(slot(&schedule, 1), 0, 600);
         assert!(links.iter().all(|link| link.depth <= 1));
         assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
     }
@@ -195,11 +254,15 @@ mod tests {
                 }
             }
             let schedule = schedule(&rows, &stints);
-            let (from, dur) = (random(800), 1 + random(300));
-            for tid in 1..=5_u32 {
-                let links = walk(&schedule, slot(&schedule, tid), 0, from, from + dur);
+            let mut used = Walker::new(&schedule);
+            for tid in [1, 2, 3, 4, 5, 5, 4, 3, 2, 1] {
+                let (from, dur) = (random(800), 1 + random(300));
+                let slot = slot(&schedule, tid);
+                let mut fresh = Walker::new(&schedule);
+                let links = used.walk(slot, from, from + dur);
+                assert_eq!(links, fresh.walk(slot, from, from + dur), "wherever its searches began");
                 let mut at = from;
-                for link in &links {
+                for link in links {
                     assert_eq!(link.ts, at, "{links:?}");
                     assert!(link.end > link.ts && link.depth < MAX_DEPTH);
                     at = link.end;

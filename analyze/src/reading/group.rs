@@ -21,6 +21,7 @@ use parquet::{
     file::{metadata::RowGroupMetaData, statistics::Statistics},
 };
 
+use super::window::Windows;
 use crate::error::AnalyzeError;
 
 /// Rows decoded at once: what lies between decoder and reader fits into a cache.
@@ -105,12 +106,19 @@ impl Decoder {
     /// If the file cannot be read.
     pub(super) fn open(place: Place, columns: &[&str]) -> Result<Self, AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: place.path.clone(), source };
-        // A file of its own: threads would move each other's place in a common one.
-        let file = File::open(&place.path).map_err(io)?;
         let leaves = place.metadata.parquet_schema().columns().iter().enumerate();
         let wanted = leaves.filter(|(_, leaf)| columns.contains(&leaf.path().string().as_str()));
-        let mask = ProjectionMask::leaves(place.metadata.parquet_schema(), wanted.map(|(index, _)| index));
-        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(file, place.metadata.clone())
+        let wanted: Vec<usize> = wanted.map(|(index, _)| index).collect();
+        let group = place.metadata.metadata().row_group(place.index);
+        let ranges = wanted.iter().map(|index| {
+            let column = group.column(*index);
+            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            let end = start.saturating_add(column.compressed_size());
+            u64::try_from(start).unwrap_or_default()..u64::try_from(end).unwrap_or_default()
+        });
+        let windows = File::open(&place.path).and_then(|file| Windows::new(file, ranges)).map_err(io)?;
+        let mask = ProjectionMask::leaves(place.metadata.parquet_schema(), wanted);
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(windows, place.metadata.clone())
             .with_row_groups(vec![place.index])
             .with_projection(mask)
             .with_batch_size(BATCH_ROWS)

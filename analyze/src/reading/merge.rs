@@ -6,10 +6,10 @@
 use std::{collections::VecDeque, ops::Range, path::PathBuf, thread};
 
 use arrow::array::RecordBatch;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
-    Consumer, Rows,
+    Consumer, Helper, Rows,
     group::{Decoder, Place, places},
     rows::Known,
 };
@@ -89,14 +89,45 @@ struct Shared {
     news: Condvar,
     /// There is room.
     room: Condvar,
+    helper: Option<Helper>,
+}
+
+impl Shared {
+    /// Does some of the consumer's work, if there is any.
+    fn help(&self) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper())
+    }
+}
+
+/// Ends the reading if a decoder panics: nobody waits for it.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut board = self.0.board.lock();
+            board.ended = true;
+            board.error.get_or_insert_with(|| AnalyzeError::Internal("a decoder ended".to_owned()));
+            self.0.news.notify_all();
+            self.0.room.notify_all();
+        }
+    }
 }
 
 fn decode(shared: &Shared, columns: &[&str]) {
+    let _guard = Guard(shared);
     let mut board = shared.board.lock();
+    let mut may_help = true;
     loop {
         if board.ended {
             return;
         }
+        // While enough rows wait, what becomes of them is more urgent than more of them.
+        if may_help && board.waiting_rows > board.waiting_rows_max / 2 {
+            may_help = MutexGuard::unlocked(&mut board, || shared.help());
+            continue;
+        }
+        may_help = true;
         let Some(number) = board.task() else {
             shared.room.wait(&mut board);
             continue;
@@ -159,6 +190,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Takes what is decoded, until the earliest row is known. It, and up to which time its group is alone; `None`: the end.
     fn turn(&mut self, consumer: &mut impl Consumer) -> Result<Option<(usize, i64)>, AnalyzeError> {
+        let mut may_help = true;
         loop {
             let mut taken = Vec::new();
             let mut board = self.shared.board.lock();
@@ -199,7 +231,12 @@ impl Reader<'_> {
                     None if !is_more => return Ok(None),
                     _ => {
                         self.shared.room.notify_all();
-                        self.shared.news.wait(&mut board);
+                        if may_help {
+                            may_help = MutexGuard::unlocked(&mut board, || self.shared.help());
+                        } else {
+                            self.shared.news.wait(&mut board);
+                            may_help = true;
+                        }
                     }
                 }
             };
@@ -256,7 +293,8 @@ pub(super) fn read(
     let waiting_rows_max = if decoders == 1 { WAITING_ROWS_OF_ONE } else { WAITING_ROWS };
     let board =
         Board { unopened, open: Vec::new(), waiting_rows: 0, waiting_rows_max, ended: false, error: None };
-    let shared = Shared { board: Mutex::new(board), news: Condvar::new(), room: Condvar::new() };
+    let helper = consumer.helper();
+    let shared = Shared { board: Mutex::new(board), news: Condvar::new(), room: Condvar::new(), helper };
     thread::scope(|scope| {
         for _ in 0..decoders {
             scope.spawn(|| decode(&shared, columns));

@@ -17,10 +17,12 @@ mod query;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::{
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arrow::datatypes::SchemaRef;
@@ -32,10 +34,18 @@ pub(crate) use rows::{Kind, Names, Rows};
 
 use crate::error::AnalyzeError;
 
+/// Does a little of some other work, if there is any to do now; whether there was.
+pub(crate) type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Takes rows in the order of time; of one run after the other.
 pub(crate) trait Consumer: Send {
     /// Where strings get their numbers.
     fn names(&mut self) -> &mut Names;
+
+    /// Work of its own that those who read may do while they wait.
+    fn helper(&self) -> Option<Helper> {
+        None
+    }
 
     /// The rows after these calls are of this run.
     ///
