@@ -3,22 +3,19 @@
 //! What is no evidence clears nobody and accuses nobody: counts in a window, load of the machine, sleep of
 //! other threads. Those are listed with what of them lay inside slow calls.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 use trace_schema::Nanos;
 
 use super::{
-    causes::Cause,
+    causes::{self, Cause},
     chains::{CLEARED_RATIO, Share, share_of},
     culprits::Blame,
     judge::SlowCall,
     measure::is_sized,
     piece::State,
     schedule::ThreadKey,
-    walk::Walker,
 };
-use crate::functions::derived::Derived;
+use crate::{functions::derived::Derived, hash::HashSet};
 
 /// A suspect that is cleared.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +47,8 @@ pub(crate) struct Court<'a> {
     pub(crate) run: u32,
     /// Shares of the causes over the outermost slow calls.
     pub(crate) overall: &'a [Share],
+    /// How many of them had any of a cause, in the order of [`Cause::ALL`].
+    pub(crate) touched: [usize; causes::COUNT],
     /// The outermost slow calls.
     pub(crate) slow: &'a [&'a SlowCall],
     /// Threads that made a slow call, nested or not.
@@ -61,13 +60,13 @@ impl Court<'_> {
     /// Whether the run has what would show a suspect at work.
     fn is_on_record(&self, cause: Cause) -> bool {
         let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
-        let pieces = || of_run().flat_map(|key| self.derived.schedule.pieces(key));
-        let reasons = || pieces().all(|piece| piece.state != State::Unknown);
         let info = self.derived.run(self.run);
         match cause {
             Cause::Scheduler => of_run().next().is_some(),
             Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
-            Cause::Blocked(_) => of_run().next().is_some() && reasons(),
+            Cause::Blocked(_) => {
+                of_run().next().is_some() && !self.derived.schedule.is_without_reasons(self.run)
+            }
             Cause::FirstCall => {
                 info.is_none_or(|run| !run.joined_running) && self.derived.with_first.contains(&self.run)
             }
@@ -94,27 +93,20 @@ pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
         false => 0.0,
     };
-    let mut walker = Walker::new(&court.derived.schedule);
-    let mut parts = [(0.0, 0); super::causes::COUNT];
-    for call in slow.iter() {
-        let division = court.derived.judgement.division(&mut walker, call);
-        for ((total, touched), part) in parts.iter_mut().zip(division).filter(|(_, part)| *part > 0.0) {
-            *total += part;
-            *touched += 1;
-        }
-    }
     let mut alibis: Vec<Alibi> = SUSPECTS
         .into_iter()
         .filter(|cause| court.is_on_record(*cause))
         .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
         .map(|cause| {
-            let (total_ns, touched): (f64, usize) = parts[cause.index()];
+            let total_ns =
+                overall.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.total_ns);
             Alibi {
                 suspect: cause.name().to_owned(),
                 total_ns,
                 share_ratio: share_of(overall, cause),
                 figure: format!(
-                    "{touched} of {} slow calls had any of it, {} in all",
+                    "{} of {} slow calls had any of it, {} in all",
+                    court.touched[cause.index()],
                     slow.len(),
                     Nanos(total_ns as i64)
                 ),
@@ -159,10 +151,10 @@ fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
     let schedule = &court.derived.schedule;
     let own: HashSet<u32> =
         schedule.threads().filter(|key| key.0 == court.run).map(|(_, pid, _)| pid).collect();
-    let mut tasks = HashSet::new();
+    let mut tasks = HashSet::default();
     let mut ran = 0_i64;
     let cleared = |pid: u32| !court.blame.holders.contains(&pid) && !own.contains(&pid);
-    for (task, ns) in schedule.stints(court.run).filter(|(task, _)| cleared(task.pid)) {
+    for (task, ns) in schedule.ran(court.run).filter(|(task, _)| cleared(task.pid)) {
         tasks.insert(task.pid);
         ran = ran.saturating_add(ns);
     }

@@ -4,11 +4,12 @@
 //! are those of its slow calls' whole excess, so they sum to 1. A suspect is *cleared* when it accounts for
 //! at most [`CLEARED_RATIO`] of that, with the figures that clear it.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{
     alibis::{self, Alibi, Court},
-    causes::{Cause, Division},
+    causes::{self, Cause, Division},
     copy_cost,
     culprits::{self, Culprit, Syscall},
     info,
@@ -165,14 +166,10 @@ pub(crate) struct Chains {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Shares of the causes in the divisions' sum.
-pub(crate) fn shares(divisions: impl Iterator<Item = Division>, excess: f64) -> Vec<Share> {
-    let mut totals = [0.0; super::causes::COUNT];
-    for division in divisions {
-        totals.iter_mut().zip(division).for_each(|(total, part)| *total += part);
-    }
+/// Shares of the causes in a division.
+pub(crate) fn shares(division: Division, excess: f64) -> Vec<Share> {
     let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
-    let all = Cause::ALL.into_iter().zip(totals).filter(|(_, ns)| *ns > 0.0);
+    let all = Cause::ALL.into_iter().zip(division).filter(|(_, ns)| *ns > 0.0);
     all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
 }
 
@@ -214,7 +211,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
         first_call: division[Cause::FirstCall.index()] > 0.0,
         depth: call.call.depth.into(),
         child_op: call.call.child().map(|child| names.name(child).to_owned()),
-        parts: shares(std::iter::once(division), call.excess_ns),
+        parts: shares(division, call.excess_ns),
         verdict: call.verdict,
         root: call.root,
         chain: call.chain(&mut walker).iter().map(link).collect(),
@@ -224,9 +221,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
 fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     let slow = &derived.judgement.slow[function.slow.clone()];
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
-    let mut walker = Walker::new(&derived.schedule);
-    let divisions = slow.iter().map(|call| derived.judgement.division(&mut walker, call));
-    let shares = shares(divisions, excess_ns);
+    let shares = shares(function.division, excess_ns);
     let scheduler_behind_ratio = behind_ratio(slow.iter(), excess_ns);
     let scheduler = match slow.is_empty() {
         true => Scheduler::Inconclusive,
@@ -330,18 +325,25 @@ pub(crate) async fn run(trace: &Trace, params: Params, examples: usize) -> Resul
     let name = trace.files().first().map_or_else(String::new, |file| file.name.clone());
     let run = schedule.names.known(&name).unwrap_or(u32::MAX);
     let of_run: Vec<&Function> = judgement.functions.iter().filter(|function| function.run == run).collect();
-    let mut verdicts: Vec<Verdict> =
-        of_run.iter().map(|function| verdict(function, &derived, examples)).collect();
-    verdicts.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then_with(|| a.op.cmp(&b.op)));
     let slow = || of_run.iter().flat_map(|function| &judgement.slow[function.slow.clone()]);
     let mut outermost: Vec<&SlowCall> = slow().filter(|call| call.call.depth == 0).collect();
     // The order of functions must not show in the sums.
     outermost.sort_by_key(|call| (call.call.ts, call.call.thread(schedule)));
     let overall_excess_ns = outermost.iter().map(|call| call.excess_ns).sum();
-    let mut walker = Walker::new(schedule);
-    let divisions = outermost.iter().map(|call| judgement.division(&mut walker, call));
-    let overall = shares(divisions, overall_excess_ns);
-    let blame = culprits::find(&derived, run, &outermost);
+    let verdicts = || of_run.par_iter().map(|function| verdict(function, &derived, examples)).collect();
+    let over_all = || {
+        let mut walker = Walker::new(schedule);
+        let (mut sum, mut touched) = ([0.0; causes::COUNT], [0; causes::COUNT]);
+        for call in &outermost {
+            for (cause, part) in judgement.division(&mut walker, call).into_iter().enumerate() {
+                sum[cause] += part;
+                touched[cause] += usize::from(part > 0.0);
+            }
+        }
+        (shares(sum, overall_excess_ns), touched, culprits::find(&derived, run, &outermost))
+    };
+    let (mut verdicts, (overall, touched, blame)): (Vec<Verdict>, _) = rayon::join(verdicts, over_all);
+    verdicts.sort_by(|a, b| b.excess_ns.total_cmp(&a.excess_ns).then_with(|| a.op.cmp(&b.op)));
     let mut warnings = warnings(trace, &derived, run);
     if derived.with_unknown.contains(&run) {
         warnings.push(
@@ -351,7 +353,15 @@ pub(crate) async fn run(trace: &Trace, params: Params, examples: usize) -> Resul
         );
     }
     let accused = slow().map(|call| call.call.thread(schedule)).collect();
-    let court = Court { derived: &derived, run, overall: &overall, slow: &outermost, accused, blame: &blame };
+    let court = Court {
+        derived: &derived,
+        run,
+        overall: &overall,
+        touched,
+        slow: &outermost,
+        accused,
+        blame: &blame,
+    };
     let alibis = alibis::find(&court);
     let open = share_of(&overall, Cause::Inconclusive);
     if open > 0.0 {

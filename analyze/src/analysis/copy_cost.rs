@@ -3,6 +3,7 @@
 //! median of the slopes between pairs (Theil 1950, Sen 1968), each weighted by the distance of its sizes
 //! (Jaeckel 1972), because a slope between close sizes is mostly noise.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// Pairs whose sizes differ by less say more about noise than about cost.
@@ -40,7 +41,7 @@ fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
 /// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
 /// (bytes, ns).
 pub(crate) fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    sorted.par_sort_by(|a, b| a.0.total_cmp(&b.0));
     let step = sorted.len().div_ceil(MAX_POINTS).max(1);
     // The largest is kept, whatever the step: it pins the slope.
     let thinned: Vec<_> = sorted.iter().rev().step_by(step).collect();

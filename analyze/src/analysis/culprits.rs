@@ -2,8 +2,6 @@
 //! system calls slept in. Totals over the whole run, and over its slow calls; outermost calls only, because
 //! a nested call's time stands in the one around it.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 use trace_schema::Class;
 
@@ -15,7 +13,10 @@ use super::{
     schedule::{Task, ThreadKey},
     walk::{Link, Walker},
 };
-use crate::{functions::derived::Derived, hash::HashMap};
+use crate::{
+    functions::derived::Derived,
+    hash::{HashMap, HashSet},
+};
 
 /// Culprits kept.
 const CULPRITS: usize = 20;
@@ -163,7 +164,7 @@ pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> &str {
 pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
     let mut in_slow = Totals::default();
-    let (mut holders, mut involved) = (HashSet::new(), HashSet::new());
+    let (mut holders, mut involved) = (HashSet::default(), HashSet::default());
     let mut walker = Walker::new(schedule);
     // Who ran all the time waited for nobody.
     for call in slow.iter().filter(|call| call.has_chain) {

@@ -111,6 +111,8 @@ pub(crate) struct Function {
     pub(crate) censored_count: usize,
     /// Its slow calls, by thread and time: places in [`Judgement::slow`].
     pub(crate) slow: Range<usize>,
+    /// Their excess, divided: the sum.
+    pub(crate) division: Division,
     pub(crate) percentiles: Percentiles,
     /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
     pub(crate) without: Vec<(Cause, Percentiles)>,
@@ -262,8 +264,10 @@ impl Judgement {
         let calls = &self.slow[slow.clone()];
         let mut walker = Walker::new(schedule);
         let mut by_cause = vec![(Vec::new(), Vec::new()); causes::COUNT];
+        let mut sum = [0.0; causes::COUNT];
         for call in calls {
             let division = self.division(&mut walker, call);
+            sum.iter_mut().zip(division).for_each(|(sum, part)| *sum += part);
             for (part, (minus, plus)) in division.iter().zip(&mut by_cause).filter(|(part, _)| **part != 0.0)
             {
                 minus.push(call.call.dur as f64);
@@ -283,6 +287,7 @@ impl Judgement {
             calls_count: calls_count as usize,
             censored_count: of.censored_count,
             slow,
+            division: sum,
             percentiles: Percentiles::of(&durations, &none, &none),
             without,
             size_line: lines.map(|(_, line)| *line).max_by(|a, b| a.r_squared.total_cmp(&b.r_squared)),

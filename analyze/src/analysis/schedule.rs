@@ -12,7 +12,10 @@ use super::{
     fault::{Fault, Faults},
     piece::{NONE, Piece, State, first_after},
 };
-use crate::{hash::HashMap, reading::Names};
+use crate::{
+    hash::{HashMap, HashSet},
+    reading::Names,
+};
 
 /// Run (its number in [`Names`]), process, thread.
 pub(crate) type ThreadKey = (u32, u32, u32);
@@ -74,6 +77,8 @@ pub(crate) struct Schedule {
     recent_tasks: [Option<(Task, u32)>; RECENT],
     /// By run and CPU, sorted, not overlapping.
     stints: HashMap<(u32, u32), Vec<Stint>>,
+    /// Runs with pieces of [`State::Unknown`].
+    without_reasons: HashSet<u32>,
 }
 
 impl Schedule {
@@ -161,7 +166,10 @@ impl Schedule {
             }
             "throttled" => self.timelines[slot].pieces.push(Piece { state: State::Throttled, ..piece }),
             "stopped" => self.timelines[slot].pieces.push(Piece { state: State::Stopped, ..piece }),
-            "unknown" => self.timelines[slot].pieces.push(piece),
+            "unknown" => {
+                self.without_reasons.insert(run);
+                self.timelines[slot].pieces.push(piece);
+            }
             _ => {
                 let blocker = Blocker::of(uninterruptible, row.syscall.map(i64::from));
                 let woken = match row.runnable_ns {
@@ -254,12 +262,20 @@ impl Schedule {
         self.timelines.iter().filter(|timeline| timeline.is_known).map(|timeline| timeline.key)
     }
 
-    /// Stints of a run on the CPUs that somebody waited for: whose, and how long.
-    pub(crate) fn stints(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
-        let of_run = self.stints.iter().filter(move |((of, _), _)| *of == run);
-        of_run
-            .flat_map(|(_, stints)| stints)
-            .filter_map(|stint| Some((self.task(stint.task)?, stint.end - stint.ts)))
+    /// Who had the CPUs of a run that somebody waited for, and how long in all.
+    pub(crate) fn ran(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
+        let mut totals = vec![None; self.tasks.len()];
+        let of_run = self.stints.iter().filter(|((of, _), _)| *of == run);
+        for stint in of_run.flat_map(|(_, stints)| stints) {
+            let total: &mut Option<i64> = &mut totals[stint.task as usize];
+            *total = Some(total.unwrap_or(0).saturating_add(stint.end - stint.ts));
+        }
+        self.tasks.iter().zip(totals).filter_map(|(task, total)| Some((*task, total?)))
+    }
+
+    /// Whether the source of a run does not record why threads were off CPU.
+    pub(crate) fn is_without_reasons(&self, run: u32) -> bool {
+        self.without_reasons.contains(&run)
     }
 
     /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record. Searched from `near` on;

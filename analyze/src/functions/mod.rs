@@ -1,6 +1,7 @@
 //! Tables and functions that SQL cannot express, one a file. Quantiles in SQL are DataFusion's own exact
 //! `percentile_cont` and `median`; [`crate::analysis::multiset`] has the same definition for Rust.
 
+mod count;
 mod demangle;
 pub(crate) mod derived;
 pub(crate) mod dictionary_groups;
@@ -58,6 +59,7 @@ pub(crate) fn register(
     for function in aggregates() {
         context.register_udaf(function);
     }
+    context.register_udaf(count::function());
     tables::register(context, &source)?;
     memory::register(context, files)?;
     Ok(source)
