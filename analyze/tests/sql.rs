@@ -87,6 +87,17 @@ fn nothing_is_said_of_long_work_in_a_pipe() {
     assert_eq!(said, "analyze: the query took longer than 1.50 s (--timeout)\n");
 }
 
+/// A join of all with all, of which hours pass before the first row.
+#[test]
+fn a_query_ends_in_time_though_it_makes_no_row() {
+    let numbers = "generate_series(1, 5000000)";
+    let query = format!("SELECT count(*) FROM {numbers} a(x) JOIN {numbers} b(y) ON x * y % 7 = 9");
+    let output = sql(&["--timeout", "1s", &run("compile"), &query]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "analyze: the query took longer than 1.00 s (--timeout)\n");
+}
+
 #[test]
 fn imported_runs_say_what_their_source_lacks() {
     let directory = tempfile::tempdir().unwrap();

@@ -28,6 +28,7 @@ mod what_if;
 use std::{
     io::{IsTerminal, Write},
     path::Path,
+    time::Duration,
 };
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -91,6 +92,8 @@ fn with_exit_codes(command: Command) -> Command {
 
 /// Parses the command line and runs the verb.
 pub(crate) fn run() -> Result<(), AnalyzeError> {
+    /// What is still at work then may take to end, and to remove its files.
+    const SHUTDOWN: Duration = Duration::from_secs(1);
     let matches = with_exit_codes(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -129,6 +132,8 @@ pub(crate) fn run() -> Result<(), AnalyzeError> {
         }
     });
     progress::end();
+    // A query that took too long may still be at work in the middle of a batch.
+    runtime.shutdown_timeout(SHUTDOWN);
     result
 }
 
