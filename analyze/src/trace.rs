@@ -433,8 +433,7 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
         .with_config(config)
         .with_runtime_env(runtime)
         .with_optimizer_rule(Arc::new(groups))
-        .with_physical_optimizer_rules(functions::interval_join::rules())
-        .with_physical_optimizer_rule(Arc::new(functions::dictionary_filter::DictionaryFilters));
+        .with_physical_optimizer_rules(functions::interval_join::rules());
     Ok(SessionContext::new_with_state(state.build()))
 }
 
