@@ -111,14 +111,22 @@ impl Measuring {
     pub(crate) fn finish(mut self) -> Result<Measure, AnalyzeError> {
         let gone = || AnalyzeError::Internal("a thread that measures calls ended".to_owned());
         self.hand_over();
-        self.shared.queue.lock().ended = true;
-        self.shared.news.notify_one();
-        if let Some(thread) = self.thread.take() {
+        let (thread, shared) = (self.thread.take(), Arc::clone(&self.shared));
+        drop(self);
+        if let Some(thread) = thread {
             thread.join().map_err(|_| gone())?;
         }
-        while self.shared.help() {}
-        let shared = Arc::into_inner(self.shared).ok_or_else(gone)?;
+        while shared.help() {}
+        let shared = Arc::into_inner(shared).ok_or_else(gone)?;
         Ok(shared.measure.into_inner())
+    }
+}
+
+/// There is no more: of a reading that failed, too.
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        self.shared.queue.lock().ended = true;
+        self.shared.news.notify_all();
     }
 }
 
