@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-/// Ends the reading if a decoder panics: nobody waits for it.
+/// Ends the reading if one of its threads panics: nobody waits for it.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -107,7 +107,7 @@ impl Drop for Guard<'_> {
         if thread::panicking() {
             let mut board = self.0.board.lock();
             board.ended = true;
-            board.error.get_or_insert_with(|| AnalyzeError::Internal("a decoder ended".to_owned()));
+            board.error.get_or_insert_with(|| AnalyzeError::Internal("a thread that reads ended".to_owned()));
             self.0.news.notify_all();
             self.0.room.notify_all();
         }
@@ -301,6 +301,7 @@ pub(super) fn read(
         }
         let mut reader =
             Reader { shared: &shared, progress: &progress, heads: Vec::new(), known: Vec::new() };
+        let _guard = Guard(&shared);
         let result = reader.run(consumer);
         shared.board.lock().ended = true;
         shared.room.notify_all();
