@@ -98,12 +98,12 @@ pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
         .filter(|cause| court.is_on_record(*cause))
         .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
         .map(|cause| {
-            let total_ns =
-                overall.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.total_ns);
+            let share = overall.iter().find(|share| share.cause == cause);
+            let total_ns = share.map_or(0.0, |share| share.total_ns);
             Alibi {
                 suspect: cause.name().to_owned(),
                 total_ns,
-                share_ratio: share_of(overall, cause),
+                share_ratio: share.map_or(0.0, |share| share.share_ratio),
                 figure: format!(
                     "{} of {} slow calls had any of it, {} in all",
                     court.touched[cause.index()],

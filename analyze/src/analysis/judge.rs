@@ -240,8 +240,7 @@ impl Judgement {
             behind_ns: 0.0,
         };
         let links = slow.chain(walker);
-        let behind_ns = behind_ns(links, verdict, excess_ns);
-        slow.behind_ns = behind_ns;
+        slow.behind_ns = behind_ns(links, verdict, excess_ns);
         if let Some((root, culprit)) = root(links).filter(|_| verdict.is_off_cpu()) {
             (slow.root, slow.culprit) = (root, culprit);
         }
