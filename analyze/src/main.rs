@@ -14,6 +14,7 @@ mod hash;
 mod import;
 mod memory;
 mod output;
+mod planner;
 mod progress;
 mod protobuf;
 mod random;

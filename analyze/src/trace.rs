@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array};
 use datafusion::{
     execution::{context::SQLOptions, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
     prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
@@ -27,7 +27,7 @@ use crate::{
         self,
         derived::{Derived, Source},
     },
-    import, progress,
+    import, planner, progress,
     run_table::{self, RowGroup, RunTable},
     sql_error,
 };
@@ -428,12 +428,12 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;
     let runtime = runtime.build_arc()?;
-    let groups = functions::dictionary_groups::DictionaryGroups::new(Arc::clone(&runtime.memory_pool));
+    let query_rules = planner::query_rules(&runtime.memory_pool);
     let state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_optimizer_rule(Arc::new(groups))
-        .with_physical_optimizer_rules(functions::interval_join::rules());
+        .with_physical_optimizer_rules(planner::plan_rules());
+    let state = query_rules.into_iter().fold(state, SessionStateBuilder::with_optimizer_rule);
     Ok(SessionContext::new_with_state(state.build()))
 }
 
@@ -456,6 +456,7 @@ fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), Ana
     let number = |of: &dyn Fn(&RunFile) -> Option<i64>| {
         Arc::new(files.iter().map(of).collect::<arrow::array::Int64Array>()) as ArrayRef
     };
+    let is_synchronised: BooleanArray = files.iter().map(|file| file.run.clock.is_synchronised).collect();
     let runs = RecordBatch::try_from_iter_with_nullable(
         [
             ("run", text(files.iter().map(|file| file.name.clone()).collect())),
@@ -465,6 +466,8 @@ fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), Ana
             ("end_ns", number(&|file| Some(file.run.clock.end_ns))),
             ("wall_offset_ns", number(&|file| file.run.clock.wall_offset().map(|(offset, _)| offset))),
             ("wall_error_ns", number(&|file| file.run.clock.wall_offset().and_then(|(_, error)| error))),
+            ("is_synchronised", Arc::new(is_synchronised) as ArrayRef),
+            ("utc_error_ns", number(&|file| file.run.clock.utc_error_ns())),
         ]
         .map(|(name, column)| (name, column, true)),
     );

@@ -38,14 +38,38 @@ fn tightest() -> (i64, i64) {
     (0..16).map(reading).min().unwrap_or_default()
 }
 
+/// Whether something keeps the wall's clock on UTC (NTP, PTP), and how far off it may be then. `None`: the kernel does not say.
+fn kept() -> Option<(bool, i64)> {
+    #[expect(unsafe_code, reason = "the standard library does not have it")]
+    // SAFETY: all fields are numbers; with `modes` zero nothing is set, which needs no privilege.
+    let (state, time) = unsafe {
+        let mut time: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&raw mut time), time)
+    };
+    let is_kept = state != libc::TIME_ERROR && time.status & libc::STA_UNSYNC == 0;
+    (state >= 0).then(|| (is_kept, time.maxerror.saturating_mul(1_000)))
+}
+
+/// Notes how well the wall's clock is kept now: of all that was noted, the worst.
+pub(crate) fn note_kept(clock: &mut Clock) {
+    let now = kept();
+    let was_kept = clock.is_synchronised.unwrap_or(true);
+    clock.is_synchronised = now.map(|(is_kept, _)| is_kept && was_kept);
+    clock.utc_error_ns = now
+        .filter(|_| clock.is_synchronised == Some(true))
+        .map(|(_, error_ns)| error_ns.max(clock.utc_error_ns.unwrap_or_default()));
+}
+
 /// A clock that starts now; half the width of the tightest reading bounds its error.
 pub(crate) fn start() -> Clock {
     let (width, offset) = tightest();
-    Clock {
+    let mut clock = Clock {
         start_ns: monotonic_ns(),
         end_ns: 0,
         wall_offset_ns: offset,
         wall_error_ns: width / 2 + 1,
-        wall_step_ns: 0,
-    }
+        ..Clock::default()
+    };
+    note_kept(&mut clock);
+    clock
 }

@@ -511,6 +511,7 @@ impl Session {
         let mut run = self.run.clone();
         run.clock.end_ns = clock::monotonic_ns();
         run.clock.wall_step_ns = clock::wall_offset_ns() - run.clock.wall_offset_ns;
+        clock::note_kept(&mut run.clock);
         run.libraries.clone_from(&self.attacher.libraries);
         run.probes.clone_from(&self.attacher.probes);
         run.lost = self.lost.lost().to_vec();

@@ -4,7 +4,6 @@
 mod count;
 mod demangle;
 pub(crate) mod derived;
-pub(crate) mod dictionary_groups;
 mod document;
 mod fmt;
 mod histogram;

@@ -117,6 +117,10 @@ fn described(files: &[RunFile]) -> (Run, Vec<String>) {
             let drift = run.clock.wall_offset_ns.saturating_sub(whole.clock.wall_offset_ns);
             whole.clock.wall_step_ns = drift.saturating_add(run.clock.wall_step_ns);
         }
+        let kept = whole.clock.is_synchronised.zip(run.clock.is_synchronised);
+        whole.clock.is_synchronised = kept.map(|(one, other)| one && other);
+        let utc_errors = whole.clock.utc_error_ns.zip(run.clock.utc_error_ns);
+        whole.clock.utc_error_ns = utc_errors.map(|(one, other)| one.max(other));
         whole.lost_is_counted &= run.lost_is_counted;
         whole.throttling_is_recorded &= run.throttling_is_recorded;
         add_new(&mut whole.gpus, &run.gpus);

@@ -99,11 +99,21 @@ pub struct Clock {
     pub wall_error_ns: i64,
     /// By how much the wall's clock had been moved against the monotonic one when recording ended.
     pub wall_step_ns: i64,
+    /// Whether something kept the host's own clock on UTC while recording, as the kernel has it. `None`: not on record.
+    pub is_synchronised: Option<bool>,
+    /// Upper bound of that clock's error against UTC, as what keeps it says. `None`: nothing keeps it, or not on record.
+    pub utc_error_ns: Option<i64>,
 }
 
 impl Clock {
     /// Times above are Unix times, below of a clock that began with the machine or a session.
     const UNIX_TIME_NS: i64 = 1_000_000_000_000_000_000;
+
+    /// Upper bound of the error of a time of the run against UTC, if something kept the host's clock.
+    pub fn utc_error_ns(&self) -> Option<i64> {
+        let (_, wall_error_ns) = self.wall_offset()?;
+        Some(wall_error_ns?.saturating_add(self.utc_error_ns?))
+    }
 
     /// What to add to a time of the run to get Unix time, and the bound of its error against the host's own clock, as far as they are
     /// known. An imported trace may be on that clock itself.
