@@ -100,8 +100,10 @@ pub struct Clock {
     /// By how much the wall's clock had been moved against the monotonic one when recording ended.
     pub wall_step_ns: i64,
     /// Whether something kept the host's own clock on UTC while recording, as the kernel has it. `None`: not on record.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub is_synchronised: Option<bool>,
     /// Upper bound of that clock's error against UTC, as what keeps it says. `None`: nothing keeps it, or not on record.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub utc_error_ns: Option<i64>,
 }
 
