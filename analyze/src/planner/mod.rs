@@ -5,10 +5,12 @@
 //! dictionary_groups    the query                  groups by the number of a text instead of by the text
 //! interval_join        the plan, before joins     sweeps where intervals are compared
 //! both_sides           the plan, last             asks both sides of AND and OR of every row, if that is cheap
+//! near_groups          the plan, last             finds groups of numbers near each other by their place in a table
 //! ```
 
 mod both_sides;
 mod dictionary_groups;
+mod near_groups;
 
 use std::sync::Arc;
 
@@ -27,5 +29,6 @@ pub(crate) fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRu
 pub(crate) fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
     rules.push(Arc::new(both_sides::CheapConditions));
+    rules.push(Arc::new(near_groups::NearGroups));
     rules
 }
