@@ -206,8 +206,10 @@ pub(crate) fn wait(events: RawFd, marks: Option<RawFd>, timeout: Duration) {
 impl Session {
     fn begin(&mut self, options: &Options) -> Result<Running, CaptureError> {
         self.run.not_captured.extend(self.kernel.attach_tracepoints()?);
-        let own_socket = matches!(options.subject, Subject::Command(_))
-            .then(|| std::env::temp_dir().join(format!("inquest-{}.marks", std::process::id())));
+        // With the time: what a killed recorder of another user left under this process number cannot be removed.
+        let name = format!("inquest-{}-{}.marks", std::process::id(), self.run.clock.start_ns);
+        let own_socket =
+            matches!(options.subject, Subject::Command(_)).then(|| std::env::temp_dir().join(name));
         if let Some(path) = options.marks.clone().or(own_socket) {
             self.socket = Some(MarkSocket::open(path)?);
         }
