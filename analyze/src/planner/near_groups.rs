@@ -67,15 +67,9 @@ impl PhysicalOptimizerRule for NearGroups {
             let Some(planned) = plan.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            Ok(match NearGroupsExec::fits(planned)? {
-                true => {
-                    let planned = Arc::new(planned.clone());
-                    Transformed::yes(Arc::new(NearGroupsExec {
-                        planned,
-                        metrics: ExecutionPlanMetricsSet::new(),
-                    }))
-                }
-                false => Transformed::no(plan),
+            Ok(match NearGroupsExec::over(planned)? {
+                Some(near) => Transformed::yes(Arc::new(near)),
+                None => Transformed::no(plan),
             })
         };
         Ok(plan.transform_up(rewrite)?.data)
@@ -98,7 +92,8 @@ struct NearGroupsExec {
 }
 
 impl NearGroupsExec {
-    fn fits(planned: &AggregateExec) -> Result<bool> {
+    /// `None`: it is DataFusion's.
+    fn over(planned: &AggregateExec) -> Result<Option<Self>> {
         let groups = planned.group_expr();
         let is_plain = *planned.mode() == AggregateMode::Partial
             && *planned.input_order_mode() == InputOrderMode::Linear
@@ -110,12 +105,11 @@ impl NearGroupsExec {
                 .aggr_expr()
                 .iter()
                 .all(|function| function.groups_accumulator_supported() && function.order_bys().is_empty());
-        if !is_plain {
-            return Ok(false);
-        }
-        let [(group, _)] = groups.expr() else { return Ok(false) };
+        let ([(group, _)], true) = (groups.expr(), is_plain) else { return Ok(None) };
         let ty = group.data_type(&planned.input_schema())?;
-        Ok((ty.is_integer() || ty.is_temporal()) && matches!(ty.primitive_width(), Some(4 | 8)))
+        let fits = (ty.is_integer() || ty.is_temporal()) && matches!(ty.primitive_width(), Some(4 | 8));
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(fits.then(|| Self { planned: Arc::new(planned.clone()), metrics }))
     }
 }
 
@@ -156,11 +150,8 @@ impl ExecutionPlan for NearGroupsExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planned = Arc::clone(&self.planned).replace_children(children, options)?;
         // With another input it may be sorted, and then it is DataFusion's.
-        let Some(fitting) = planned.downcast_ref::<AggregateExec>() else { return Ok(planned) };
-        if !Self::fits(fitting)? {
-            return Ok(planned);
-        }
-        Ok(Arc::new(Self { planned: Arc::new(fitting.clone()), metrics: ExecutionPlanMetricsSet::new() }))
+        let near = planned.downcast_ref::<AggregateExec>().map(Self::over).transpose()?.flatten();
+        Ok(near.map_or(planned, |near| Arc::new(near)))
     }
 
     fn with_new_children(
