@@ -6,9 +6,6 @@
 //! ```text
 //! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL    ->    FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
 //! ```
-//!
-//! What a plan above knows from the condition (that `kind` is constant) it still knows: the node says what DataFusion's
-//! says ([`Asked`]).
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -22,7 +19,6 @@ use arrow::{
 };
 use datafusion::{
     common::{
-        config::ConfigOptions,
         internal_err,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
@@ -33,123 +29,46 @@ use datafusion::{
         PhysicalExpr,
         expressions::{BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr},
     },
-    physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        ReplaceChildrenOptions, SendableRecordBatchStream, Statistics, StatisticsArgs,
+        DisplayAs, DisplayFormatType, ExecutionPlan, SendableRecordBatchStream,
         filter::{FilterExec, FilterExecBuilder},
         metrics::MetricsSet,
     },
 };
 
-/// The rule. It runs last: what other rules read from a condition stands in the plan then.
+use super::stand_in::Work;
+
+/// A filter with the other condition, of which DataFusion knows less.
 #[derive(Debug)]
-pub(crate) struct CheapConditions;
+pub(super) struct CheapConditions(FilterExec);
 
-impl PhysicalOptimizerRule for CheapConditions {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let rewrite = |plan: Arc<dyn ExecutionPlan>| {
-            let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
-            let condition = Arc::clone(filter.predicate()).transform_up(|expr| {
-                Ok(match BothSides::of(&expr)? {
-                    Some(both) => Transformed::yes(Arc::new(both)),
-                    None => Transformed::no(expr),
-                })
-            })?;
-            if !condition.transformed {
-                return Ok(Transformed::no(plan));
-            }
-            let asked = FilterExecBuilder::from(filter).with_predicate(condition.data).build()?;
-            let filter = Asked { planned: Arc::clone(&plan), asked: Arc::new(asked) };
-            Ok(Transformed::yes(Arc::new(filter) as Arc<dyn ExecutionPlan>))
-        };
-        Ok(plan.transform_up(rewrite)?.data)
+impl Work for CheapConditions {
+    const RULE: &'static str = "both_sides";
+
+    fn of(planned: &dyn ExecutionPlan) -> Result<Option<Self>> {
+        let Some(filter) = planned.downcast_ref::<FilterExec>() else { return Ok(None) };
+        let condition = Arc::clone(filter.predicate()).transform_up(|expr| {
+            Ok(match BothSides::of(&expr)? {
+                Some(both) => Transformed::yes(Arc::new(both)),
+                None => Transformed::no(expr),
+            })
+        })?;
+        if !condition.transformed {
+            return Ok(None);
+        }
+        Ok(Some(Self(FilterExecBuilder::from(filter).with_predicate(condition.data).build()?)))
     }
 
-    fn name(&self) -> &str {
-        "cheap_conditions"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
-/// A filter that asks another condition, of which DataFusion knows less.
-#[derive(Debug)]
-struct Asked {
-    planned: Arc<dyn ExecutionPlan>,
-    asked: Arc<FilterExec>,
-}
-
-impl DisplayAs for Asked {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
-        self.asked.fmt_as(kind, f)
-    }
-}
-
-impl ExecutionPlan for Asked {
-    fn name(&self) -> &str {
-        self.asked.name()
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.planned.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        self.planned.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.asked.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.asked.apply_expressions(f)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planned = Arc::clone(&self.planned).replace_children(children.clone(), options)?;
-        let asked = Arc::clone(&self.asked).replace_children(children, options)?;
-        let Some(asked) = asked.downcast_ref::<FilterExec>() else {
-            return internal_err!("a filter with other children is none");
-        };
-        Ok(Arc::new(Self { planned, asked: Arc::new(asked.clone()) }))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        self.0.fmt_as(kind, f)
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.asked.execute(partition, context)
+        self.0.execute(partition, context)
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.asked.metrics()
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.planned.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.planned.statistics_from_inputs(inputs, args)
+    fn metrics(&self) -> MetricsSet {
+        self.0.metrics().unwrap_or_default()
     }
 }
 
@@ -249,7 +168,7 @@ mod tests {
         prelude::{SessionConfig, SessionContext},
     };
 
-    use super::*;
+    use super::{super::stand_in::Rule, *};
 
     fn session(is_ours: bool) -> SessionContext {
         let batch = |seed: i32| {
@@ -272,7 +191,7 @@ mod tests {
         let mut state = SessionStateBuilder::new_with_default_features()
             .with_config(SessionConfig::new().with_target_partitions(2));
         if is_ours {
-            state = state.with_physical_optimizer_rule(Arc::new(CheapConditions));
+            state = state.with_physical_optimizer_rule(Arc::new(Rule::<CheapConditions>::default()));
         }
         let context = SessionContext::new_with_state(state.build());
         context.register_table("x", Arc::new(table)).unwrap();

@@ -11,6 +11,7 @@
 mod both_sides;
 mod dictionary_groups;
 mod near_groups;
+mod stand_in;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use datafusion::{
     execution::memory_pool::MemoryPool, optimizer::OptimizerRule, physical_optimizer::PhysicalOptimizerRule,
 };
 
+use self::stand_in::Rule;
 use crate::functions::interval_join;
 
 /// Rules for queries, to be added to DataFusion's; what they keep is accounted for in `pool`.
@@ -28,7 +30,7 @@ pub(crate) fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRu
 /// Rules for plans, DataFusion's among them.
 pub(crate) fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
-    rules.push(Arc::new(both_sides::CheapConditions));
-    rules.push(Arc::new(near_groups::NearGroups));
+    rules.push(Arc::new(Rule::<both_sides::CheapConditions>::default()));
+    rules.push(Arc::new(Rule::<near_groups::NearGroups>::default()));
     rules
 }

@@ -25,11 +25,7 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
-    common::{
-        config::ConfigOptions,
-        internal_err,
-        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
-    },
+    common::internal_err,
     error::Result,
     execution::{
         TaskContext,
@@ -37,11 +33,9 @@ use datafusion::{
     },
     logical_expr::{EmitTo, GroupsAccumulator},
     physical_expr::{LexOrdering, PhysicalExpr},
-    physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
-        ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, EmptyRecordBatchStream,
-        ExecutionPlan, InputOrderMode, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
-        Statistics, StatisticsArgs,
+        DisplayAs, DisplayFormatType, EmptyRecordBatchStream, ExecutionPlan, InputOrderMode,
+        SendableRecordBatchStream,
         aggregates::{AggregateExec, AggregateMode, aggregate_expressions, evaluate_many},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput},
         stream::RecordBatchStreamAdapter,
@@ -50,6 +44,8 @@ use datafusion::{
 };
 use futures::{StreamExt, stream};
 
+use super::stand_in::Work;
+
 /// With more groups the rest is DataFusion's.
 const MAX_GROUPS: usize = 1 << 12;
 /// Rows looked at in one go: as many groups may come to the greatest number of them.
@@ -57,43 +53,18 @@ const MAX_ROWS: usize = 1 << 13;
 /// Numbers in the table; the first that is seen is in the middle.
 const PLACES: usize = 1 << 16;
 
-/// The rule. It runs last: the node is for execution alone.
-#[derive(Debug)]
-pub(crate) struct NearGroups;
-
-impl PhysicalOptimizerRule for NearGroups {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let rewrite = |plan: Arc<dyn ExecutionPlan>| {
-            let Some(planned) = plan.downcast_ref::<AggregateExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            Ok(match NearGroupsExec::over(planned)? {
-                Some(near) => Transformed::yes(Arc::new(near)),
-                None => Transformed::no(plan),
-            })
-        };
-        Ok(plan.transform_up(rewrite)?.data)
-    }
-
-    fn name(&self) -> &str {
-        "near_groups"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
 /// The first step of a grouping.
 #[derive(Debug)]
-struct NearGroupsExec {
+pub(super) struct NearGroups {
     planned: Arc<AggregateExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl NearGroupsExec {
-    /// `None`: it is DataFusion's.
-    fn over(planned: &AggregateExec) -> Result<Option<Self>> {
+impl Work for NearGroups {
+    const RULE: &'static str = "near_groups";
+
+    fn of(planned: &dyn ExecutionPlan) -> Result<Option<Self>> {
+        let Some(planned) = planned.downcast_ref::<AggregateExec>() else { return Ok(None) };
         let groups = planned.group_expr();
         let is_plain = *planned.mode() == AggregateMode::Partial
             && *planned.input_order_mode() == InputOrderMode::Linear
@@ -111,54 +82,13 @@ impl NearGroupsExec {
         let metrics = ExecutionPlanMetricsSet::new();
         Ok(fits.then(|| Self { planned: Arc::new(planned.clone()), metrics }))
     }
-}
 
-impl DisplayAs for NearGroupsExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
         self.planned.fmt_as(kind, f)?;
         match kind {
             DisplayFormatType::TreeRender => writeln!(f, "groups=near"),
             _ => write!(f, ", groups=near"),
         }
-    }
-}
-
-impl ExecutionPlan for NearGroupsExec {
-    fn name(&self) -> &str {
-        "NearGroupsExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.planned.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.planned.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.planned.apply_expressions(f)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planned = Arc::clone(&self.planned).replace_children(children, options)?;
-        // With another input it may be sorted, and then it is DataFusion's.
-        let near = planned.downcast_ref::<AggregateExec>().map(Self::over).transpose()?.flatten();
-        Ok(near.map_or(planned, |near| Arc::new(near)))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -188,23 +118,11 @@ impl ExecutionPlan for NearGroupsExec {
         };
         let batches =
             stream::try_unfold(step, async |mut step| Ok(step.next().await?.map(|batch| (batch, step))));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(planned.schema(), batches)))
     }
 
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.planned.child_stats_requests(partition)
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.planned.statistics_from_inputs(inputs, args)
+    fn metrics(&self) -> MetricsSet {
+        self.metrics.clone_inner()
     }
 }
 
@@ -460,7 +378,7 @@ mod tests {
         prelude::{SessionConfig, SessionContext},
     };
 
-    use super::*;
+    use super::{super::stand_in::Rule, *};
 
     /// Columns of several widths, with nulls and without; batches larger than what is looked at in one go.
     fn session(is_ours: bool, limit_bytes: Option<usize>) -> SessionContext {
@@ -511,7 +429,7 @@ mod tests {
             .with_runtime_env(runtime.build_arc().unwrap())
             .with_config(SessionConfig::new().with_target_partitions(2));
         if is_ours {
-            state = state.with_physical_optimizer_rule(Arc::new(NearGroups));
+            state = state.with_physical_optimizer_rule(Arc::new(Rule::<NearGroups>::default()));
         }
         let context = SessionContext::new_with_state(state.build());
         context.register_table("t", Arc::new(table)).unwrap();
