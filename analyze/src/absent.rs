@@ -233,7 +233,7 @@ fn note(asked: &[Asked], kinds: &[Kind], files: &[RunFile]) -> Option<String> {
 ///
 /// # Errors
 /// If `events` cannot be read.
-pub(crate) async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, AnalyzeError> {
+pub async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, AnalyzeError> {
     let asked = asked_by(plan)?;
     if asked.is_empty() {
         return Ok(Vec::new());

@@ -103,43 +103,43 @@ const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_runs", "_th
 
 /// One column as its header documents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) ty: String,
-    pub(crate) unit: String,
-    pub(crate) doc: String,
+pub struct Column {
+    pub name: String,
+    pub ty: String,
+    pub unit: String,
+    pub doc: String,
 }
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Param {
-    pub(crate) name: String,
-    pub(crate) ty: String,
+pub struct Param {
+    pub name: String,
+    pub ty: String,
     /// What it is unless given.
-    pub(crate) default: String,
-    pub(crate) doc: String,
+    pub default: String,
+    pub doc: String,
 }
 
 /// One query file.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Query {
-    pub(crate) path: String,
-    pub(crate) name: String,
-    pub(crate) purpose: String,
-    pub(crate) needs: Vec<String>,
-    pub(crate) params: Vec<Param>,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) sql: String,
+pub struct Query {
+    pub path: String,
+    pub name: String,
+    pub purpose: String,
+    pub needs: Vec<String>,
+    pub params: Vec<Param>,
+    pub columns: Vec<Column>,
+    pub sql: String,
 }
 
 impl Query {
     /// The folder it lies in.
-    pub(crate) fn package(&self) -> &str {
+    pub fn package(&self) -> &str {
         Path::new(&self.path).parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("")
     }
 
     /// Its SELECT, without the header.
-    pub(crate) fn select(&self) -> &str {
+    pub fn select(&self) -> &str {
         let header: usize =
             self.sql.split_inclusive('\n').take_while(|line| line.starts_with("--")).map(str::len).sum();
         self.sql[header..].trim_end()
@@ -224,7 +224,7 @@ fn files_of(directory: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
 /// # Errors
 /// If a file cannot be read, or its header is malformed or needs something that does not exist. Of one that is embedded
 /// that is a defect of this program.
-pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
+pub fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
     let mut waiting = Vec::new();
     for (path, text) in FILES {
         waiting.push(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
@@ -270,7 +270,7 @@ pub(crate) fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeErr
 ///
 /// # Errors
 /// If a query of the user's directory does not plan.
-pub(crate) async fn register(
+pub async fn register(
     context: &SessionContext,
     directory: Option<&Path>,
 ) -> Result<Vec<Query>, AnalyzeError> {
@@ -292,7 +292,7 @@ pub(crate) async fn register(
 }
 
 /// The library as a document.
-pub(crate) fn reference() -> Result<String, AnalyzeError> {
+pub fn reference() -> Result<String, AnalyzeError> {
     let mut queries = queries(None)?;
     queries.sort_by(|a, b| a.path.cmp(&b.path));
     let mut text = "# The query library: reference\n\nGenerated from the headers of the files; `BLESS=1 cargo nextest run reference` writes it.\n".to_owned();

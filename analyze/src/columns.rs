@@ -23,27 +23,27 @@ fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, An
 }
 
 /// An integer column, as 64-bit.
-pub(crate) fn integers(batch: &RecordBatch, name: &str) -> Result<Int64Array, AnalyzeError> {
+pub fn integers(batch: &RecordBatch, name: &str) -> Result<Int64Array, AnalyzeError> {
     Ok(column(batch, name, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
 /// A floating-point column.
-pub(crate) fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array, AnalyzeError> {
+pub fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array, AnalyzeError> {
     Ok(column(batch, name, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
 }
 
 /// A string column.
-pub(crate) fn strings(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
+pub fn strings(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
     Ok(column(batch, name, &DataType::Utf8)?.as_string::<i32>().clone())
 }
 
 /// A truth column.
-pub(crate) fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanArray, AnalyzeError> {
+pub fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanArray, AnalyzeError> {
     Ok(column(batch, name, &DataType::Boolean)?.as_boolean().clone())
 }
 
 /// The columns of `events` with texts as such: dictionaries differ from batch to batch, and not every format has them.
-pub(crate) fn plain_schema() -> Schema {
+pub fn plain_schema() -> Schema {
     let field = |column: &Column| {
         let ty = match column.ty {
             ColumnType::Text => DataType::Utf8,
@@ -58,7 +58,7 @@ pub(crate) fn plain_schema() -> Schema {
 ///
 /// # Errors
 /// If a value does not fit the type, or one that must be there is missing.
-pub(crate) fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+pub fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let strict = CastOptions { safe: false, ..CastOptions::default() };
     let column = |field: &Arc<Field>| match batch.column_by_name(field.name()) {
         Some(column) => cast_with_options(column, field.data_type(), &strict)
@@ -69,7 +69,7 @@ pub(crate) fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<Recor
 }
 
 /// The value of a cell, if it is not null.
-pub(crate) trait Cell {
+pub trait Cell {
     /// Its type.
     type Value<'a>
     where

@@ -6,19 +6,19 @@ use datafusion::error::DataFusionError;
 use trace_writer::WriteError;
 
 /// A comparison found a regression.
-pub(crate) const EXIT_REGRESSION: u8 = 1;
+pub const EXIT_REGRESSION: u8 = 1;
 /// Wrong usage or bad input. `clap` uses the same code.
-pub(crate) const EXIT_BAD_INPUT: u8 = 2;
+pub const EXIT_BAD_INPUT: u8 = 2;
 /// The data does not answer the question.
-pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
+pub const EXIT_INCONCLUSIVE: u8 = 3;
 /// Reading or writing failed.
-pub(crate) const EXIT_IO: u8 = 5;
+pub const EXIT_IO: u8 = 5;
 /// A defect of this program.
-pub(crate) const EXIT_INTERNAL: u8 = 70;
+pub const EXIT_INTERNAL: u8 = 70;
 
 /// Everything `analyze` can fail with.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AnalyzeError {
+pub enum AnalyzeError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("{} is not a Parquet file, or it is cut off: {reason}", path.display())]
@@ -63,7 +63,7 @@ pub(crate) enum AnalyzeError {
 
 impl AnalyzeError {
     /// The documented exit code: see `analyze --help`.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NotParquet { .. }
             | Self::NotARun { .. }

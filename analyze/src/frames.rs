@@ -9,7 +9,7 @@ const ALLOCATOR: &str = "CachingAllocator";
 const DEPTH: u32 = 64;
 
 /// A symbol as its source has it, without parameters; what is no symbol of C++ or Rust stays.
-pub(crate) fn demangle(symbol: &str) -> String {
+pub fn demangle(symbol: &str) -> String {
     // First, as older Rust's symbols are C++ ones with a hash for a last name.
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return format!("{name:#}");
@@ -24,12 +24,12 @@ pub(crate) fn demangle(symbol: &str) -> String {
 
 /// Frames that name what a program did, outermost first: up to the allocator, without addresses that lie in no library
 /// (what a function without frame pointer had in that register).
-pub(crate) fn of_program(frames: &str) -> impl Iterator<Item = &str> {
+pub fn of_program(frames: &str) -> impl Iterator<Item = &str> {
     frames.split(';').take_while(|frame| !frame.contains(ALLOCATOR)).filter(|frame| !frame.starts_with("0x"))
 }
 
 /// The innermost of them, innermost first; empty: none is known.
-pub(crate) fn innermost(frames: &str, count: usize) -> String {
+pub fn innermost(frames: &str, count: usize) -> String {
     let named: Vec<&str> = of_program(frames).collect();
     let last: Vec<String> = named.iter().rev().take(count).map(|frame| demangle(frame)).collect();
     last.join(" < ")

@@ -3,5 +3,5 @@
 
 use foldhash::fast::RandomState;
 
-pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
-pub(crate) type HashSet<K> = std::collections::HashSet<K, RandomState>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+pub type HashSet<K> = std::collections::HashSet<K, RandomState>;

@@ -25,7 +25,7 @@ use crate::error::AnalyzeError;
 
 /// How a query's result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// Aligned columns, for reading
     Table,
     /// Comma-separated values with a header line
@@ -43,7 +43,7 @@ fn internal(error: impl std::fmt::Display) -> AnalyzeError {
 }
 
 /// Replaces control and bidirectional characters, which could forge what a terminal shows.
-pub(crate) fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c,
@@ -55,7 +55,7 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// Writes a result as it comes. A table needs all of it first: its columns are as wide as their widest cell.
-pub(crate) enum Sink<W: Write + Send> {
+pub enum Sink<W: Write + Send> {
     Table(Vec<RecordBatch>, W),
     /// Text that is still to be written, and where: Arrow's own writer does not tell what kept it from writing.
     Csv(Vec<u8>, W),
@@ -102,7 +102,7 @@ impl<W: Write + Send> Sink<W> {
     ///
     /// # Errors
     /// If the schema cannot be written in that format.
-    pub(crate) fn new(format: Format, schema: SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+    pub fn new(format: Format, schema: SchemaRef, out: W) -> Result<Self, AnalyzeError> {
         Ok(match format {
             // The header is there even if no row is.
             Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
@@ -125,7 +125,7 @@ impl<W: Write + Send> Sink<W> {
     ///
     /// # Errors
     /// If the schema cannot be written.
-    pub(crate) fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+    pub fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
         FileWriter::try_new(out, schema).map(|writer| Self::Arrow(Box::new(writer))).map_err(internal)
     }
 
@@ -133,7 +133,7 @@ impl<W: Write + Send> Sink<W> {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub(crate) fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<(), AnalyzeError> {
+    pub fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<(), AnalyzeError> {
         match self {
             Self::Table(batches, _) => {
                 batches.push(batch.clone());
@@ -158,7 +158,7 @@ impl<W: Write + Send> Sink<W> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn finish(self, path: &Path) -> Result<(), AnalyzeError> {
+    pub fn finish(self, path: &Path) -> Result<(), AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
         match self {
             Self::Table(batches, mut out) => {
@@ -185,7 +185,7 @@ impl<W: Write + Send> Sink<W> {
 ///
 /// # Errors
 /// If it exists, or cannot be created.
-pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
+pub fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
     if !force && path.exists() {
         return Err(AnalyzeError::Exists(path.to_owned()));
     }
@@ -196,10 +196,7 @@ pub(crate) fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
 ///
 /// # Errors
 /// If it is.
-pub(crate) fn differs<'a>(
-    out: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<(), AnalyzeError> {
+pub fn differs<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), AnalyzeError> {
     let Ok(place) = out.canonicalize() else { return Ok(()) };
     match inputs.into_iter().any(|input| input.canonicalize().is_ok_and(|input| input == place)) {
         true => Err(AnalyzeError::Query(format!("{} is an input: give --out another name", out.display()))),
@@ -208,7 +205,7 @@ pub(crate) fn differs<'a>(
 }
 
 /// Rows of text in aligned columns; columns named in `right` are right-aligned.
-pub(crate) fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
+pub fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| harmless(cell)).collect()).collect();
     let width = |index: usize| {

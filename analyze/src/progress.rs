@@ -52,7 +52,7 @@ struct Amount {
 
 /// Something that is read.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     unit: Unit,
     done: AtomicU64,
     total: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Counter {
 
 impl Counter {
     /// So much more has been read.
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.done.fetch_add(count, Ordering::Relaxed);
     }
 }
@@ -154,13 +154,13 @@ fn current(sources: &[Source]) -> Option<String> {
 }
 
 /// Lines may be shown.
-pub(crate) fn allow() {
+pub fn allow() {
     let is_seen = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     ALLOWED.store(is_seen, Ordering::Relaxed);
 }
 
 /// Work begins that may take long.
-pub(crate) fn begin() {
+pub fn begin() {
     let mut line = LINE.lock();
     if line.is_some() || !ALLOWED.load(Ordering::Relaxed) {
         return;
@@ -185,7 +185,7 @@ pub(crate) fn begin() {
 }
 
 /// Takes the line away: something is printed.
-pub(crate) fn end() {
+pub fn end() {
     let Some(Line { bar, thread, stop, .. }) = LINE.lock().take() else { return };
     drop(stop);
     // A line that could not be drawn is none that stays.
@@ -194,7 +194,7 @@ pub(crate) fn end() {
 }
 
 /// Says something on standard error, while work goes on.
-pub(crate) fn say(text: &str) {
+pub fn say(text: &str) {
     let bar = LINE.lock().as_ref().map(|line| line.bar.clone());
     match bar {
         Some(bar) => bar.suspend(|| eprintln!("{text}")),
@@ -215,17 +215,17 @@ fn counter(unit: Unit, total: u64) -> Arc<Counter> {
 }
 
 /// Rows are about to be read; 0: it is not known how many.
-pub(crate) fn rows(total: u64) -> Arc<Counter> {
+pub fn rows(total: u64) -> Arc<Counter> {
     counter(Unit::Rows, total)
 }
 
 /// Bytes are about to be read.
-pub(crate) fn bytes(total: u64) -> Arc<Counter> {
+pub fn bytes(total: u64) -> Arc<Counter> {
     counter(Unit::Bytes, total)
 }
 
 /// A plan is about to be executed.
-pub(crate) fn scans(plan: &Arc<dyn ExecutionPlan>) {
+pub fn scans(plan: &Arc<dyn ExecutionPlan>) {
     register(Source::Scans(Arc::clone(plan)));
 }
 

@@ -2,11 +2,11 @@
 
 /// Xorshift.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub u64);
 
 impl Random {
     /// One of many, each with numbers of its own (splitmix64).
-    pub(crate) fn nth(seed: u64, number: u64) -> Self {
+    pub fn nth(seed: u64, number: u64) -> Self {
         let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -21,23 +21,23 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 16) as usize % bound
     }
 
     /// A number from 0 up to, and without, 1.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Of the standard normal distribution (Box and Muller).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.unit(), self.unit());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
     /// The first `count` places of a random order of `0..of`.
-    pub(crate) fn choose(&mut self, of: usize, count: usize) -> Vec<usize> {
+    pub fn choose(&mut self, of: usize, count: usize) -> Vec<usize> {
         let mut places: Vec<usize> = (0..of).collect();
         for i in 0..count.min(of) {
             let other = i + self.below(of - i);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 /// The first address after each range, by the range's first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     ends: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
     /// Adds a range.
-    pub(crate) fn insert(&mut self, start: u64, size: u64) {
+    pub fn insert(&mut self, start: u64, size: u64) {
         let mut start = start;
         let mut end = start.saturating_add(size);
         while let Some((found, found_end)) = self.ends.range(..=end).next_back().map(|(s, e)| (*s, *e)) {
@@ -25,13 +25,13 @@ impl Ranges {
     }
 
     /// Whether all of a range is there.
-    pub(crate) fn covers(&self, start: u64, size: u64) -> bool {
+    pub fn covers(&self, start: u64, size: u64) -> bool {
         let end = start.saturating_add(size);
         self.ends.range(..=start).next_back().is_some_and(|(_, found_end)| *found_end >= end)
     }
 
     /// The parts of a range, start and size, that are not there.
-    pub(crate) fn missing(&self, start: u64, size: u64) -> Vec<(u64, u64)> {
+    pub fn missing(&self, start: u64, size: u64) -> Vec<(u64, u64)> {
         let end = start.saturating_add(size);
         let mut missing = Vec::new();
         let mut at = start;
@@ -49,7 +49,7 @@ impl Ranges {
     }
 
     /// Takes a range out; the parts of it that were not there.
-    pub(crate) fn remove(&mut self, start: u64, size: u64) -> Vec<(u64, u64)> {
+    pub fn remove(&mut self, start: u64, size: u64) -> Vec<(u64, u64)> {
         let missing = self.missing(start, size);
         let end = start.saturating_add(size);
         while let Some((found, found_end)) = self.ends.range(..end).next_back().map(|(s, e)| (*s, *e)) {

@@ -39,14 +39,14 @@ const FEW_COLUMNS: usize = 8;
 
 /// A row group: where it lies, and the times in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RowGroup {
+pub struct RowGroup {
     bytes: Range<i64>,
     first_ts: i64,
     last_ts: i64,
 }
 
 /// The row groups of a file, if all of them are sorted by time and say from when to when they go.
-pub(crate) fn row_groups(metadata: &ParquetMetaData) -> Option<Vec<RowGroup>> {
+pub fn row_groups(metadata: &ParquetMetaData) -> Option<Vec<RowGroup>> {
     let columns = metadata.file_metadata().schema_descr().columns();
     let column = columns.iter().position(|column| column.name() == ORDER)?;
     let groups = metadata.row_groups().iter().map(|group| {
@@ -79,7 +79,7 @@ fn chains(groups: &[RowGroup]) -> Vec<Vec<&RowGroup>> {
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct RunTable {
+pub struct RunTable {
     inner: Arc<dyn TableProvider>,
     /// `None`: the file's order is not known.
     groups: Option<Vec<RowGroup>>,
@@ -87,7 +87,7 @@ pub(crate) struct RunTable {
 
 impl RunTable {
     /// Of DataFusion's table of one file.
-    pub(crate) fn new(inner: Arc<dyn TableProvider>, groups: Option<Vec<RowGroup>>) -> Self {
+    pub fn new(inner: Arc<dyn TableProvider>, groups: Option<Vec<RowGroup>>) -> Self {
         Self { inner, groups }
     }
 

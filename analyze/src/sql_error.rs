@@ -84,7 +84,7 @@ fn place(error: &DataFusionError, query: &str) -> Option<Place> {
 }
 
 /// Those names that are most like another: first those that it begins, or that begin it.
-pub(crate) fn alike<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn alike<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut found: Vec<(f64, &str)> = names
         .map(|other| {
@@ -100,7 +100,7 @@ pub(crate) fn alike<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec
 }
 
 /// Names that may have been meant, to go on with.
-pub(crate) fn perhaps(names: &[&str]) -> String {
+pub fn perhaps(names: &[&str]) -> String {
     if names.is_empty() { String::new() } else { format!("; perhaps {}", names.join(", ")) }
 }
 
@@ -160,7 +160,7 @@ fn called(message: &str, query: &str) -> Option<Place> {
 }
 
 /// The error of a query that could not be planned.
-pub(crate) fn explained(
+pub fn explained(
     error: DataFusionError,
     query: &str,
     context: &SessionContext,

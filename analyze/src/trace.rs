@@ -34,23 +34,23 @@ use crate::{
 
 /// One opened file.
 #[derive(Clone, Debug)]
-pub(crate) struct RunFile {
+pub struct RunFile {
     /// Name in the `run` column: the file's name without its ending.
-    pub(crate) name: String,
+    pub name: String,
     /// Where it is: one file, or its parts in order.
-    pub(crate) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// What it says about itself.
-    pub(crate) run: Run,
+    pub run: Run,
     /// Its size.
-    pub(crate) size_bytes: u64,
+    pub size_bytes: u64,
     /// Its rows.
-    pub(crate) rows_count: u64,
+    pub rows_count: u64,
     /// Of each path: its row groups; `None`: they are not in order.
     row_groups: Vec<Option<Vec<RowGroup>>>,
 }
 
 /// Opened runs.
-pub(crate) struct Trace {
+pub struct Trace {
     context: SessionContext,
     files: Vec<RunFile>,
     derived: Arc<Source>,
@@ -187,11 +187,11 @@ fn quoted(text: &str) -> String {
 
 /// How runs are opened.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// The user's own query files.
-    pub(crate) queries: Option<PathBuf>,
+    pub queries: Option<PathBuf>,
     /// Queries that need more spill to disk, or fail.
-    pub(crate) memory_limit_bytes: Option<usize>,
+    pub memory_limit_bytes: Option<usize>,
 }
 
 /// Whether a word is a pattern rather than a path.
@@ -201,7 +201,7 @@ fn is_pattern(path: &Path) -> bool {
 
 /// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself, as a directory that is
 /// another tool's trace.
-pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
+pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let mut found: Vec<PathBuf> = if path.is_dir() && import::sniff(path).map_err(io)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
@@ -226,7 +226,7 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
 }
 
 /// Names of which two are the same get a number.
-pub(crate) fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
+pub fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
     let mut known = HashSet::new();
     for name in names {
         let base = name.clone();
@@ -244,7 +244,7 @@ impl Trace {
     ///
     /// # Errors
     /// If a file is missing, no run, or of a newer format.
-    pub(crate) async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
+    pub async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
         Self::open_with(paths, &Options::default()).await
     }
 
@@ -252,7 +252,7 @@ impl Trace {
     ///
     /// # Errors
     /// As [`Self::open`], or if a file of the user's queries is wrong.
-    pub(crate) async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
+    pub async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
         let mut imported = Vec::new();
         let mut files = Vec::new();
         for path in paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat() {
@@ -292,7 +292,7 @@ impl Trace {
     ///
     /// # Errors
     /// As [`Self::open`], or if the path stands for several.
-    pub(crate) async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
+    pub async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
         let trace = Self::open(&[path.to_owned()]).await?;
         match trace.files.len() {
             1 => Ok(trace),
@@ -317,7 +317,7 @@ impl Trace {
 
     /// An empty `events` table that rows can be inserted into: for tests of the queries.
     #[cfg(test)]
-    pub(crate) async fn literal() -> Result<Self, AnalyzeError> {
+    pub async fn literal() -> Result<Self, AnalyzeError> {
         let context = session(None)?;
         use arrow::datatypes::{DataType, Field, Schema};
         let mut fields = vec![Arc::new(Field::new("run", DataType::Utf8, true))];
@@ -332,17 +332,17 @@ impl Trace {
     ///
     /// # Errors
     /// If the data is damaged.
-    pub(crate) async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
+    pub async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         self.derived.get(params).await
     }
 
     /// The opened files.
-    pub(crate) fn files(&self) -> &[RunFile] {
+    pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
     /// The library, and the user's own queries.
-    pub(crate) fn queries(&self) -> &[Query] {
+    pub fn queries(&self) -> &[Query] {
         &self.queries
     }
 
@@ -350,7 +350,7 @@ impl Trace {
     ///
     /// # Errors
     /// If the query is wrong, or no query.
-    pub(crate) async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
+    pub async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
         let options =
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let planned = self.context.sql_with_options(query, options).await;
@@ -361,11 +361,7 @@ impl Trace {
     ///
     /// # Errors
     /// If a parameter is unknown or of another type.
-    pub(crate) async fn query(
-        &self,
-        query: &Query,
-        params: &[(String, String)],
-    ) -> Result<DataFrame, AnalyzeError> {
+    pub async fn query(&self, query: &Query, params: &[(String, String)]) -> Result<DataFrame, AnalyzeError> {
         let mut values = Vec::new();
         if let Some((name, _)) =
             params.iter().find(|(name, _)| !query.params.iter().any(|param| param.name == *name))
@@ -384,12 +380,12 @@ impl Trace {
     ///
     /// # Errors
     /// If the query is wrong or the data is damaged.
-    pub(crate) async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
+    pub async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
         Ok(self.sql(query).await?.collect().await?)
     }
 
     /// The session, for replays that read `events` themselves.
-    pub(crate) fn context(&self) -> &SessionContext {
+    pub fn context(&self) -> &SessionContext {
         &self.context
     }
 }
@@ -411,7 +407,7 @@ fn typed(name: &str, text: &str, ty: &str) -> Result<ScalarValue, AnalyzeError> 
 }
 
 /// A parameter that nobody has named a type for: a number if it reads as one.
-pub(crate) fn guessed(text: &str) -> ScalarValue {
+pub fn guessed(text: &str) -> ScalarValue {
     let whole = text.parse().ok().map(|value| ScalarValue::Int64(Some(value)));
     let number = || text.parse().ok().map(|value| ScalarValue::Float64(Some(value)));
     whole.or_else(number).unwrap_or_else(|| ScalarValue::Utf8(Some(text.to_owned())))

@@ -13,7 +13,7 @@ use datafusion::{
 };
 
 /// A schema's tables, and the views beside them.
-pub(crate) struct Views {
+pub struct Views {
     tables: Arc<dyn SchemaProvider>,
     /// By name.
     queries: HashMap<String, String>,
@@ -23,7 +23,7 @@ pub(crate) struct Views {
 
 impl Views {
     /// Views beside the tables of a schema of the session.
-    pub(crate) fn new(
+    pub fn new(
         context: &SessionContext,
         tables: Arc<dyn SchemaProvider>,
         queries: HashMap<String, String>,

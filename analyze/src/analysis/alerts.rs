@@ -25,7 +25,7 @@ use crate::{
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
-pub(crate) enum Subject {
+pub enum Subject {
     /// In use of a GPU, by all processes, by NVML's index.
     Device { device: i64 },
     /// Reserved by PyTorch's allocator, by CUDA's index.
@@ -35,7 +35,7 @@ pub(crate) enum Subject {
 /// The verdict on one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// A span lasts long enough.
     Alert,
     None,
@@ -44,28 +44,28 @@ pub(crate) enum Verdict {
 
 /// The answer on one of them.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Alert {
-    pub(crate) subject: Subject,
-    pub(crate) verdict: Verdict,
+pub struct Alert {
+    pub subject: Subject,
+    pub verdict: Verdict,
     /// Why it is inconclusive.
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     /// `None`: a part of what is not known.
-    pub(crate) threshold_bytes: Option<i64>,
-    pub(crate) total_bytes: Option<i64>,
-    pub(crate) peak_bytes: i64,
+    pub threshold_bytes: Option<i64>,
+    pub total_bytes: Option<i64>,
+    pub peak_bytes: i64,
     /// Readings, or events of the allocator.
-    pub(crate) readings_count: u64,
+    pub readings_count: u64,
     /// Between readings, the median; `None`: every change is known.
-    pub(crate) interval_ns: Option<i64>,
-    pub(crate) gaps_count: u64,
-    pub(crate) gaps_ns: i64,
+    pub interval_ns: Option<i64>,
+    pub gaps_count: u64,
+    pub gaps_ns: i64,
     /// First and last instant that is known.
-    pub(crate) first_ns: i64,
-    pub(crate) last_ns: i64,
+    pub first_ns: i64,
+    pub last_ns: i64,
     /// All time over the threshold.
-    pub(crate) over_ns: i64,
+    pub over_ns: i64,
     /// Spans that last long enough.
-    pub(crate) spans: Vec<Span>,
+    pub spans: Vec<Span>,
 }
 
 /// The answer, once all readings are in. Nothing is known after `end`.
@@ -184,11 +184,7 @@ async fn ends(trace: &Trace) -> Result<BTreeMap<u32, i64>, AnalyzeError> {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(
-    trace: &Trace,
-    threshold: Threshold,
-    for_ns: i64,
-) -> Result<Vec<Alert>, AnalyzeError> {
+pub async fn run(trace: &Trace, threshold: Threshold, for_ns: i64) -> Result<Vec<Alert>, AnalyzeError> {
     let readings = readings(trace).await?;
     let mut alerts: Vec<Alert> =
         readings.iter().map(|(device, of)| of.alert(*device, threshold, for_ns)).collect();

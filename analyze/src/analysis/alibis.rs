@@ -19,13 +19,13 @@ use crate::{functions::derived::Derived, hash::HashSet};
 
 /// A suspect that is cleared.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Alibi {
-    pub(crate) suspect: String,
+pub struct Alibi {
+    pub suspect: String,
     /// Its part in the excess of slow calls.
-    pub(crate) total_ns: f64,
-    pub(crate) share_ratio: f64,
+    pub total_ns: f64,
+    pub share_ratio: f64,
     /// The figures, in words.
-    pub(crate) figure: String,
+    pub figure: String,
 }
 
 /// The usual suspects.
@@ -42,18 +42,18 @@ const SUSPECTS: [Cause; 9] = [
 ];
 
 /// What the alibis of one run are found in.
-pub(crate) struct Court<'a> {
-    pub(crate) derived: &'a Derived,
-    pub(crate) run: u32,
+pub struct Court<'a> {
+    pub derived: &'a Derived,
+    pub run: u32,
     /// Shares of the causes over the outermost slow calls.
-    pub(crate) overall: &'a [Share],
+    pub overall: &'a [Share],
     /// How many of them had any of a cause, in the order of [`Cause::ALL`].
-    pub(crate) touched: [usize; causes::COUNT],
+    pub touched: [usize; causes::COUNT],
     /// The outermost slow calls.
-    pub(crate) slow: &'a [&'a SlowCall],
+    pub slow: &'a [&'a SlowCall],
     /// Threads that made a slow call, nested or not.
-    pub(crate) accused: HashSet<ThreadKey>,
-    pub(crate) blame: &'a Blame,
+    pub accused: HashSet<ThreadKey>,
+    pub blame: &'a Blame,
 }
 
 impl Court<'_> {
@@ -80,7 +80,7 @@ impl Court<'_> {
 }
 
 /// Finds them.
-pub(crate) fn find(court: &Court<'_>) -> Vec<Alibi> {
+pub fn find(court: &Court<'_>) -> Vec<Alibi> {
     let Court { overall, slow, blame, .. } = court;
     if slow.is_empty() {
         return Vec::new();

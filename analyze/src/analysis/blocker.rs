@@ -15,7 +15,7 @@ use serde::Serialize;
 /// A class of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Blocker {
+pub enum Blocker {
     Ioctl,
     Futex,
     PageFault,
@@ -26,15 +26,15 @@ pub(crate) enum Blocker {
 }
 
 /// Number of classes.
-pub(crate) const COUNT: usize = Blocker::ALL.len();
+pub const COUNT: usize = Blocker::ALL.len();
 
 impl Blocker {
     /// Every class, in the order of columns.
-    pub(crate) const ALL: [Self; 7] =
+    pub const ALL: [Self; 7] =
         [Self::Ioctl, Self::Futex, Self::PageFault, Self::Disk, Self::Sleep, Self::Poll, Self::Other];
 
     /// The name users see, after `blocked:`.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ioctl => "ioctl",
             Self::Futex => "futex",
@@ -47,7 +47,7 @@ impl Blocker {
     }
 
     /// Of one interval.
-    pub(crate) fn of(uninterruptible: bool, syscall: Option<i64>) -> Self {
+    pub fn of(uninterruptible: bool, syscall: Option<i64>) -> Self {
         match (syscall.and_then(syscall_name), uninterruptible) {
             (Some("ioctl"), _) => Self::Ioctl,
             (Some("futex" | "futex_wait" | "futex_waitv"), _) => Self::Futex,
@@ -90,7 +90,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Name of a system call on x86-64, of those in which threads are seen to wait.
-pub(crate) fn syscall_name(number: i64) -> Option<&'static str> {
+pub fn syscall_name(number: i64) -> Option<&'static str> {
     Some(match number {
         0 => "read",
         1 => "write",

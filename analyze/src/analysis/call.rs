@@ -8,65 +8,65 @@ use crate::{error::AnalyzeError, reading::Helper};
 
 /// Columns that are handed through.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) ret: Option<i32>,
-    pub(crate) addr: Option<u64>,
-    pub(crate) func: Option<u64>,
-    pub(crate) src_addr: Option<u64>,
-    pub(crate) stream: Option<u64>,
-    pub(crate) caller: Option<u32>,
+pub struct Extra {
+    pub ret: Option<i32>,
+    pub addr: Option<u64>,
+    pub func: Option<u64>,
+    pub src_addr: Option<u64>,
+    pub stream: Option<u64>,
+    pub caller: Option<u32>,
 }
 
 /// A call. Numbers stand for names.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// The number of its thread in the schedule.
-    pub(crate) slot: usize,
-    pub(crate) ts: i64,
+    pub slot: usize,
+    pub ts: i64,
     /// `None`: it was not seen to end.
-    pub(crate) dur: Option<i64>,
-    pub(crate) op: u32,
-    pub(crate) size: Option<i64>,
-    pub(crate) direction: Option<u32>,
+    pub dur: Option<i64>,
+    pub op: u32,
+    pub size: Option<i64>,
+    pub direction: Option<u32>,
     /// The innermost range that it began in.
-    pub(crate) phase: Option<u32>,
+    pub phase: Option<u32>,
     /// The first launch of its kernel in its process.
-    pub(crate) is_first: bool,
+    pub is_first: bool,
     /// Calls around it.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// The innermost of them.
-    pub(crate) parent: Option<u32>,
+    pub parent: Option<u32>,
     /// The direct child that took longest, and how long.
-    pub(crate) child: Option<(u32, i64)>,
+    pub child: Option<(u32, i64)>,
     /// Time in direct children: where they cross, it counts once.
-    pub(crate) child_ns: i64,
+    pub child_ns: i64,
     /// Where the last of them ends.
     pub(super) children_end: i64,
-    pub(crate) extra: Option<Box<Extra>>,
+    pub extra: Option<Box<Extra>>,
 }
 
 const _: () = assert!(size_of::<Call>() <= 136);
 
 impl Call {
     /// Its end; of one without, the end of time.
-    pub(crate) fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.dur.map_or(i64::MAX, |dur| self.ts.saturating_add(dur))
     }
 }
 
 /// A range that a workload marked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marked {
+pub struct Marked {
     /// The number of its thread in the schedule.
-    pub(crate) slot: usize,
-    pub(crate) thread: ThreadKey,
-    pub(crate) ts: i64,
-    pub(crate) dur: Option<i64>,
-    pub(crate) name: u32,
+    pub slot: usize,
+    pub thread: ThreadKey,
+    pub ts: i64,
+    pub dur: Option<i64>,
+    pub name: u32,
 }
 
 /// What becomes of calls.
-pub(crate) trait Sink: Send {
+pub trait Sink: Send {
     /// Work of it that those who read may do while they wait.
     fn helper(&self) -> Option<Helper> {
         None

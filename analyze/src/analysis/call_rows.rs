@@ -39,7 +39,7 @@ fn blocked_column(blocker: Blocker) -> String {
 }
 
 /// Schema of the table.
-pub(crate) fn schema() -> SchemaRef {
+pub fn schema() -> SchemaRef {
     use DataType::{Boolean, Int32, Int64, UInt32, UInt64, Utf8};
     let mut fields: Vec<Field> = [
         ("run", Utf8),
@@ -191,7 +191,7 @@ impl Sink for Calls {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
     // Every reading has the column, but only this one hands it through.
     let hands_extra = !wanted.is_empty() || output.wants("func");

@@ -18,7 +18,7 @@ use super::{
 
 /// One reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// It was runnable and another task had the CPU; or it was off CPU inside a call that has no
     /// reason to sleep, and the source does not record why.
     Scheduler,
@@ -43,14 +43,14 @@ pub(crate) enum Cause {
 }
 
 /// How many there are.
-pub(crate) const COUNT: usize = 9 + blocker::COUNT;
+pub const COUNT: usize = 9 + blocker::COUNT;
 
 /// The division of some time among the causes, in the order of [`Cause::ALL`].
-pub(crate) type Division = [f64; COUNT];
+pub type Division = [f64; COUNT];
 
 impl Cause {
     /// Every cause, in the order in which they are shown.
-    pub(crate) const ALL: [Self; COUNT] = [
+    pub const ALL: [Self; COUNT] = [
         Self::Scheduler,
         Self::Throttled,
         Self::Blocked(Blocker::Ioctl),
@@ -70,7 +70,7 @@ impl Cause {
     ];
 
     /// Its place in a [`Division`].
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         match self {
             Self::Scheduler => 0,
             Self::Throttled => 1,
@@ -86,7 +86,7 @@ impl Cause {
     }
 
     /// The name users see.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Scheduler => "scheduler",
             Self::Throttled => "throttled",
@@ -108,7 +108,7 @@ impl Cause {
     }
 
     /// What it means.
-    pub(crate) fn meaning(self) -> &'static str {
+    pub fn meaning(self) -> &'static str {
         match self {
             Self::Scheduler => "runnable, while another task had the CPU",
             Self::Throttled => "runnable, while its control group had used up its CPU time",
@@ -134,7 +134,7 @@ impl Cause {
     }
 
     /// Whether it was measured as off-CPU time of the call's thread, so that a chain can lead further.
-    pub(crate) fn is_off_cpu(self) -> bool {
+    pub fn is_off_cpu(self) -> bool {
         matches!(self, Self::Scheduler | Self::Throttled | Self::Blocked(_))
     }
 }
@@ -147,34 +147,34 @@ impl Serialize for Cause {
 
 /// What is known of one slow call. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Evidence {
+pub struct Evidence {
     /// Time above its baseline.
-    pub(crate) excess: f64,
+    pub excess: f64,
     /// Waiting for the GPU is what it is for.
-    pub(crate) synchronises: bool,
+    pub synchronises: bool,
     /// Runnable, while another task had the CPU.
-    pub(crate) waiting: f64,
-    pub(crate) throttled: f64,
+    pub waiting: f64,
+    pub throttled: f64,
     /// Above what is usual for its kind.
-    pub(crate) blocked: [f64; blocker::COUNT],
-    pub(crate) stopped: f64,
-    pub(crate) unknown: f64,
+    pub blocked: [f64; blocker::COUNT],
+    pub stopped: f64,
+    pub unknown: f64,
     /// What its size costs above the baseline.
-    pub(crate) size: f64,
-    pub(crate) first_call: bool,
+    pub size: f64,
+    pub first_call: bool,
     /// Time of a nested call of another kind above the usual.
-    pub(crate) nested: f64,
+    pub nested: f64,
     /// Events were lost while it ran, or none of the scheduler's were recorded: what is left proves nothing.
-    pub(crate) doubtful: bool,
+    pub doubtful: bool,
 }
 
 /// Blocked time above the usual, class by class.
-pub(crate) fn above(blocked: &BlockedNs, usual: &[f64; blocker::COUNT]) -> [f64; blocker::COUNT] {
+pub fn above(blocked: &BlockedNs, usual: &[f64; blocker::COUNT]) -> [f64; blocker::COUNT] {
     std::array::from_fn(|class| (blocked[class] as f64 - usual[class]).max(0.0))
 }
 
 /// Divides a call's excess. The parts sum to it.
-pub(crate) fn divide(call: &Evidence) -> Division {
+pub fn divide(call: &Evidence) -> Division {
     let mut division = [0.0; COUNT];
     let mut left = call.excess.max(0.0);
     let mut give = |cause: Cause, wanted: f64| {
@@ -203,7 +203,7 @@ pub(crate) fn divide(call: &Evidence) -> Division {
 }
 
 /// The cause with the largest part.
-pub(crate) fn largest(division: &Division) -> Cause {
+pub fn largest(division: &Division) -> Cause {
     let parts = Cause::ALL.iter().zip(division);
     // The first of equals.
     parts.rev().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Cause::Unexplained, |(cause, _)| *cause)

@@ -21,24 +21,24 @@ use super::{
 use crate::{error::AnalyzeError, functions::derived::Derived, trace::Trace};
 
 /// Up to this share of the slow excess a suspect is cleared.
-pub(crate) const CLEARED_RATIO: f64 = 0.01;
+pub const CLEARED_RATIO: f64 = 0.01;
 /// From this share on it is guilty.
-pub(crate) const GUILTY_RATIO: f64 = 0.05;
+pub const GUILTY_RATIO: f64 = 0.05;
 /// Slowest calls kept per function, for reading, unless more are asked for.
-pub(crate) const EXAMPLES: usize = 5;
+pub const EXAMPLES: usize = 5;
 
 /// A share of something.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Share {
-    pub(crate) cause: Cause,
-    pub(crate) total_ns: f64,
-    pub(crate) share_ratio: f64,
+pub struct Share {
+    pub cause: Cause,
+    pub total_ns: f64,
+    pub share_ratio: f64,
 }
 
 /// What the scheduler is found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Scheduler {
+pub enum Scheduler {
     /// It has an alibi.
     Cleared,
     /// Its share is small, but not nothing.
@@ -53,7 +53,7 @@ pub(crate) enum Scheduler {
 
 impl Scheduler {
     /// What it is, by its share of the excess, the share that it is behind, and what the trace leaves open.
-    pub(crate) fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
+    pub fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
         if own_ratio >= GUILTY_RATIO {
             Self::Guilty
         } else if behind_ratio > CLEARED_RATIO {
@@ -70,104 +70,104 @@ impl Scheduler {
 
 /// One link of a chain.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Link {
-    pub(crate) ts_ns: i64,
-    pub(crate) dur_ns: i64,
+pub struct Link {
+    pub ts_ns: i64,
+    pub dur_ns: i64,
     /// 0: the call's own thread; 1: the thread that woke it; and so on.
-    pub(crate) depth: usize,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) state: &'static str,
-    pub(crate) cause: Option<Cause>,
-    pub(crate) task_pid: Option<u32>,
-    pub(crate) task_tid: Option<u32>,
-    pub(crate) task_comm: Option<String>,
+    pub depth: usize,
+    pub pid: u32,
+    pub tid: u32,
+    pub state: &'static str,
+    pub cause: Option<Cause>,
+    pub task_pid: Option<u32>,
+    pub task_tid: Option<u32>,
+    pub task_comm: Option<String>,
 }
 
 /// One slow call.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Example {
-    pub(crate) ts_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) baseline_ns: f64,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) size_bytes: Option<i64>,
-    pub(crate) first_call: bool,
+pub struct Example {
+    pub ts_ns: i64,
+    pub dur_ns: i64,
+    pub baseline_ns: f64,
+    pub pid: u32,
+    pub tid: u32,
+    pub size_bytes: Option<i64>,
+    pub first_call: bool,
     /// Calls around it.
-    pub(crate) depth: i64,
+    pub depth: i64,
     /// Nested call of longest duration.
-    pub(crate) child_op: Option<String>,
-    pub(crate) parts: Vec<Share>,
-    pub(crate) verdict: Cause,
+    pub child_op: Option<String>,
+    pub parts: Vec<Share>,
+    pub verdict: Cause,
     /// The verdict, followed along the chain.
-    pub(crate) root: Cause,
+    pub root: Cause,
     /// Its time from end to end, if any of it was off CPU.
-    pub(crate) chain: Vec<Link>,
+    pub chain: Vec<Link>,
 }
 
 /// Percentiles without one cause.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Without {
-    pub(crate) cause: Cause,
+pub struct Without {
+    pub cause: Cause,
     #[serde(flatten)]
-    pub(crate) percentiles: Percentiles,
+    pub percentiles: Percentiles,
 }
 
 /// Verdict on one function.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Verdict {
-    pub(crate) op: String,
-    pub(crate) class: Option<&'static str>,
-    pub(crate) calls_count: usize,
-    pub(crate) censored_count: usize,
-    pub(crate) slow_count: usize,
+pub struct Verdict {
+    pub op: String,
+    pub class: Option<&'static str>,
+    pub calls_count: usize,
+    pub censored_count: usize,
+    pub slow_count: usize,
     /// Slow calls that overlap any off-CPU time of their own thread.
-    pub(crate) overlapping_count: usize,
-    pub(crate) p50_ns: f64,
-    pub(crate) p99_ns: f64,
-    pub(crate) p999_ns: f64,
+    pub overlapping_count: usize,
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub p999_ns: f64,
     /// 99th percentile if no call had lost the CPU against its will.
-    pub(crate) p99_without_scheduler_ns: f64,
+    pub p99_without_scheduler_ns: f64,
     /// The percentiles without each cause.
-    pub(crate) without: Vec<Without>,
-    pub(crate) excess_ns: f64,
+    pub without: Vec<Without>,
+    pub excess_ns: f64,
     /// Causes with their shares of the excess; they sum to 1 if there is any.
-    pub(crate) shares: Vec<Share>,
-    pub(crate) scheduler: Scheduler,
+    pub shares: Vec<Share>,
+    pub scheduler: Scheduler,
     /// Share of the excess in which threads that slow calls waited for had no CPU.
-    pub(crate) scheduler_behind_ratio: f64,
+    pub scheduler_behind_ratio: f64,
     /// Cost of bytes, where the function copies or sets and the sizes tell.
-    pub(crate) size_line: Option<copy_cost::Line>,
-    pub(crate) examples: Vec<Example>,
+    pub size_line: Option<copy_cost::Line>,
+    pub examples: Vec<Example>,
     /// The verdict in a sentence.
-    pub(crate) sentence: String,
+    pub sentence: String,
 }
 
 /// Answer for one run.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Chains {
-    pub(crate) run: String,
-    pub(crate) params: Params,
-    pub(crate) verdicts: Vec<Verdict>,
+pub struct Chains {
+    pub run: String,
+    pub params: Params,
+    pub verdicts: Vec<Verdict>,
     /// Shares over all outermost slow calls together.
-    pub(crate) overall: Vec<Share>,
-    pub(crate) overall_excess_ns: f64,
-    pub(crate) overall_slow_count: usize,
+    pub overall: Vec<Share>,
+    pub overall_excess_ns: f64,
+    pub overall_slow_count: usize,
     /// Share of all that excess in which threads that slow calls waited for had no CPU.
-    pub(crate) scheduler_behind_ratio: f64,
+    pub scheduler_behind_ratio: f64,
     /// Who is behind the off-CPU time of calls.
-    pub(crate) culprits: Vec<Culprit>,
+    pub culprits: Vec<Culprit>,
     /// System calls in which calls slept.
-    pub(crate) syscalls: Vec<Syscall>,
-    pub(crate) waiting_in_slow_ns: i64,
+    pub syscalls: Vec<Syscall>,
+    pub waiting_in_slow_ns: i64,
     /// Suspects that were looked at and cleared.
-    pub(crate) alibis: Vec<Alibi>,
-    pub(crate) warnings: Vec<String>,
+    pub alibis: Vec<Alibi>,
+    pub warnings: Vec<String>,
 }
 
 /// Shares of the causes in a division.
-pub(crate) fn shares(division: Division, excess: f64) -> Vec<Share> {
+pub fn shares(division: Division, excess: f64) -> Vec<Share> {
     let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
     let all = Cause::ALL.into_iter().zip(division).filter(|(_, ns)| *ns > 0.0);
     all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
@@ -180,7 +180,7 @@ fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f6
 }
 
 /// The share of one cause.
-pub(crate) fn share_of(shares: &[Share], cause: Cause) -> f64 {
+pub fn share_of(shares: &[Share], cause: Cause) -> f64 {
     shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
@@ -319,7 +319,7 @@ fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chains, AnalyzeError> {
+pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chains, AnalyzeError> {
     let derived = trace.derived(params).await?;
     let (schedule, judgement) = (&derived.schedule, &derived.judgement);
     let name = trace.files().first().map_or_else(String::new, |file| file.name.clone());

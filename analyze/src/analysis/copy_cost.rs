@@ -17,11 +17,11 @@ const MAX_POINTS: usize = 400;
 
 /// `time = fixed_ns + ns_per_byte * bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Line {
-    pub(crate) fixed_ns: f64,
-    pub(crate) ns_per_byte: f64,
+pub struct Line {
+    pub fixed_ns: f64,
+    pub ns_per_byte: f64,
     /// Share of the variance that the line explains.
-    pub(crate) r_squared: f64,
+    pub r_squared: f64,
 }
 
 /// The value at which half of the weight is reached. Pairs are (value, weight).
@@ -40,7 +40,7 @@ fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
 
 /// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
 /// (bytes, ns).
-pub(crate) fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
+pub fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
     sorted.par_sort_by(|a, b| a.0.total_cmp(&b.0));
     let step = sorted.len().div_ceil(MAX_POINTS).max(1);
     // The largest is kept, whatever the step: it pins the slope.

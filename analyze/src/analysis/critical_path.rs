@@ -81,7 +81,7 @@ fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>
 }
 
 /// Schema of the table.
-pub(crate) fn schema() -> SchemaRef {
+pub fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
         ("run", Utf8),
@@ -173,7 +173,7 @@ impl Sink for Paths {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let paths = |_: &mut Names| Paths { output, ranges: Vec::new(), calls: Vec::new() };
     source.sweep(TASK_COLUMNS, false, paths).await?;
     Ok(())

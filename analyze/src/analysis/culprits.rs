@@ -23,50 +23,50 @@ const CULPRITS: usize = 20;
 
 /// A task behind off-CPU time of calls. Processes by name and number; a thread of the traced process by its own.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Culprit {
+pub struct Culprit {
     /// What it is behind: `scheduler`: it had the CPU; `blocked:…`: it was waited for.
-    pub(crate) cause: Cause,
-    pub(crate) pid: u32,
+    pub cause: Cause,
+    pub pid: u32,
     /// Threads of the same process are told apart only where they were waited for.
-    pub(crate) tid: Option<u32>,
-    pub(crate) comm: String,
+    pub tid: Option<u32>,
+    pub comm: String,
     /// Its control group, if it is a traced process.
-    pub(crate) cgroup: Option<String>,
+    pub cgroup: Option<String>,
     /// In slow calls.
-    pub(crate) held_ns: i64,
+    pub held_ns: i64,
     /// In all calls of the run.
-    pub(crate) run_ns: i64,
+    pub run_ns: i64,
     /// Share of this cause's time in slow calls.
-    pub(crate) share_ratio: f64,
+    pub share_ratio: f64,
 }
 
 /// A system call in which calls slept.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Syscall {
-    pub(crate) name: String,
-    pub(crate) blocker: Blocker,
-    pub(crate) slow_ns: i64,
-    pub(crate) run_ns: i64,
+pub struct Syscall {
+    pub name: String,
+    pub blocker: Blocker,
+    pub slow_ns: i64,
+    pub run_ns: i64,
 }
 
 /// Everything found.
-pub(crate) struct Blame {
+pub struct Blame {
     /// Longest in slow calls first.
-    pub(crate) culprits: Vec<Culprit>,
-    pub(crate) syscalls: Vec<Syscall>,
+    pub culprits: Vec<Culprit>,
+    pub syscalls: Vec<Syscall>,
     /// Waiting for a CPU inside slow calls, in all threads of their chains.
-    pub(crate) waiting_in_slow_ns: i64,
+    pub waiting_in_slow_ns: i64,
     /// Time of other threads in the chains of slow calls, by cause.
     behind: [i64; causes::COUNT],
     /// Processes that had a CPU while a slow call waited for it.
-    pub(crate) holders: HashSet<u32>,
+    pub holders: HashSet<u32>,
     /// Threads in the chains of slow calls.
-    pub(crate) involved: HashSet<ThreadKey>,
+    pub involved: HashSet<ThreadKey>,
 }
 
 impl Blame {
     /// Time of other threads in the chains of slow calls that had this cause.
-    pub(crate) fn behind_ns(&self, cause: Cause) -> i64 {
+    pub fn behind_ns(&self, cause: Cause) -> i64 {
         self.behind[cause.index()]
     }
 }
@@ -80,7 +80,7 @@ fn add(total: &mut i64, ns: i64) {
 
 /// Sums over calls.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub struct Totals {
     tasks: HashMap<Key, i64>,
     causes: [i64; causes::COUNT],
     /// Of that, time of other threads than the call's.
@@ -95,7 +95,7 @@ fn counts(is_sync: bool, link: &Link) -> bool {
 
 impl Totals {
     /// Adds those of other calls.
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         for (key, ns) in other.tasks {
             add(self.tasks.entry(key).or_default(), ns);
         }
@@ -107,7 +107,7 @@ impl Totals {
     }
 
     /// Adds one call of a thread: its chain, which it gives back, and what it slept in.
-    pub(crate) fn add_call<'a>(
+    pub fn add_call<'a>(
         &mut self,
         walker: &'a mut Walker<'_>,
         thread_names: &HashMap<(u32, u32), u32>,
@@ -156,12 +156,12 @@ fn name_number(thread_names: &HashMap<(u32, u32), u32>, run: u32, task: Task) ->
 }
 
 /// The name of a task; empty: not on record.
-pub(crate) fn thread_name(derived: &Derived, run: u32, task: Task) -> &str {
+pub fn thread_name(derived: &Derived, run: u32, task: Task) -> &str {
     derived.schedule.names.name(name_number(&derived.thread_names, run, task))
 }
 
 /// Finds them for one run, whose outermost slow calls these are.
-pub(crate) fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
+pub fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
     let mut in_slow = Totals::default();
     let (mut holders, mut involved) = (HashSet::default(), HashSet::default());

@@ -13,7 +13,7 @@ use crate::{
     trace::Trace,
 };
 
-pub(crate) const THROTTLE_REASONS: &str = "throttle_reasons";
+pub const THROTTLE_REASONS: &str = "throttle_reasons";
 
 /// NVML's bits, and whether the clock is held down by more than a lack of work or a setting.
 const REASONS: [(i64, &str, bool); 9] = [
@@ -38,13 +38,13 @@ const DRAWN: [(&str, &str); 5] = [
 ];
 
 /// Whether any of the reasons holds the clock down against what work there is.
-pub(crate) fn is_throttled(reasons: i64) -> bool {
+pub fn is_throttled(reasons: i64) -> bool {
     let known = REASONS.iter().map(|(bit, ..)| bit).sum::<i64>();
     REASONS.iter().any(|(bit, _, holds)| *holds && reasons & bit != 0) || reasons & !known != 0
 }
 
 /// A reading in words, with its unit.
-pub(crate) fn reading(counter: &str, value: i64) -> String {
+pub fn reading(counter: &str, value: i64) -> String {
     let unit = |suffix| counter.ends_with(suffix);
     if counter == THROTTLE_REASONS {
         let names: Vec<&str> =
@@ -68,37 +68,37 @@ pub(crate) fn reading(counter: &str, value: i64) -> String {
 
 /// The readings of a step.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// Of the first one.
-    pub(crate) ts_ns: i64,
-    pub(crate) least: i64,
-    pub(crate) most: i64,
+    pub ts_ns: i64,
+    pub least: i64,
+    pub most: i64,
 }
 
 /// A counter of a GPU.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Counter {
+pub struct Counter {
     /// Its ending is the unit of the values.
-    pub(crate) name: String,
-    pub(crate) readings_count: i64,
+    pub name: String,
+    pub readings_count: i64,
     /// Of all readings, each counted alike.
-    pub(crate) mean: f64,
-    pub(crate) least: i64,
-    pub(crate) most: i64,
+    pub mean: f64,
+    pub least: i64,
+    pub most: i64,
     /// Where a figure's scale ends: what there is of it, or the most that was read.
-    pub(crate) scale: i64,
+    pub scale: i64,
     /// Within the timeline, by step.
-    pub(crate) readings: Vec<Reading>,
+    pub readings: Vec<Reading>,
 }
 
 impl Counter {
     /// Whether a figure shows it.
-    pub(crate) fn is_drawn(&self) -> bool {
+    pub fn is_drawn(&self) -> bool {
         !self.readings.is_empty() && DRAWN.iter().any(|(name, _)| *name == self.name)
     }
 
     /// What it is.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let drawn = DRAWN.iter().find(|(name, _)| *name == self.name);
         drawn.map_or_else(|| self.name.clone(), |(_, words)| (*words).to_owned())
     }
@@ -110,17 +110,17 @@ impl Counter {
 
 /// The counters of one GPU.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Device {
+pub struct Device {
     /// NVML's index.
-    pub(crate) device: i64,
-    pub(crate) counters: Vec<Counter>,
+    pub device: i64,
+    pub counters: Vec<Counter>,
 }
 
 /// Answers for one run; nothing: no counter was read.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, timeline: &Timeline) -> Result<Vec<Device>, AnalyzeError> {
+pub async fn run(trace: &Trace, timeline: &Timeline) -> Result<Vec<Device>, AnalyzeError> {
     let (start, end) = (timeline.start_ns, timeline.end_ns);
     let step = ((end - start) as f64 / STEPS as f64).max(1.0);
     let query = format!(

@@ -8,7 +8,7 @@ use super::schedule::{Schedule, ThreadKey};
 
 /// Holes of some runs.
 #[derive(Debug, Default)]
-pub(crate) struct Doubt {
+pub struct Doubt {
     /// By run: times in which events were lost, in order and apart.
     lost: HashMap<u32, Vec<(i64, i64)>>,
     /// Run and process: of these, the scheduler's doings are on record.
@@ -30,7 +30,7 @@ fn apart(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 
 impl Doubt {
     /// Of these runs, by name.
-    pub(crate) fn new(runs: &[(String, Run)], schedule: &Schedule) -> Self {
+    pub fn new(runs: &[(String, Run)], schedule: &Schedule) -> Self {
         let of_run = |run: &Run| {
             let lost = run.lost.iter().filter(|lost| lost.count > 0);
             apart(lost.map(|lost| (lost.from_ns, lost.to_ns)).collect())
@@ -41,7 +41,7 @@ impl Doubt {
     }
 
     /// Whether there is one at `[ts, end)` of a thread.
-    pub(crate) fn is_at(&self, (run, pid, _): ThreadKey, ts: i64, end: i64) -> bool {
+    pub fn is_at(&self, (run, pid, _): ThreadKey, ts: i64, end: i64) -> bool {
         let lost = self.lost.get(&run).map_or(&[][..], Vec::as_slice);
         let next = lost.partition_point(|(_, to)| *to <= ts);
         !self.watched.contains(&(run, pid)) || lost.get(next).is_some_and(|(from, _)| *from < end)

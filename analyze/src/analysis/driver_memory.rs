@@ -15,19 +15,19 @@ use crate::{
 
 /// One process.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Driver {
-    pub(crate) pid: i64,
+pub struct Driver {
+    pub pid: i64,
     /// Calls that succeeded.
-    pub(crate) allocs_count: u64,
+    pub allocs_count: u64,
     /// What they gave, all told.
-    pub(crate) alloc_bytes: i64,
-    pub(crate) frees_count: u64,
+    pub alloc_bytes: i64,
+    pub frees_count: u64,
     /// What is left; `None`: not known, as the source does not tell what was given back.
-    pub(crate) held_bytes: Option<i64>,
+    pub held_bytes: Option<i64>,
     /// How many were had of each size.
-    pub(crate) sizes: BTreeMap<i64, u64>,
+    pub sizes: BTreeMap<i64, u64>,
     /// Every size is one that PyTorch's allocator asks for; an inference.
-    pub(crate) is_like_torch: bool,
+    pub is_like_torch: bool,
     #[serde(skip)]
     by_addr: HashMap<i64, i64>,
 }
@@ -60,7 +60,7 @@ fn is_of_torch(bytes: i64) -> bool {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
+pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
     let query = format!(
         "SELECT pid, op, CAST(addr AS BIGINT) AS addr, size_bytes FROM events WHERE kind = 'call' \
          AND op IN ('cudaMalloc', 'cudaFree') AND (ret IS NULL OR ret = 0) AND ts < {ts} ORDER BY ts"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// What broken input was found to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Off-CPU intervals of one thread that overlap: the later one was cut.
     OverlappingOffCpu,
     /// Durations below zero: the row was left out, or taken as open.
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::OverlappingOffCpu => "off-CPU intervals of one thread overlap; the later one was cut",
             Self::NegativeDuration => {
@@ -47,4 +47,4 @@ impl Fault {
 }
 
 /// Faults by run and kind.
-pub(crate) type Faults = BTreeMap<(u32, Fault), u64>;
+pub type Faults = BTreeMap<(u32, Fault), u64>;

@@ -12,7 +12,7 @@ use crate::{error::AnalyzeError, trace::Trace};
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn kind(name: &str) -> Result<Kind, String> {
+pub fn kind(name: &str) -> Result<Kind, String> {
     let known = || Kind::ALL.map(Kind::name).join(", ");
     Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", known()))
 }
@@ -21,7 +21,7 @@ pub(crate) fn kind(name: &str) -> Result<Kind, String> {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, number: u32, kind: Option<Kind>) -> Result<RecordBatch, AnalyzeError> {
+pub async fn run(trace: &Trace, number: u32, kind: Option<Kind>) -> Result<RecordBatch, AnalyzeError> {
     let of_kind = kind.map_or_else(String::new, |kind| format!("WHERE kind = '{}'", kind.name()));
     let frame = trace.sql(&format!("SELECT * FROM events {of_kind} ORDER BY ts LIMIT {number}")).await?;
     let schema = frame.schema().inner().clone();

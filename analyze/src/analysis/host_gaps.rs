@@ -13,7 +13,7 @@ use crate::{
 const LONGEST: usize = 12;
 
 /// What a gap is divided into: the view's column, its name, what it means.
-pub(crate) const PARTS: [(&str, &str, &str); 12] = [
+pub const PARTS: [(&str, &str, &str); 12] = [
     ("host_ns", "host", "outside of CUDA calls, on CPU: Python, or other code"),
     ("sync_ns", "gpu-wait", "waited for the GPU, which had work"),
     ("alloc_ns", "allocation", "allocated, freed or mapped memory"),
@@ -30,31 +30,31 @@ pub(crate) const PARTS: [(&str, &str, &str); 12] = [
 
 /// One gap.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Gap {
-    pub(crate) pid: i64,
-    pub(crate) tid: i64,
-    pub(crate) ts_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) next_op: String,
-    pub(crate) phase: Option<String>,
+pub struct Gap {
+    pub pid: i64,
+    pub tid: i64,
+    pub ts_ns: i64,
+    pub dur_ns: i64,
+    pub next_op: String,
+    pub phase: Option<String>,
     /// The largest part, and its share.
-    pub(crate) main: &'static str,
-    pub(crate) main_ratio: f64,
+    pub main: &'static str,
+    pub main_ratio: f64,
 }
 
 /// All gaps of a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Gaps {
-    pub(crate) gaps_count: i64,
-    pub(crate) total_ns: i64,
+pub struct Gaps {
+    pub gaps_count: i64,
+    pub total_ns: i64,
     /// In the order of [`PARTS`]; they sum to the total.
-    pub(crate) parts_ns: Vec<i64>,
-    pub(crate) longest: Vec<Gap>,
+    pub parts_ns: Vec<i64>,
+    pub longest: Vec<Gap>,
 }
 
 impl Gaps {
     /// Name, meaning and sum of each part.
-    pub(crate) fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
+    pub fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
         PARTS.iter().zip(&self.parts_ns).map(|((_, name, meaning), ns)| (*name, *meaning, *ns)).collect()
     }
 }
@@ -63,7 +63,7 @@ impl Gaps {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
     let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
     let columns = PARTS.map(|(column, ..)| column).join(", ");
     let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");

@@ -11,26 +11,26 @@ use crate::{
 
 /// Rows of one kind and op.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Count {
-    pub(crate) kind: String,
-    pub(crate) op: String,
-    pub(crate) rows_count: i64,
+pub struct Count {
+    pub kind: String,
+    pub op: String,
+    pub rows_count: i64,
 }
 
 /// Answer.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Info {
-    pub(crate) run: String,
-    pub(crate) rows_count: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) provenance: Run,
-    pub(crate) counts: Vec<Count>,
+pub struct Info {
+    pub run: String,
+    pub rows_count: u64,
+    pub size_bytes: u64,
+    pub provenance: Run,
+    pub counts: Vec<Count>,
     /// What a reader of any figure from this run must know.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// What weakens statements about a run, in words.
-pub(crate) fn warnings(run: &Run) -> Vec<String> {
+pub fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     match (run.lost_count(), run.lost_is_counted) {
         (0, true) => {}
@@ -53,7 +53,7 @@ pub(crate) fn warnings(run: &Run) -> Vec<String> {
 ///
 /// # Errors
 /// If its data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
     let batches = trace
         .batches("SELECT run, kind, op, count(*) AS n FROM events GROUP BY run, kind, op ORDER BY run, kind, n DESC, op")
         .await?;

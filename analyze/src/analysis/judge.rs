@@ -27,11 +27,11 @@ use crate::hash::HashMap;
 
 /// What counts as slow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Params {
+pub struct Params {
     /// Multiple of what is usual.
-    pub(crate) slow_factor: f64,
+    pub slow_factor: f64,
     /// Nanoseconds above what is usual.
-    pub(crate) slow_by_ns: i64,
+    pub slow_by_ns: i64,
 }
 
 impl Default for Params {
@@ -42,7 +42,7 @@ impl Default for Params {
 
 impl Params {
     /// What a call must take to be slow, by what it should have taken.
-    pub(crate) fn limit_ns(&self, expected_ns: f64) -> f64 {
+    pub fn limit_ns(&self, expected_ns: f64) -> f64 {
         (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
     }
 
@@ -58,27 +58,27 @@ impl Params {
 
 /// One slow call.
 #[derive(Clone, Debug)]
-pub(crate) struct SlowCall {
-    pub(crate) call: Candidate,
+pub struct SlowCall {
+    pub call: Candidate,
     /// What it should have taken.
-    pub(crate) baseline_ns: f64,
-    pub(crate) excess_ns: f64,
+    pub baseline_ns: f64,
+    pub excess_ns: f64,
     /// The cause with the largest part.
-    pub(crate) verdict: Cause,
+    pub verdict: Cause,
     /// The same, but followed along its chain.
-    pub(crate) root: Cause,
+    pub root: Cause,
     /// The task at the root.
-    pub(crate) culprit: Option<Task>,
+    pub culprit: Option<Task>,
     /// Some of its time was off CPU: it has a chain.
-    pub(crate) has_chain: bool,
+    pub has_chain: bool,
     /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
     /// it through others. None for a call whose purpose is to wait.
-    pub(crate) behind_ns: f64,
+    pub behind_ns: f64,
 }
 
 impl SlowCall {
     /// Its time from end to end, if any of it was off CPU.
-    pub(crate) fn chain<'a>(&self, walker: &'a mut Walker<'_>) -> &'a [Link] {
+    pub fn chain<'a>(&self, walker: &'a mut Walker<'_>) -> &'a [Link] {
         match self.has_chain {
             true => walker.walk(self.call.slot(), self.call.ts, self.call.end()),
             false => &[],
@@ -88,10 +88,10 @@ impl SlowCall {
 
 /// The 50th, 99th and 99.9th percentile of durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Percentiles {
-    pub(crate) p50_ns: f64,
-    pub(crate) p99_ns: f64,
-    pub(crate) p999_ns: f64,
+pub struct Percentiles {
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub p999_ns: f64,
 }
 
 impl Percentiles {
@@ -103,30 +103,30 @@ impl Percentiles {
 
 /// One function of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Function {
-    pub(crate) run: u32,
-    pub(crate) op: u32,
-    pub(crate) class: Option<Class>,
-    pub(crate) calls_count: usize,
-    pub(crate) censored_count: usize,
+pub struct Function {
+    pub run: u32,
+    pub op: u32,
+    pub class: Option<Class>,
+    pub calls_count: usize,
+    pub censored_count: usize,
     /// Its slow calls, by thread and time: places in [`Judgement::slow`].
-    pub(crate) slow: Range<usize>,
+    pub slow: Range<usize>,
     /// Their excess, divided: the sum.
-    pub(crate) division: Division,
-    pub(crate) percentiles: Percentiles,
+    pub division: Division,
+    pub percentiles: Percentiles,
     /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
-    pub(crate) without: Vec<(Cause, Percentiles)>,
+    pub without: Vec<(Cause, Percentiles)>,
     /// Cost of bytes, where the function copies or sets and the sizes tell: the best over its directions.
-    pub(crate) size_line: Option<Line>,
+    pub size_line: Option<Line>,
 }
 
 /// All verdicts.
 #[derive(Debug)]
-pub(crate) struct Judgement {
+pub struct Judgement {
     /// By run and function.
-    pub(crate) functions: Vec<Function>,
+    pub functions: Vec<Function>,
     /// By function, thread and time.
-    pub(crate) slow: Vec<SlowCall>,
+    pub slow: Vec<SlowCall>,
     kinds: Vec<Kind>,
     baselines: Vec<Baseline>,
     lines: HashMap<LineKey, Line>,
@@ -134,7 +134,7 @@ pub(crate) struct Judgement {
 }
 
 /// The root of a chain: what kept the thread from running longest, and who.
-pub(crate) fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
+pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
     let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
     for link in links {
         if let Some(cause) = cause_of(link) {
@@ -154,7 +154,7 @@ pub(crate) fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
 }
 
 /// The cause that a link is; `None`: its thread ran, and nobody waited for that.
-pub(crate) fn cause_of(link: &Link) -> Option<Cause> {
+pub fn cause_of(link: &Link) -> Option<Cause> {
     match link.state {
         // A thread that another one waited for was at work.
         State::OnCpu => link.slept_in.map(Cause::Blocked),
@@ -167,7 +167,7 @@ pub(crate) fn cause_of(link: &Link) -> Option<Cause> {
 }
 
 /// The task that a link is put down to.
-pub(crate) fn blamed(link: &Link) -> Option<Task> {
+pub fn blamed(link: &Link) -> Option<Task> {
     match link.state {
         State::OnCpu => {
             let (_, pid, tid) = link.thread;
@@ -185,7 +185,7 @@ fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
 
 impl Judgement {
     /// What sets a slow call apart.
-    pub(crate) fn kind(&self, call: &SlowCall) -> Kind {
+    pub fn kind(&self, call: &SlowCall) -> Kind {
         self.kinds[call.call.kind as usize]
     }
 
@@ -216,7 +216,7 @@ impl Judgement {
     }
 
     /// The excess of a slow call, divided.
-    pub(crate) fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
+    pub fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
         let parts = walker.parts(call.call.slot(), call.call.ts, call.call.end());
         divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts))
     }
@@ -295,7 +295,7 @@ impl Judgement {
 }
 
 /// Judges all calls of some runs. If a call that was let go turns out slow: what is slow of each kind, for another reading.
-pub(crate) fn judge(
+pub fn judge(
     mut measure: Measure,
     schedule: &Schedule,
     runs: &[(String, Run)],

@@ -95,7 +95,7 @@ impl Gap {
 }
 
 /// Schema of the table.
-pub(crate) fn schema() -> SchemaRef {
+pub fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
         ("run", Utf8),
@@ -209,7 +209,7 @@ impl Sink for Gaps {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let gaps = |_: &mut Names| Gaps { output, places: Vec::new(), found: Vec::new() };
     source.sweep(&[], false, gaps).await?;
     Ok(())

@@ -31,59 +31,59 @@ const MARGIN_RATIO: f64 = 0.5;
 
 /// A call that may be slow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
+pub struct Candidate {
     /// The number of its thread in the schedule.
     slot: u32,
     /// The number of its kind.
-    pub(crate) kind: u32,
-    pub(crate) ts: i64,
-    pub(crate) dur: i64,
-    pub(crate) size: Option<i64>,
+    pub kind: u32,
+    pub ts: i64,
+    pub dur: i64,
+    pub size: Option<i64>,
     /// Time in nested calls, if the longest of them is of another class.
-    pub(crate) nested_ns: i64,
+    pub nested_ns: i64,
     /// The nested call that took longest.
     child: u32,
-    pub(crate) depth: u32,
+    pub depth: u32,
 }
 
 impl Candidate {
     /// The number of its thread in the schedule.
-    pub(crate) fn slot(&self) -> usize {
+    pub fn slot(&self) -> usize {
         self.slot as usize
     }
 
     /// Run, process and thread.
-    pub(crate) fn thread(&self, schedule: &Schedule) -> ThreadKey {
+    pub fn thread(&self, schedule: &Schedule) -> ThreadKey {
         schedule.key(self.slot())
     }
 
     /// Its end.
-    pub(crate) fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.ts.saturating_add(self.dur)
     }
 
     /// The nested call that took longest.
-    pub(crate) fn child(&self) -> Option<u32> {
+    pub fn child(&self) -> Option<u32> {
         some(self.child)
     }
 }
 
 /// The calls of one function of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Function {
+pub struct Function {
     /// Numbers of its kinds.
     kinds: Vec<u32>,
     /// Durations of calls from which something was taken; those of the others are with their kinds.
     rest: Multiset,
     /// Durations of calls from which the scheduler took something, and what they would have been.
-    pub(crate) disturbed: Multiset,
-    pub(crate) undisturbed: Multiset,
-    pub(crate) censored_count: usize,
+    pub disturbed: Multiset,
+    pub undisturbed: Multiset,
+    pub censored_count: usize,
 }
 
 impl Function {
     /// Durations of all its calls that returned.
-    pub(crate) fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
+    pub fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
         self.kinds.iter().map(|kind| strata.whole(*kind)).chain([&self.rest]).collect()
     }
 }
@@ -207,53 +207,53 @@ struct OfKind {
 }
 
 /// Run, function and direction.
-pub(crate) type LineKey = (u32, u32, Option<u32>);
+pub type LineKey = (u32, u32, Option<u32>);
 
 /// Sizes and own running times, in the order of time: 16 bytes a copy.
-pub(crate) type Points = Vec<(f64, f64)>;
+pub type Points = Vec<(f64, f64)>;
 
 /// See the module.
-pub(crate) struct Measure {
+pub struct Measure {
     params: Params,
     /// What is slow, if that is known from a reading before.
     known: Option<HashMap<Kind, f64>>,
     /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
     joined: HashSet<u32>,
-    pub(crate) thread_names: HashMap<(u32, u32), u32>,
-    pub(crate) strata: Strata,
+    pub thread_names: HashMap<(u32, u32), u32>,
+    pub strata: Strata,
     kinds: Vec<OfKind>,
     recent: Vec<Option<(Kind, u32)>>,
-    pub(crate) functions: BTreeMap<(u32, u32), usize>,
-    pub(crate) of_functions: Vec<Function>,
-    pub(crate) lines: BTreeMap<LineKey, usize>,
-    pub(crate) points: Vec<Points>,
-    pub(crate) candidates: Vec<Candidate>,
+    pub functions: BTreeMap<(u32, u32), usize>,
+    pub of_functions: Vec<Function>,
+    pub lines: BTreeMap<LineKey, usize>,
+    pub points: Vec<Points>,
+    pub candidates: Vec<Candidate>,
     many: usize,
     waited: Vec<Waited>,
     /// Runs in which a reason is not on record.
-    pub(crate) with_unknown: HashSet<u32>,
+    pub with_unknown: HashSet<u32>,
     /// Runs in which a first launch was seen.
-    pub(crate) with_first: HashSet<u32>,
+    pub with_first: HashSet<u32>,
 }
 
 /// Places of [`Measure::recent`].
 const RECENT: usize = 1024;
 
 /// What the scheduler took of a call against its will.
-pub(crate) fn taken(class: Option<Class>, parts: &Parts) -> i64 {
+pub fn taken(class: Option<Class>, parts: &Parts) -> i64 {
     let unknown = if class == Some(Class::Sync) { 0 } else { parts.unknown };
     parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
 }
 
 /// Whether it copies or sets bytes.
-pub(crate) fn is_sized(class: Option<Class>) -> bool {
+pub fn is_sized(class: Option<Class>) -> bool {
     matches!(class, Some(Class::Copy | Class::Set))
 }
 
 impl Measure {
     /// Before any call. `joined`: runs that began in the middle of their processes' lives; `known`: what is slow of each
     /// kind, from a reading before.
-    pub(crate) fn new(
+    pub fn new(
         params: Params,
         joined: HashSet<u32>,
         thread_names: HashMap<(u32, u32), u32>,
@@ -280,7 +280,7 @@ impl Measure {
     }
 
     /// The longest call of each kind that was let go.
-    pub(crate) fn longest_let_go(&self) -> impl Iterator<Item = i64> {
+    pub fn longest_let_go(&self) -> impl Iterator<Item = i64> {
         self.kinds.iter().map(|of| of.longest_ns)
     }
 
@@ -443,7 +443,7 @@ impl Measure {
     }
 
     /// By run: time that tasks took from outermost calls.
-    pub(crate) fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
+    pub fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
         let waited = std::mem::take(&mut self.waited);
         let none = || (Walker::new(schedule), HashMap::<u32, Totals>::default());
         let added = waited.par_iter().fold(none, |(mut walker, mut totals), call| {

@@ -70,7 +70,7 @@ impl Shared {
 }
 
 /// The sink.
-pub(crate) struct Measuring {
+pub struct Measuring {
     batch: Batch,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ pub(crate) struct Measuring {
 
 impl Measuring {
     /// Hands every call to `measure`.
-    pub(crate) fn new(measure: Measure) -> Self {
+    pub fn new(measure: Measure) -> Self {
         let shared = Arc::new(Shared {
             measure: Mutex::new(measure),
             queue: Mutex::new(Queue::default()),
@@ -108,7 +108,7 @@ impl Measuring {
     ///
     /// # Errors
     /// If a thread is gone.
-    pub(crate) fn finish(mut self) -> Result<Measure, AnalyzeError> {
+    pub fn finish(mut self) -> Result<Measure, AnalyzeError> {
         let gone = || AnalyzeError::Internal("a thread that measures calls ended".to_owned());
         self.hand_over();
         let (thread, shared) = (self.thread.take(), Arc::clone(&self.shared));

@@ -20,18 +20,18 @@ use crate::{
 
 /// One moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Point {
-    pub(crate) ts_ns: i64,
+pub struct Point {
+    pub ts_ns: i64,
     /// The sum of what follows.
-    pub(crate) reserved_bytes: i64,
-    pub(crate) in_use_bytes: i64,
+    pub reserved_bytes: i64,
+    pub in_use_bytes: i64,
     /// Free, beside what is in use.
-    pub(crate) pinned_bytes: i64,
+    pub pinned_bytes: i64,
     /// Free, could be given back.
-    pub(crate) releasable_bytes: i64,
+    pub releasable_bytes: i64,
     /// Unused segments of private pools.
-    pub(crate) private_bytes: i64,
-    pub(crate) unknown_bytes: i64,
+    pub private_bytes: i64,
+    pub unknown_bytes: i64,
 }
 
 impl Point {
@@ -50,13 +50,13 @@ impl Point {
 
 /// Allocators' sums over time, all processes and devices together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Curve {
-    pub(crate) points: Vec<Point>,
-    pub(crate) peak_in_use_bytes: i64,
-    pub(crate) peak_reserved_bytes: i64,
+pub struct Curve {
+    pub points: Vec<Point>,
+    pub peak_in_use_bytes: i64,
+    pub peak_reserved_bytes: i64,
     /// Events behind the curve; 0: this run has no allocator events.
-    pub(crate) events_count: i64,
-    pub(crate) oom_ts_ns: Vec<i64>,
+    pub events_count: i64,
+    pub oom_ts_ns: Vec<i64>,
 }
 
 /// Steps of the curve.
@@ -81,7 +81,7 @@ impl Curve {
 }
 
 /// The curve, as a replay makes it.
-pub(crate) struct Filling {
+pub struct Filling {
     curve: Curve,
     start_ns: i64,
     span_ns: i64,
@@ -93,7 +93,7 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    pub(crate) fn new(clock: &Clock) -> Self {
+    pub fn new(clock: &Clock) -> Self {
         Self {
             curve: Curve::default(),
             start_ns: clock.start_ns,
@@ -132,12 +132,12 @@ impl Filling {
     }
 
     /// Whether no event moved memory.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.curve.points.is_empty()
     }
 
     /// When an allocator had most reserved, for the first time.
-    pub(crate) fn peak(&self) -> At {
+    pub fn peak(&self) -> At {
         self.peak.map_or(At::Peak, |(ts, _)| At::Reached(ts))
     }
 
@@ -145,7 +145,7 @@ impl Filling {
     ///
     /// # Errors
     /// If the run's data cannot be read.
-    pub(crate) async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
+    pub async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
         // How it ended, whatever was most in the last step.
         if self.curve.points.last().is_some_and(|point| *point != self.last) {
             self.curve.points.push(self.last);

@@ -29,30 +29,30 @@ const WORTH_RATIO: f64 = 0.05;
 
 /// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Advice {
-    pub(crate) rule: &'static str,
+pub struct Advice {
+    pub rule: &'static str,
     /// `None`: of the whole run.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// At most so much would be free.
-    pub(crate) size_bytes: i64,
+    pub size_bytes: i64,
     /// What to do, and why, with the figures.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// Everything on a run's memory.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Review {
-    pub(crate) peak: Moment,
-    pub(crate) end: Moment,
-    pub(crate) history: History,
-    pub(crate) advice: Vec<Advice>,
+pub struct Review {
+    pub peak: Moment,
+    pub end: Moment,
+    pub history: History,
+    pub advice: Vec<Advice>,
 }
 
 /// Answers for one run.
 ///
 /// # Errors
 /// If its data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
     let mut moments = memory_state::run_all(trace, &[At::Peak, At::End]).await?.into_iter();
     let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
         return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
@@ -62,7 +62,7 @@ pub(crate) async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
 }
 
 /// What follows from what was found.
-pub(crate) fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
+pub fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
     let mut advice = of_state(&peak, &end, &history);
     advice.extend(of_history(&peak, &history));

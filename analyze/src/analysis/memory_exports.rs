@@ -25,14 +25,14 @@ WHERE b.state IN ('active_allocated', 'active_pending_free')
 
 /// Sums by process and device: since when, and how much.
 #[derive(Debug, Default)]
-pub(crate) struct Exports(HashMap<(u32, i32), Vec<(i64, i64)>>);
+pub struct Exports(HashMap<(u32, i32), Vec<(i64, i64)>>);
 
 impl Exports {
     /// Of one run.
     ///
     /// # Errors
     /// If its data cannot be read.
-    pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let any = "SELECT 1 FROM events WHERE op IN ('cudaIpcGetMemHandle', 'cuIpcGetMemHandle') LIMIT 1";
         if trace.batches(any).await?.iter().all(|batch| batch.num_rows() == 0) {
             return Ok(Self::default());
@@ -60,7 +60,7 @@ impl Exports {
     }
 
     /// After everything that happened until `ts`.
-    pub(crate) fn at(&self, pid: u32, device: i32, ts: i64) -> i64 {
+    pub fn at(&self, pid: u32, device: i32, ts: i64) -> i64 {
         let sums = self.0.get(&(pid, device)).map_or(&[][..], Vec::as_slice);
         let passed = sums.partition_point(|(of, _)| *of <= ts);
         passed.checked_sub(1).map_or(0, |last| sums[last].1)

@@ -27,139 +27,139 @@ const MOMENTS: usize = 8;
 
 /// Segments of one allocator that came or went for one cause.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct CauseSum {
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
+pub struct CauseSum {
+    pub pid: u32,
+    pub device: i32,
     /// They came from the driver; else they went back.
-    pub(crate) is_gain: bool,
-    pub(crate) cause: &'static str,
-    pub(crate) segments_count: u64,
-    pub(crate) size_bytes: u64,
+    pub is_gain: bool,
+    pub cause: &'static str,
+    pub segments_count: u64,
+    pub size_bytes: u64,
 }
 
 /// One release of one allocator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ReleaseReport {
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-    pub(crate) tid: u32,
-    pub(crate) cause: &'static str,
-    pub(crate) ts_ns: i64,
-    pub(crate) since_start_ns: i64,
+pub struct ReleaseReport {
+    pub pid: u32,
+    pub device: i32,
+    pub tid: u32,
+    pub cause: &'static str,
+    pub ts_ns: i64,
+    pub since_start_ns: i64,
     /// To the end of the last call that gave memory back; 0: there was none.
-    pub(crate) dur_ns: i64,
-    pub(crate) before_bytes: i64,
-    pub(crate) given_back_bytes: u64,
-    pub(crate) segments_count: u64,
+    pub dur_ns: i64,
+    pub before_bytes: i64,
+    pub given_back_bytes: u64,
+    pub segments_count: u64,
     /// Sum: in use, pinned, private, releasable, not known.
-    pub(crate) after_bytes: i64,
-    pub(crate) in_use_bytes: i64,
+    pub after_bytes: i64,
+    pub in_use_bytes: i64,
     /// Of that, in segments of which other processes were given handles.
-    pub(crate) exported_bytes: i64,
-    pub(crate) pinned_bytes: u64,
-    pub(crate) private_bytes: i64,
-    pub(crate) releasable_bytes: i64,
-    pub(crate) unknown_bytes: i64,
+    pub exported_bytes: i64,
+    pub pinned_bytes: u64,
+    pub private_bytes: i64,
+    pub releasable_bytes: i64,
+    pub unknown_bytes: i64,
     /// Calls of cudaFree or cuMemUnmap; `None`: calls are not on record.
-    pub(crate) calls_count: Option<u64>,
-    pub(crate) call_p50_ns: Option<i64>,
-    pub(crate) call_max_ns: Option<i64>,
+    pub calls_count: Option<u64>,
+    pub call_p50_ns: Option<i64>,
+    pub call_max_ns: Option<i64>,
     /// What else had memory of the device after it: libraries, context, other processes.
-    pub(crate) others: Vec<Share>,
+    pub others: Vec<Share>,
 }
 
 /// A pause or resume: see the view `memory_pauses`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PauseReport {
-    pub(crate) pid: u32,
-    pub(crate) action: String,
-    pub(crate) library: String,
-    pub(crate) since_start_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) size_bytes: i64,
-    pub(crate) calls_count: i64,
-    pub(crate) call_p50_ns: i64,
-    pub(crate) call_max_ns: i64,
-    pub(crate) before_bytes: i64,
-    pub(crate) after_bytes: i64,
-    pub(crate) missing_bytes: i64,
-    pub(crate) missing_count: i64,
+pub struct PauseReport {
+    pub pid: u32,
+    pub action: String,
+    pub library: String,
+    pub since_start_ns: i64,
+    pub dur_ns: i64,
+    pub size_bytes: i64,
+    pub calls_count: i64,
+    pub call_p50_ns: i64,
+    pub call_max_ns: i64,
+    pub before_bytes: i64,
+    pub after_bytes: i64,
+    pub missing_bytes: i64,
+    pub missing_count: i64,
 }
 
 /// What a library of a process still had when the process ended.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ExitReport {
-    pub(crate) pid: u32,
-    pub(crate) since_start_ns: i64,
-    pub(crate) library: String,
-    pub(crate) size_bytes: i64,
+pub struct ExitReport {
+    pub pid: u32,
+    pub since_start_ns: i64,
+    pub library: String,
+    pub size_bytes: i64,
 }
 
 /// One allocator over a phase that the program named.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PhaseReport {
-    pub(crate) name: String,
-    pub(crate) since_start_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-    pub(crate) reserved_before_bytes: i64,
-    pub(crate) reserved_after_bytes: i64,
-    pub(crate) active_before_bytes: i64,
-    pub(crate) active_after_bytes: i64,
+pub struct PhaseReport {
+    pub name: String,
+    pub since_start_ns: i64,
+    pub dur_ns: i64,
+    pub pid: u32,
+    pub device: i32,
+    pub reserved_before_bytes: i64,
+    pub reserved_after_bytes: i64,
+    pub active_before_bytes: i64,
+    pub active_after_bytes: i64,
 }
 
 /// A request that failed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct OomReport {
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-    pub(crate) tid: u32,
-    pub(crate) ts_ns: i64,
-    pub(crate) since_start_ns: i64,
-    pub(crate) requested_bytes: u64,
-    pub(crate) block_bytes: u64,
-    pub(crate) segment_bytes: u64,
-    pub(crate) device_free_bytes: u64,
+pub struct OomReport {
+    pub pid: u32,
+    pub device: i32,
+    pub tid: u32,
+    pub ts_ns: i64,
+    pub since_start_ns: i64,
+    pub requested_bytes: u64,
+    pub block_bytes: u64,
+    pub segment_bytes: u64,
+    pub device_free_bytes: u64,
     /// fragmentation (enough was free, in pieces), other_stream (a block large enough was another stream's), or capacity.
-    pub(crate) verdict: &'static str,
+    pub verdict: &'static str,
     /// A limit of the process, not the device, forbade the segment.
-    pub(crate) is_limited: bool,
-    pub(crate) reserved_bytes: i64,
-    pub(crate) allocated_bytes: i64,
-    pub(crate) pending_bytes: i64,
-    pub(crate) pinned_bytes: u64,
-    pub(crate) private_bytes: i64,
-    pub(crate) pool_free_bytes: u64,
-    pub(crate) largest_free_bytes: u64,
-    pub(crate) other_stream_bytes: u64,
-    pub(crate) is_expandable: bool,
+    pub is_limited: bool,
+    pub reserved_bytes: i64,
+    pub allocated_bytes: i64,
+    pub pending_bytes: i64,
+    pub pinned_bytes: u64,
+    pub private_bytes: i64,
+    pub pool_free_bytes: u64,
+    pub largest_free_bytes: u64,
+    pub other_stream_bytes: u64,
+    pub is_expandable: bool,
     /// `None`: they were on, or it depends on where blocks would have lain.
-    pub(crate) expandable_helps: Option<bool>,
-    pub(crate) hole_addr: Option<u64>,
-    pub(crate) hole_in_use_bytes: Option<u64>,
-    pub(crate) hole_in_use_count: Option<u64>,
-    pub(crate) segments_count: Option<u64>,
-    pub(crate) segments_in_use_bytes: Option<u64>,
-    pub(crate) segments_in_use_count: Option<u64>,
+    pub expandable_helps: Option<bool>,
+    pub hole_addr: Option<u64>,
+    pub hole_in_use_bytes: Option<u64>,
+    pub hole_in_use_count: Option<u64>,
+    pub segments_count: Option<u64>,
+    pub segments_in_use_bytes: Option<u64>,
+    pub segments_in_use_count: Option<u64>,
     /// Everything at that moment; `None`: one of many failures.
-    pub(crate) moment: Option<Moment>,
+    pub moment: Option<Moment>,
 }
 
 /// The whole.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct History {
-    pub(crate) causes: Vec<CauseSum>,
-    pub(crate) releases: Vec<ReleaseReport>,
-    pub(crate) pauses: Vec<PauseReport>,
-    pub(crate) exits: Vec<ExitReport>,
-    pub(crate) phases: Vec<PhaseReport>,
-    pub(crate) ooms: Vec<OomReport>,
+pub struct History {
+    pub causes: Vec<CauseSum>,
+    pub releases: Vec<ReleaseReport>,
+    pub pauses: Vec<PauseReport>,
+    pub exits: Vec<ExitReport>,
+    pub phases: Vec<PhaseReport>,
+    pub ooms: Vec<OomReport>,
 }
 
 /// A story, and sums at the instants asked for.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub struct Watch {
     story: Story,
     /// By instant: reserved and active.
     sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
@@ -429,7 +429,7 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 ///
 /// # Errors
 /// If its data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
     let plan = Plan::of(trace).await?;
     let input = Input::new(trace.context().clone(), trace.files());
     let (_, watch) = input.replay(vec![plan.instants()], plan.watch()).await?;
@@ -442,7 +442,7 @@ pub(crate) async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
 }
 
 /// What a replay is to hear.
-pub(crate) struct Plan {
+pub struct Plan {
     start_ns: i64,
     phases: Vec<Phase>,
     /// Times, and of which end of which phase.
@@ -454,7 +454,7 @@ impl Plan {
     ///
     /// # Errors
     /// If its data cannot be read.
-    pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
         let phases = phases(trace).await?;
         let ends = phases.iter().enumerate();
@@ -465,12 +465,12 @@ impl Plan {
     }
 
     /// At which it is to say so.
-    pub(crate) fn instants(&self) -> Vec<i64> {
+    pub fn instants(&self) -> Vec<i64> {
         self.instants.iter().map(|(ts, _)| *ts).collect()
     }
 
     /// What hears it.
-    pub(crate) fn watch(&self) -> Watch {
+    pub fn watch(&self) -> Watch {
         Watch::default()
     }
 
@@ -503,7 +503,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the run's data cannot be read.
-    pub(crate) async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
+    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
         let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
         let frees = frees(trace).await?;
         let exports = Exports::of(trace).await?;
@@ -524,17 +524,17 @@ impl Plan {
 
 impl History {
     /// Of the first failures, each.
-    pub(crate) fn moments_wanted(&self) -> Vec<At> {
+    pub fn moments_wanted(&self) -> Vec<At> {
         self.ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect()
     }
 
     /// In that order.
-    pub(crate) fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
+    pub fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
         self.ooms.iter_mut().zip(moments).for_each(|(oom, moment)| oom.moment = Some(moment));
     }
 }
 
 /// Causes of growth that another layout of memory would have avoided.
-pub(crate) fn is_avoidable(cause: &str) -> bool {
+pub fn is_avoidable(cause: &str) -> bool {
     [Cause::Fragmentation, Cause::OtherStream, Cause::AfterRelease].iter().any(|of| of.name() == cause)
 }

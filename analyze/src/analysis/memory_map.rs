@@ -20,46 +20,46 @@ const LIVES: usize = 60;
 
 /// A block at the instant.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Block {
+pub struct Block {
     /// From the beginning of its segment.
-    pub(crate) offset_bytes: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) state: String,
+    pub offset_bytes: u64,
+    pub size_bytes: u64,
+    pub state: String,
 }
 
 /// A segment at the instant.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Segment {
-    pub(crate) pid: u32,
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) blocks: Vec<Block>,
+pub struct Segment {
+    pub pid: u32,
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub blocks: Vec<Block>,
 }
 
 /// One block while it was handed out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct Life {
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) ts_ns: i64,
+pub struct Life {
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub ts_ns: i64,
     /// `None`: to the end of the run.
-    pub(crate) dur_ns: Option<i64>,
+    pub dur_ns: Option<i64>,
 }
 
 /// The map.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Map {
+pub struct Map {
     /// Largest first.
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) segments_count: usize,
+    pub segments: Vec<Segment>,
+    pub segments_count: usize,
     /// In the order of their beginning.
-    pub(crate) lives: Vec<Life>,
-    pub(crate) lives_count: usize,
+    pub lives: Vec<Life>,
+    pub lives_count: usize,
 }
 
 impl Map {
     /// Of what two replays told.
-    pub(crate) fn of(layout: Layout, lives: Lives) -> Self {
+    pub fn of(layout: Layout, lives: Lives) -> Self {
         let mut all: Vec<Life> = lives.largest.into_iter().map(|Reverse((.., life))| life).collect();
         all.sort_by_key(|life| (life.ts_ns, life.addr));
         let (segments, segments_count) = (layout.segments, layout.segments_count);
@@ -68,7 +68,7 @@ impl Map {
 }
 
 /// Where segments and blocks lie at one instant of a replay.
-pub(crate) struct Layout {
+pub struct Layout {
     /// Of the instant.
     number: usize,
     segments: Vec<Segment>,
@@ -76,7 +76,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub(crate) fn new(number: usize) -> Self {
+    pub fn new(number: usize) -> Self {
         Self { number, segments: Vec::new(), segments_count: 0 }
     }
 }
@@ -115,7 +115,7 @@ impl Listener for Layout {
 type Weighed = (u128, Reverse<(i64, u64)>, Life);
 
 /// The blocks of a replay that had most bytes for longest.
-pub(crate) struct Lives {
+pub struct Lives {
     /// Weighed by bytes times time: the least is to be dropped first.
     largest: BinaryHeap<Reverse<Weighed>>,
     count: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
-    pub(crate) fn new(end_ns: i64) -> Self {
+    pub fn new(end_ns: i64) -> Self {
         Self { largest: BinaryHeap::new(), count: 0, began: HashMap::new(), end_ns }
     }
 }

@@ -20,18 +20,18 @@ use crate::{error::AnalyzeError, memory::input::Input, trace::Trace};
 
 /// Memory of PyTorch's allocators.
 #[derive(Serialize)]
-pub(crate) struct Overview {
-    pub(crate) curve: Curve,
-    pub(crate) review: Review,
-    pub(crate) map: Map,
-    pub(crate) growth: Vec<Growth>,
+pub struct Overview {
+    pub curve: Curve,
+    pub review: Review,
+    pub map: Map,
+    pub growth: Vec<Growth>,
 }
 
 /// Answers for one run; `None`: no event of an allocator is on record.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
     let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
     let growths = growth::Plan::of(trace.context(), trace.files(), &growth::Params::default()).await?;
     let history = memory_history::Plan::of(trace).await?;

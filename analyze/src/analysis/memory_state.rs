@@ -36,7 +36,7 @@ const BLOCKS_NAMED: usize = 3;
 
 /// The instant asked for.
 #[derive(Clone, Debug)]
-pub(crate) enum At {
+pub enum At {
     /// When most was reserved.
     Peak,
     /// That, where it is known already: the time of the event that made it so.
@@ -51,7 +51,7 @@ pub(crate) enum At {
 
 impl At {
     /// What people type: `peak`, `end`, a time, or the name of a mark.
-    pub(crate) fn parse(at: &str) -> Self {
+    pub fn parse(at: &str) -> Self {
         match at {
             "peak" => Self::Peak,
             "end" => Self::End,
@@ -62,108 +62,108 @@ impl At {
 
 /// A block that keeps free memory around it from being released.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Pin {
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
+pub struct Pin {
+    pub addr: u64,
+    pub size_bytes: u64,
     /// `None`: the source does not tell.
-    pub(crate) requested_bytes: Option<u64>,
-    pub(crate) state: &'static str,
+    pub requested_bytes: Option<u64>,
+    pub state: &'static str,
     /// `None`: it is from before the recorded span.
-    pub(crate) age_ns: Option<i64>,
-    pub(crate) tid: u32,
+    pub age_ns: Option<i64>,
+    pub tid: u32,
     /// Functions, outermost first, separated by semicolons; `None`: no stack was taken.
-    pub(crate) frames: Option<String>,
+    pub frames: Option<String>,
     #[serde(skip)]
     stack: Option<u32>,
 }
 
 /// A segment with free memory that it cannot give back.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Pinned {
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) stream: u64,
-    pub(crate) is_expandable: bool,
+pub struct Pinned {
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub stream: u64,
+    pub is_expandable: bool,
     /// Free in it and pinned.
-    pub(crate) pinned_bytes: u64,
-    pub(crate) in_use_bytes: u64,
-    pub(crate) in_use_count: usize,
+    pub pinned_bytes: u64,
+    pub in_use_bytes: u64,
+    pub in_use_count: usize,
     /// Largest first, at most three.
-    pub(crate) pins: Vec<Pin>,
+    pub pins: Vec<Pin>,
 }
 
 /// One allocator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Held {
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
+pub struct Held {
+    pub pid: u32,
+    pub device: i32,
     /// From usage reports and calls of the driver: streams and pending frees are not known.
-    pub(crate) is_inferred: bool,
-    pub(crate) reserved_bytes: i64,
-    pub(crate) allocated_bytes: i64,
+    pub is_inferred: bool,
+    pub reserved_bytes: i64,
+    pub allocated_bytes: i64,
     /// Of the blocks in use, what was not asked for; `None`: the source does not tell.
-    pub(crate) rounding_bytes: Option<i64>,
-    pub(crate) pending_bytes: i64,
-    pub(crate) releasable_bytes: i64,
-    pub(crate) private_releasable_bytes: i64,
-    pub(crate) pinned_bytes: i64,
-    pub(crate) unknown_bytes: i64,
+    pub rounding_bytes: Option<i64>,
+    pub pending_bytes: i64,
+    pub releasable_bytes: i64,
+    pub private_releasable_bytes: i64,
+    pub pinned_bytes: i64,
+    pub unknown_bytes: i64,
     /// In use in segments that are not on record, because recording began later: not part of what is reserved.
-    pub(crate) outside_bytes: i64,
-    pub(crate) segments_count: usize,
-    pub(crate) largest_free_bytes: u64,
+    pub outside_bytes: i64,
+    pub segments_count: usize,
+    pub largest_free_bytes: u64,
     /// Most pinned first.
-    pub(crate) pinned: Vec<Pinned>,
+    pub pinned: Vec<Pinned>,
     /// What did not fit until then, with how often.
-    pub(crate) faults: Vec<(&'static str, u64)>,
+    pub faults: Vec<(&'static str, u64)>,
     /// Events that were lost until then.
-    pub(crate) lost_count: u64,
+    pub lost_count: u64,
     /// Where a snapshot's state is not as its events make it; at the end only.
-    pub(crate) differences: Vec<Difference>,
+    pub differences: Vec<Difference>,
     /// Settings that were not understood.
-    pub(crate) unknown_settings: Vec<String>,
+    pub unknown_settings: Vec<String>,
 }
 
 /// Everything at an instant.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Moment {
-    pub(crate) label: String,
+pub struct Moment {
+    pub label: String,
     /// CLOCK_MONOTONIC.
-    pub(crate) ts_ns: i64,
+    pub ts_ns: i64,
     /// Since recording began.
-    pub(crate) since_start_ns: i64,
-    pub(crate) allocators: Vec<Held>,
+    pub since_start_ns: i64,
+    pub allocators: Vec<Held>,
     /// Processes of which only calls of the driver are on record.
-    pub(crate) drivers: Vec<Driver>,
+    pub drivers: Vec<Driver>,
     /// The whole GPUs, as far as their counters were read.
-    pub(crate) devices: Vec<Device>,
+    pub devices: Vec<Device>,
 }
 
 /// A line of a device's account.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Share {
-    pub(crate) part: &'static str,
-    pub(crate) pid: Option<u32>,
-    pub(crate) library: Option<String>,
-    pub(crate) size_bytes: i64,
+pub struct Share {
+    pub part: &'static str,
+    pub pid: Option<u32>,
+    pub library: Option<String>,
+    pub size_bytes: i64,
 }
 
 /// A device: what the driver said at a reading, brought to the instant by the calls in between.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Device {
-    pub(crate) device: i32,
+pub struct Device {
+    pub device: i32,
     /// From the reading to the instant; negative: there was none before.
-    pub(crate) reading_age_ns: i64,
+    pub reading_age_ns: i64,
     /// Read then.
-    pub(crate) read_bytes: i64,
+    pub read_bytes: i64,
     /// At the instant: read, and what calls took since.
-    pub(crate) used_bytes: i64,
+    pub used_bytes: i64,
     /// Sum: `used_bytes`.
-    pub(crate) shares: Vec<Share>,
+    pub shares: Vec<Share>,
 }
 
 /// What was held at each instant.
-pub(crate) struct Watch {
+pub struct Watch {
     /// As users are shown them, in order.
     times: Vec<i64>,
     found: Vec<Vec<Held>>,
@@ -258,7 +258,7 @@ const END: &str = "at the end of the run";
 ///
 /// # Errors
 /// If there is no such mark, or the run's data cannot be read.
-pub(crate) async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
+pub async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
         At::End => Ok((i64::MAX - 1, END.to_owned())),
@@ -289,7 +289,7 @@ pub(crate) async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i6
 ///
 /// # Errors
 /// If there is no such mark, or the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
+pub async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
     let mut moments = run_all(trace, std::slice::from_ref(at)).await?;
     moments.pop().ok_or_else(|| AnalyzeError::Internal("an instant has no moment".to_owned()))
 }
@@ -298,7 +298,7 @@ pub(crate) async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> 
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
+pub async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
     let plan = Plan::of(trace, ats).await?;
     let input = Input::new(trace.context().clone(), trace.files());
     let (_, watch) = input.replay(vec![plan.times()], plan.watch()).await?;
@@ -306,7 +306,7 @@ pub(crate) async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, An
 }
 
 /// At which instants a replay is to be stopped.
-pub(crate) struct Plan {
+pub struct Plan {
     start_ns: i64,
     /// Time, place among what was asked for, and name; in order of time.
     wanted: Vec<(i64, usize, String)>,
@@ -319,7 +319,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`run`].
-    pub(crate) async fn of(trace: &Trace, ats: &[At]) -> Result<Self, AnalyzeError> {
+    pub async fn of(trace: &Trace, ats: &[At]) -> Result<Self, AnalyzeError> {
         let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
         let mut wanted = Vec::new();
         for (place, at) in ats.iter().enumerate() {
@@ -332,17 +332,17 @@ impl Plan {
     }
 
     /// In order.
-    pub(crate) fn times(&self) -> Vec<i64> {
+    pub fn times(&self) -> Vec<i64> {
         self.wanted.iter().map(|(ts, ..)| *ts).collect()
     }
 
     /// What number the replay calls that instant by.
-    pub(crate) fn number(&self, place: usize) -> usize {
+    pub fn number(&self, place: usize) -> usize {
         self.wanted.iter().position(|(_, of, _)| *of == place).unwrap_or_default()
     }
 
     /// What hears of them.
-    pub(crate) fn watch(&self) -> Watch {
+    pub fn watch(&self) -> Watch {
         Watch { times: self.shown.clone(), found: Vec::new() }
     }
 
@@ -350,7 +350,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the run's data cannot be read.
-    pub(crate) async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
+    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
         let times = self.times();
         let mut found = watch.found;
         // A run without events of an allocator passes no instant.

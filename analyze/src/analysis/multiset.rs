@@ -19,11 +19,11 @@ const FRESH: usize = 1 << 13;
 type Page = [u32; PAGE];
 
 /// Values with their numbers, in order.
-pub(crate) type Counted = Vec<(f64, u64)>;
+pub type Counted = Vec<(f64, u64)>;
 
 /// Values, each as often as it was added.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Multiset {
+pub struct Multiset {
     count: u64,
     /// Empty: nothing is counted yet.
     pages: Vec<Option<Box<Page>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Multiset {
 impl Multiset {
     /// Adds a value.
     #[inline]
-    pub(crate) fn add(&mut self, value: i64) {
+    pub fn add(&mut self, value: i64) {
         self.count += 1;
         if self.pages.is_empty() || !(0..COUNTED).contains(&value) {
             self.keep(value);
@@ -60,7 +60,7 @@ impl Multiset {
     }
 
     /// Counts what waits to be: it need not be sorted then to find a quantile.
-    pub(crate) fn count_fresh(&mut self) {
+    pub fn count_fresh(&mut self) {
         for value in self.fresh.drain(..) {
             let index = value as usize;
             let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
@@ -73,13 +73,13 @@ impl Multiset {
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 }
 
 /// All values of some sets.
-pub(crate) fn counted_of(sets: &[&Multiset]) -> Counted {
+pub fn counted_of(sets: &[&Multiset]) -> Counted {
     let mut all: Counted = Vec::new();
     visit(sets, |value, count| {
         match all.last_mut() {
@@ -146,7 +146,7 @@ fn pair(sets: &[&Multiset], place: u64) -> (i64, i64) {
 
 /// The value below which a share `q` of the values lies, by the definition of SQL's `percentile_cont`: exact, linear
 /// between neighbours. `zeros` more values are zero, and none is below that. `NaN` of none.
-pub(crate) fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
+pub fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
     let count = zeros + sets.iter().map(|set| set.count).sum::<u64>();
     if count == 0 {
         return f64::NAN;
@@ -162,7 +162,7 @@ pub(crate) fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
 }
 
 /// Quantiles of `base` without the values `minus`, which it has, and with those of `plus`.
-pub(crate) fn quantiles<const N: usize>(
+pub fn quantiles<const N: usize>(
     base: &Counted,
     minus: &Counted,
     plus: &Counted,
@@ -207,7 +207,7 @@ pub(crate) fn quantiles<const N: usize>(
 }
 
 /// Values, sorted and counted.
-pub(crate) fn counted(mut values: Vec<f64>) -> Counted {
+pub fn counted(mut values: Vec<f64>) -> Counted {
     values.sort_unstable_by(f64::total_cmp);
     let mut counted: Counted = Vec::new();
     for value in values {

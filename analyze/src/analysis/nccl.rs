@@ -11,26 +11,26 @@ use crate::{
 
 /// One operation on one communicator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Volume {
-    pub(crate) pid: i64,
+pub struct Volume {
+    pub pid: i64,
     /// Of its process in the communicator; `None`: it began before recording, or its source does not tell.
-    pub(crate) rank: Option<i64>,
+    pub rank: Option<i64>,
     /// A handle: it means something within its process only.
-    pub(crate) communicator: Option<i64>,
-    pub(crate) op: String,
-    pub(crate) calls_count: i64,
+    pub communicator: Option<i64>,
+    pub op: String,
+    pub calls_count: i64,
     /// Of one rank.
-    pub(crate) volume_bytes: Option<i64>,
+    pub volume_bytes: Option<i64>,
     /// Time of handing over.
-    pub(crate) call_ns: Option<i64>,
-    pub(crate) p99_call_ns: Option<f64>,
+    pub call_ns: Option<i64>,
+    pub p99_call_ns: Option<f64>,
 }
 
 /// Answers for one run, longest in calls first; nothing: no such call is on record.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Vec<Volume>, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Vec<Volume>, AnalyzeError> {
     let query = "SELECT v.*, r.rank FROM nccl_volume v LEFT JOIN \
          (SELECT run, pid, communicator, max(peer) AS rank FROM events \
           WHERE kind = 'call' AND op LIKE 'ncclCommInit%' AND communicator IS NOT NULL GROUP BY run, pid, communicator) r \

@@ -10,23 +10,23 @@ use crate::{
 
 /// One phase. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Phase {
-    pub(crate) run: String,
-    pub(crate) phase: String,
-    pub(crate) ranges_count: i64,
-    pub(crate) total_ns: i64,
-    pub(crate) calls_count: i64,
-    pub(crate) launches_count: i64,
-    pub(crate) calls_ns: i64,
-    pub(crate) scheduler_ns: i64,
-    pub(crate) blocked_ns: i64,
+pub struct Phase {
+    pub run: String,
+    pub phase: String,
+    pub ranges_count: i64,
+    pub total_ns: i64,
+    pub calls_count: i64,
+    pub launches_count: i64,
+    pub calls_ns: i64,
+    pub scheduler_ns: i64,
+    pub blocked_ns: i64,
 }
 
 /// Every phase; none if the workload named none.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Vec<Phase>, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Vec<Phase>, AnalyzeError> {
     let batches = trace.batches("SELECT * FROM phases ORDER BY run, total_ns DESC, phase").await?;
     let mut phases = Vec::new();
     for batch in &batches {

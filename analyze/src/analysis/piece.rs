@@ -10,7 +10,7 @@ use super::blocker::{self, Blocker};
 
 /// What a thread did for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     OnCpu,
     /// It could have run on; another task had the CPU.
     Preempted,
@@ -26,7 +26,7 @@ pub(crate) enum State {
 }
 
 /// Nanoseconds blocked, by class.
-pub(crate) type BlockedNs = [i64; blocker::COUNT];
+pub type BlockedNs = [i64; blocker::COUNT];
 
 /// No number: of a CPU, a task.
 pub(super) const NONE: u32 = u32::MAX;
@@ -34,41 +34,41 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Off-CPU time of one thread in one state: `[ts, end)`. 32 bytes, because all of them stay in memory: chains lead
 /// to any thread at any time. An interval of off-CPU time has at most two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) ts: i64,
-    pub(crate) end: i64,
+pub struct Piece {
+    pub ts: i64,
+    pub end: i64,
     pub(super) cpu: u32,
     /// Number of a task.
     pub(super) waker: u32,
     /// Below zero: none.
     pub(super) syscall: i32,
-    pub(crate) state: State,
+    pub state: State,
     /// It waited in the queue of another CPU first, and it is not known until when.
-    pub(crate) has_moved: bool,
+    pub has_moved: bool,
 }
 
 const _: () = assert!(size_of::<Piece>() == 32);
 
 impl Piece {
     /// The CPU that was waited for, or left.
-    pub(crate) fn cpu(&self) -> Option<u32> {
+    pub fn cpu(&self) -> Option<u32> {
         (self.cpu != NONE).then_some(self.cpu)
     }
 
     /// A piece on no CPU, ended by nobody.
     #[cfg(test)]
-    pub(crate) fn of(ts: i64, end: i64, state: State, syscall: i32) -> Self {
+    pub fn of(ts: i64, end: i64, state: State, syscall: i32) -> Self {
         Self { ts, end, cpu: NONE, waker: NONE, syscall, state, has_moved: false }
     }
 
     /// System call that it slept in.
-    pub(crate) fn syscall(&self) -> Option<i64> {
+    pub fn syscall(&self) -> Option<i64> {
         (self.syscall >= 0).then_some(self.syscall.into())
     }
 }
 
 /// A place near which to search: the end, because what is asked about is mostly recent.
-pub(crate) const LATEST: usize = usize::MAX;
+pub const LATEST: usize = usize::MAX;
 /// The first of sorted values that is not `before`, searched from a place that it may be near.
 pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> bool) -> usize {
     let mut low = near.min(values.len());
@@ -88,7 +88,7 @@ pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> b
 
 /// Cuts `[from, to)` of a thread with these pieces into segments, in order; together they are all of it. `near`:
 /// about where the first of the pieces is.
-pub(crate) fn cut(
+pub fn cut(
     pieces: &[Piece],
     near: usize,
     from: i64,

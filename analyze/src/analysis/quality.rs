@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Schema of the table.
-pub(crate) fn schema() -> SchemaRef {
+pub fn schema() -> SchemaRef {
     let text = |name| Field::new(name, DataType::Utf8, true);
     Arc::new(Schema::new(vec![text("run"), text("problem"), Field::new("rows_count", DataType::Int64, true)]))
 }
@@ -26,7 +26,7 @@ pub(crate) fn schema() -> SchemaRef {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {
         let runs = derived.faults.keys().map(|(run, _)| Some(derived.schedule.names.name(*run)));

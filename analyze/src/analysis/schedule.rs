@@ -18,39 +18,39 @@ use crate::{
 };
 
 /// Run (its number in [`Names`]), process, thread.
-pub(crate) type ThreadKey = (u32, u32, u32);
+pub type ThreadKey = (u32, u32, u32);
 
 /// A task that held a CPU or woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Task {
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
+pub struct Task {
+    pub pid: u32,
+    pub tid: u32,
     /// Number of its name.
-    pub(crate) comm: u32,
+    pub comm: u32,
 }
 
 /// A stint of a task on a CPU: 24 bytes, which stay in memory, too.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stint {
-    pub(crate) ts: i64,
-    pub(crate) end: i64,
+pub struct Stint {
+    pub ts: i64,
+    pub end: i64,
     /// Number of the task.
     task: u32,
 }
 
 /// A row of off-CPU time. `None`: null.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OffCpuRow {
-    pub(crate) ts: i64,
-    pub(crate) dur: Option<i64>,
+pub struct OffCpuRow {
+    pub ts: i64,
+    pub dur: Option<i64>,
     /// Number of the state's name.
-    pub(crate) state: u32,
-    pub(crate) runnable_ns: Option<i64>,
-    pub(crate) syscall: Option<i32>,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) waker: Option<Task>,
+    pub state: u32,
+    pub runnable_ns: Option<i64>,
+    pub syscall: Option<i32>,
+    pub cpu: Option<u32>,
+    pub waker: Option<Task>,
     /// The thread that got the CPU at switch-out.
-    pub(crate) next_tid: Option<u32>,
+    pub next_tid: Option<u32>,
 }
 
 /// What is known of one thread.
@@ -67,8 +67,8 @@ const RECENT: usize = 32;
 
 /// The schedule of every thread of some runs, built from rows in the order of time.
 #[derive(Debug, Default)]
-pub(crate) struct Schedule {
-    pub(crate) names: Names,
+pub struct Schedule {
+    pub names: Names,
     timelines: Vec<Timeline>,
     slots: HashMap<ThreadKey, usize>,
     tasks: Vec<Task>,
@@ -83,7 +83,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// The number of a thread, new or known.
-    pub(crate) fn slot(&mut self, key: ThreadKey) -> usize {
+    pub fn slot(&mut self, key: ThreadKey) -> usize {
         *self.slots.entry(key).or_insert_with(|| {
             self.timelines.push(Timeline { key, is_known: false, pieces: Vec::new() });
             self.timelines.len() - 1
@@ -105,14 +105,7 @@ impl Schedule {
     }
 
     /// Adds a stint; none is earlier than those before.
-    pub(crate) fn add_stint(
-        &mut self,
-        run: u32,
-        cpu: u32,
-        (ts, dur): (i64, i64),
-        task: Task,
-        faults: &mut Faults,
-    ) {
+    pub fn add_stint(&mut self, run: u32, cpu: u32, (ts, dur): (i64, i64), task: Task, faults: &mut Faults) {
         let end = ts.saturating_add(dur);
         if end < ts {
             *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
@@ -133,7 +126,7 @@ impl Schedule {
     }
 
     /// Adds an interval of a thread; none is earlier than those before, and of equal ones the longest came first.
-    pub(crate) fn add_off_cpu(&mut self, slot: usize, row: &OffCpuRow, faults: &mut Faults) {
+    pub fn add_off_cpu(&mut self, slot: usize, row: &OffCpuRow, faults: &mut Faults) {
         let run = self.timelines[slot].key.0;
         let end = match row.dur {
             None => i64::MAX,
@@ -213,7 +206,7 @@ impl Schedule {
     }
 
     /// A thread entered a call: it cannot have been away without end since before.
-    pub(crate) fn seen(&mut self, slot: usize, ts: i64, faults: &mut Faults) {
+    pub fn seen(&mut self, slot: usize, ts: i64, faults: &mut Faults) {
         let Timeline { key, pieces, .. } = &mut self.timelines[slot];
         let Some(last) = pieces.last_mut().filter(|last| last.end == i64::MAX && last.ts < ts) else {
             return;
@@ -228,42 +221,42 @@ impl Schedule {
     }
 
     /// Who ended a sleep, if that is on record.
-    pub(crate) fn waker(&self, piece: &Piece) -> Option<Task> {
+    pub fn waker(&self, piece: &Piece) -> Option<Task> {
         self.task(piece.waker)
     }
 
     /// The number of a thread, if it is known.
-    pub(crate) fn known_slot(&self, key: ThreadKey) -> Option<usize> {
+    pub fn known_slot(&self, key: ThreadKey) -> Option<usize> {
         self.slots.get(&key).copied()
     }
 
     /// Run, process and thread of a number.
-    pub(crate) fn key(&self, slot: usize) -> ThreadKey {
+    pub fn key(&self, slot: usize) -> ThreadKey {
         self.timelines[slot].key
     }
 
     /// Off-CPU time of the thread of a number.
-    pub(crate) fn pieces_of(&self, slot: usize) -> &[Piece] {
+    pub fn pieces_of(&self, slot: usize) -> &[Piece] {
         &self.timelines[slot].pieces
     }
 
     /// Off-CPU time of a thread.
-    pub(crate) fn pieces(&self, key: ThreadKey) -> &[Piece] {
+    pub fn pieces(&self, key: ThreadKey) -> &[Piece] {
         self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
     }
 
     /// Whether the schedule of the thread of a number is known.
-    pub(crate) fn is_known(&self, slot: usize) -> bool {
+    pub fn is_known(&self, slot: usize) -> bool {
         self.timelines[slot].is_known
     }
 
     /// Every thread whose schedule is known.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = ThreadKey> {
+    pub fn threads(&self) -> impl Iterator<Item = ThreadKey> {
         self.timelines.iter().filter(|timeline| timeline.is_known).map(|timeline| timeline.key)
     }
 
     /// Who had the CPUs of a run that somebody waited for, and how long in all.
-    pub(crate) fn ran(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
+    pub fn ran(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
         let mut totals = vec![None; self.tasks.len()];
         let of_run = self.stints.iter().filter(|((of, _), _)| *of == run);
         for stint in of_run.flat_map(|(_, stints)| stints) {
@@ -274,13 +267,13 @@ impl Schedule {
     }
 
     /// Whether the source of a run does not record why threads were off CPU.
-    pub(crate) fn is_without_reasons(&self, run: u32) -> bool {
+    pub fn is_without_reasons(&self, run: u32) -> bool {
         self.without_reasons.contains(&run)
     }
 
     /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record. Searched from `near` on;
     /// the place of the first is given back, for the next search.
-    pub(crate) fn holders(
+    pub fn holders(
         &self,
         (run, cpu): (u32, u32),
         near: usize,
@@ -308,16 +301,16 @@ impl Schedule {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub mod tests {
     use super::*;
 
     /// (pid, tid), ts, dur (below zero: open if -1), state, runnable, syscall (below zero: none), cpu, waker.
-    pub(crate) type OffRow = ((i32, i32), i64, i64, &'static str, Option<i64>, i32, i32, Option<(i32, i32)>);
+    pub type OffRow = ((i32, i32), i64, i64, &'static str, Option<i64>, i32, i32, Option<(i32, i32)>);
     /// CPU, from, to, (pid, tid).
-    pub(crate) type StintRow = (i32, i64, i64, (i32, i32));
+    pub type StintRow = (i32, i64, i64, (i32, i32));
 
     /// A schedule of run 0, of rows in any order.
-    pub(crate) fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
+    pub fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
         read(rows, stints).0
     }
 

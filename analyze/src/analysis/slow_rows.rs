@@ -37,7 +37,7 @@ fn field(name: &str, ty: DataType) -> Field {
 }
 
 /// Schema of the table `slow_calls`.
-pub(crate) fn calls_schema() -> SchemaRef {
+pub fn calls_schema() -> SchemaRef {
     use DataType::{Float64, Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
         ("run", Utf8),
@@ -127,7 +127,7 @@ fn calls(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeErr
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill_calls(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill_calls(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {
         let mut parts = derived.judgement.slow.chunks(BATCH_CALLS);
@@ -137,7 +137,7 @@ pub(crate) async fn fill_calls(source: Arc<Source>, output: Output) -> Result<()
 }
 
 /// Schema of the table `chain_links`.
-pub(crate) fn links_schema() -> SchemaRef {
+pub fn links_schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
         ("run", Utf8),
@@ -163,7 +163,7 @@ pub(crate) fn links_schema() -> SchemaRef {
 }
 
 /// The name of a state, as the view `off_cpu` has it where it can.
-pub(crate) fn state_name(state: State) -> &'static str {
+pub fn state_name(state: State) -> &'static str {
     match state {
         State::OnCpu => "on-cpu",
         State::Preempted => "preempted",
@@ -214,7 +214,7 @@ fn links(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeErr
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill_links(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill_links(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {
         let mut parts = derived.judgement.slow.chunks(BATCH_CALLS);

@@ -15,19 +15,19 @@ use super::{
 };
 
 /// Fewer calls allow no statement.
-pub(crate) const MIN_CALLS: u64 = 10;
+pub const MIN_CALLS: u64 = 10;
 
 /// What sets calls apart. Numbers stand for names; `None`: it does not apply, or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Kind {
-    pub(crate) run: u32,
-    pub(crate) op: u32,
-    pub(crate) direction: Option<u32>,
-    pub(crate) nested: Option<bool>,
-    pub(crate) phase: Option<u32>,
+pub struct Kind {
+    pub run: u32,
+    pub op: u32,
+    pub direction: Option<u32>,
+    pub nested: Option<bool>,
+    pub phase: Option<u32>,
     /// Binary logarithm of the bytes.
-    pub(crate) size_class: Option<u32>,
-    pub(crate) first_call: bool,
+    pub size_class: Option<u32>,
+    pub first_call: bool,
 }
 
 impl Kind {
@@ -49,14 +49,14 @@ const LEVELS: usize = 4;
 
 /// One call as the yardstick sees it, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample<'a> {
-    pub(crate) own: i64,
+pub struct Sample<'a> {
+    pub own: i64,
     /// Nothing was taken from it: its own time is its duration.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
     /// Time in nested calls of another class.
-    pub(crate) nested: i64,
+    pub nested: i64,
     /// `None`: it was not.
-    pub(crate) blocked: Option<&'a BlockedNs>,
+    pub blocked: Option<&'a BlockedNs>,
 }
 
 /// Samples of one kind. Zeros of what is mostly zero are not stored.
@@ -82,35 +82,35 @@ impl Samples {
 
 /// What is usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usual {
-    pub(crate) calls_count: u64,
+pub struct Usual {
+    pub calls_count: u64,
     /// Median of own time.
-    pub(crate) own: f64,
+    pub own: f64,
     /// Median time in nested calls of another class.
-    pub(crate) nested: f64,
+    pub nested: f64,
     /// Median time blocked, by class.
-    pub(crate) blocked: [f64; blocker::COUNT],
+    pub blocked: [f64; blocker::COUNT],
 }
 
 /// The yardsticks of one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Baseline {
+pub struct Baseline {
     /// Of its kind, as fine as there are calls for.
-    pub(crate) kind: Usual,
+    pub kind: Usual,
     /// Median own time of calls of the same size class and first or not; `None`: too few.
-    pub(crate) stratum_own: Option<f64>,
+    pub stratum_own: Option<f64>,
 }
 
 impl Baseline {
     /// What a call should take: no more than its kind, and no more than its stratum.
-    pub(crate) fn expected(&self) -> f64 {
+    pub fn expected(&self) -> f64 {
         self.stratum_own.map_or(self.kind.own, |own| own.min(self.kind.own))
     }
 }
 
 /// Collects samples and tells what is usual.
 #[derive(Debug, Default)]
-pub(crate) struct Strata {
+pub struct Strata {
     numbers: HashMap<Kind, u32>,
     kinds: Vec<(Kind, Samples)>,
     /// Numbers of the kinds that are one at a level.
@@ -119,7 +119,7 @@ pub(crate) struct Strata {
 
 impl Strata {
     /// The number of a kind, new or known.
-    pub(crate) fn number(&mut self, kind: Kind) -> u32 {
+    pub fn number(&mut self, kind: Kind) -> u32 {
         let next = self.kinds.len() as u32;
         let number = *self.numbers.entry(kind).or_insert(next);
         if number == next {
@@ -132,7 +132,7 @@ impl Strata {
     }
 
     /// Adds a call of a kind; how many there are now.
-    pub(crate) fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
+    pub fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
         let samples = &mut self.kinds[number as usize].1;
         if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
         if sample.nested > 0 {
@@ -149,12 +149,12 @@ impl Strata {
     }
 
     /// Durations of the calls of a kind from which nothing was taken.
-    pub(crate) fn whole(&self, number: u32) -> &Multiset {
+    pub fn whole(&self, number: u32) -> &Multiset {
         &self.kinds[number as usize].1.whole
     }
 
     /// Every kind, by its number.
-    pub(crate) fn kinds(&self) -> impl ExactSizeIterator<Item = Kind> {
+    pub fn kinds(&self) -> impl ExactSizeIterator<Item = Kind> {
         self.kinds.iter().map(|(kind, _)| *kind)
     }
 
@@ -164,7 +164,7 @@ impl Strata {
     }
 
     /// What a call of this kind should take by what has been seen so far; `None`: too few.
-    pub(crate) fn expected_so_far(&mut self, number: u32) -> Option<f64> {
+    pub fn expected_so_far(&mut self, number: u32) -> Option<f64> {
         let (kind, samples) = &self.kinds[number as usize];
         if samples.count() < MIN_CALLS {
             return None;
@@ -180,7 +180,7 @@ impl Strata {
     }
 
     /// The baseline of every kind, by its number.
-    pub(crate) fn baselines(&self) -> Vec<Baseline> {
+    pub fn baselines(&self) -> Vec<Baseline> {
         let members = |key: &(usize, Kind)| self.members.get(key).map_or(&[][..], Vec::as_slice);
         let count = |key: &(usize, Kind)| self.own(members(key)).iter().map(|own| own.count()).sum::<u64>();
         let mut usual: HashMap<(usize, Kind), Usual> = HashMap::new();

@@ -11,24 +11,24 @@ use crate::{
 
 /// One function in one stratum. Times in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Line {
-    pub(crate) run: String,
-    pub(crate) op: String,
-    pub(crate) direction: Option<String>,
-    pub(crate) size_class: Option<i64>,
-    pub(crate) first_call: bool,
-    pub(crate) calls_count: i64,
-    pub(crate) censored_count: i64,
-    pub(crate) p50_ns: Option<f64>,
-    pub(crate) p90_ns: Option<f64>,
-    pub(crate) p99_ns: Option<f64>,
-    pub(crate) max_ns: Option<i64>,
-    pub(crate) total_ns: Option<i64>,
+pub struct Line {
+    pub run: String,
+    pub op: String,
+    pub direction: Option<String>,
+    pub size_class: Option<i64>,
+    pub first_call: bool,
+    pub calls_count: i64,
+    pub censored_count: i64,
+    pub p50_ns: Option<f64>,
+    pub p90_ns: Option<f64>,
+    pub p99_ns: Option<f64>,
+    pub max_ns: Option<i64>,
+    pub total_ns: Option<i64>,
 }
 
 impl Line {
     /// What separates the stratum from others of its function, in a few words.
-    pub(crate) fn stratum(&self) -> String {
+    pub fn stratum(&self) -> String {
         let size = self.size_class.map(|class| {
             let at_least = u32::try_from(class).ok().and_then(|class| 1_i64.checked_shl(class));
             format!("≥ {}", Bytes(at_least.unwrap_or(i64::MAX)))
@@ -43,7 +43,7 @@ impl Line {
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
     let batches = trace
         .batches("SELECT * FROM op_summary ORDER BY run, total_ns DESC NULLS LAST, op, direction, size_class, first_call")
         .await?;

@@ -92,10 +92,10 @@ struct Process {
 }
 
 /// See the module.
-pub(crate) struct Sweep<S> {
-    pub(crate) schedule: Schedule,
-    pub(crate) faults: Faults,
-    pub(crate) sink: S,
+pub struct Sweep<S> {
+    pub schedule: Schedule,
+    pub faults: Faults,
+    pub sink: S,
     run: u32,
     threads: Vec<Thread>,
     /// The last thread of each place: a hash costs more than a look.
@@ -132,7 +132,7 @@ fn cannot_contain(names: &Names, outer: u32, inner: u32) -> bool {
 
 impl<S: Sink> Sweep<S> {
     /// Before any row. `sink` is made with the names that are known from elsewhere. `hands_extra`: calls have their [`Extra`] columns.
-    pub(crate) fn new(sink: impl FnOnce(&mut Names) -> S, hands_extra: bool) -> Self {
+    pub fn new(sink: impl FnOnce(&mut Names) -> S, hands_extra: bool) -> Self {
         let mut schedule = Schedule::default();
         Self {
             sink: sink(&mut schedule.names),

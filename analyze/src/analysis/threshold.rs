@@ -13,7 +13,7 @@ use trace_schema::Bytes;
 
 /// What may not be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Threshold {
+pub enum Threshold {
     /// Of the GPU's memory.
     Ratio(f64),
     Bytes(i64),
@@ -36,7 +36,7 @@ impl FromStr for Threshold {
 
 impl Threshold {
     /// In bytes, if it is known.
-    pub(crate) fn bytes(self, total_bytes: Option<i64>) -> Option<i64> {
+    pub fn bytes(self, total_bytes: Option<i64>) -> Option<i64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
             Self::Ratio(ratio) => total_bytes.map(|total| (total as f64 * ratio) as i64),
@@ -47,7 +47,7 @@ impl Threshold {
 /// How a span ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum End {
+pub enum End {
     /// At the first reading that is not over the threshold.
     Below,
     /// At the last reading before a gap.
@@ -58,12 +58,12 @@ pub(crate) enum End {
 
 /// Time over the threshold: `[ts, ts + dur)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Span {
-    pub(crate) ts_ns: i64,
-    pub(crate) dur_ns: i64,
-    pub(crate) peak_bytes: i64,
-    pub(crate) readings_count: u64,
-    pub(crate) end: End,
+pub struct Span {
+    pub ts_ns: i64,
+    pub dur_ns: i64,
+    pub peak_bytes: i64,
+    pub readings_count: u64,
+    pub end: End,
     /// With the gaps around it, and the spans that only gaps lie between.
     #[serde(skip)]
     possible_ts_ns: i64,
@@ -73,23 +73,23 @@ pub(crate) struct Span {
 
 /// Finds spans in readings in order of time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tracker {
-    pub(crate) threshold_bytes: i64,
+pub struct Tracker {
+    pub threshold_bytes: i64,
     /// Longest time between readings that is no gap.
     limit_ns: Option<i64>,
-    pub(crate) spans: Vec<Span>,
+    pub spans: Vec<Span>,
     open: Option<Span>,
-    pub(crate) first_ns: Option<i64>,
-    pub(crate) last_ns: i64,
-    pub(crate) peak_bytes: i64,
-    pub(crate) readings_count: u64,
-    pub(crate) gaps_count: u64,
-    pub(crate) gaps_ns: i64,
+    pub first_ns: Option<i64>,
+    pub last_ns: i64,
+    pub peak_bytes: i64,
+    pub readings_count: u64,
+    pub gaps_count: u64,
+    pub gaps_ns: i64,
 }
 
 impl Tracker {
     /// `limit_ns`: between readings, more is a gap.
-    pub(crate) fn new(threshold_bytes: i64, limit_ns: Option<i64>) -> Self {
+    pub fn new(threshold_bytes: i64, limit_ns: Option<i64>) -> Self {
         Self { threshold_bytes, limit_ns, ..Self::default() }
     }
 
@@ -101,7 +101,7 @@ impl Tracker {
     }
 
     /// The next reading.
-    pub(crate) fn add(&mut self, ts: i64, bytes: i64) {
+    pub fn add(&mut self, ts: i64, bytes: i64) {
         let passed = self.first_ns.map(|_| ts.saturating_sub(self.last_ns));
         let is_gap = passed.zip(self.limit_ns).is_some_and(|(passed, limit)| passed > limit);
         let mut possible_ts_ns = ts;
@@ -134,7 +134,7 @@ impl Tracker {
     }
 
     /// Nothing is known after the last reading, or after `end` if that is later.
-    pub(crate) fn finish(&mut self, end: i64) {
+    pub fn finish(&mut self, end: i64) {
         self.last_ns = self.last_ns.max(end);
         self.close(self.last_ns, End::Last, self.last_ns);
     }
@@ -142,7 +142,7 @@ impl Tracker {
 
 impl Span {
     /// How long it may have been, with the gaps around it.
-    pub(crate) fn possible_ns(&self) -> i64 {
+    pub fn possible_ns(&self) -> i64 {
         self.possible_end_ns.saturating_sub(self.possible_ts_ns)
     }
 }

@@ -15,22 +15,22 @@ use super::{
 
 /// The split of one finished call, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parts {
-    pub(crate) on_cpu: i64,
-    pub(crate) preempted: i64,
-    pub(crate) runnable: i64,
-    pub(crate) throttled: i64,
+pub struct Parts {
+    pub on_cpu: i64,
+    pub preempted: i64,
+    pub runnable: i64,
+    pub throttled: i64,
     /// By class, in the order of [`Blocker::ALL`].
-    pub(crate) blocked: BlockedNs,
-    pub(crate) stopped: i64,
-    pub(crate) unknown: i64,
+    pub blocked: BlockedNs,
+    pub stopped: i64,
+    pub unknown: i64,
     /// System call in which it was blocked longest at a stretch.
-    pub(crate) blocked_syscall: Option<i64>,
+    pub blocked_syscall: Option<i64>,
 }
 
 impl Parts {
     /// Blocked in any class.
-    pub(crate) fn blocked_ns(&self) -> i64 {
+    pub fn blocked_ns(&self) -> i64 {
         self.blocked.iter().sum()
     }
 
@@ -50,7 +50,7 @@ impl Parts {
 
 /// The split of `[from, to)` of a thread with these off-CPU pieces, the first of them about `near`.
 #[inline]
-pub(crate) fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
+pub fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
     match pieces.last() {
         Some(last) if last.end > from => parts_off_cpu(pieces, near, from, to),
         _ => Parts { on_cpu: to - from, ..Parts::default() },

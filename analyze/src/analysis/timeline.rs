@@ -17,36 +17,36 @@ fn overlap(a: i64, b: i64, c: i64, d: i64) -> i64 {
 }
 
 /// Steps of the timeline.
-pub(crate) const STEPS: usize = 240;
+pub const STEPS: usize = 240;
 /// Threads shown: those with most time in calls.
-pub(crate) const THREADS: usize = 12;
+pub const THREADS: usize = 12;
 
 /// One thread, step by step. Shares from 0 to 1.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Lane {
-    pub(crate) pid: i64,
-    pub(crate) tid: i64,
-    pub(crate) comm: String,
-    pub(crate) calls_ns: i64,
-    pub(crate) in_calls_ratio: Vec<f64>,
-    pub(crate) waiting_ratio: Vec<f64>,
+pub struct Lane {
+    pub pid: i64,
+    pub tid: i64,
+    pub comm: String,
+    pub calls_ns: i64,
+    pub in_calls_ratio: Vec<f64>,
+    pub waiting_ratio: Vec<f64>,
 }
 
 /// Lanes of one run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Timeline {
-    pub(crate) start_ns: i64,
-    pub(crate) end_ns: i64,
-    pub(crate) lanes: Vec<Lane>,
+pub struct Timeline {
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub lanes: Vec<Lane>,
     /// Threads with calls, shown or not.
-    pub(crate) threads_count: usize,
+    pub threads_count: usize,
 }
 
 /// Computes the timeline of one run.
 ///
 /// # Errors
 /// If the run's data cannot be read.
-pub(crate) async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     let mut timeline = Timeline::default();
     for batch in trace.batches("SELECT min(ts) AS a, max(ts + coalesce(dur, 0)) AS b FROM events WHERE kind IN ('call', 'alloc')").await? {
         if let (Some(start), Some(end)) = (integers(&batch, "a")?.at(0), integers(&batch, "b")?.at(0)) {

@@ -19,23 +19,23 @@ use crate::{
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Fault {
-    pub(crate) what: String,
+pub struct Fault {
+    pub what: String,
     /// Rows concerned; 0: it is not about rows.
-    pub(crate) rows_count: i64,
+    pub rows_count: i64,
 }
 
 /// Answer.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Check {
-    pub(crate) rows_count: i64,
+pub struct Check {
+    pub rows_count: i64,
     /// What makes the file a broken one.
-    pub(crate) faults: Vec<Fault>,
+    pub faults: Vec<Fault>,
     /// Rows that contradict others.
-    pub(crate) contradictions: Vec<Fault>,
-    pub(crate) warnings: Vec<String>,
+    pub contradictions: Vec<Fault>,
+    pub warnings: Vec<String>,
     /// Recorded of what happened, and without contradiction; `None`: losses are not counted.
-    pub(crate) quality_ratio: Option<f64>,
+    pub quality_ratio: Option<f64>,
 }
 
 /// Conditions that no row may meet, with what is wrong then.
@@ -65,7 +65,7 @@ fn schema_faults(found: &Schema) -> Vec<String> {
 ///
 /// # Errors
 /// If its data cannot be decoded: then it is damaged.
-pub(crate) async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
     let mut faults = Vec::new();
     let mut fault = |what: String, rows_count: i64| faults.push(Fault { what, rows_count });
     for path in trace.files().iter().flat_map(|file| &file.paths) {

@@ -19,24 +19,24 @@ use super::{
 };
 
 /// Threads that a chain follows.
-pub(crate) const MAX_DEPTH: usize = 8;
+pub const MAX_DEPTH: usize = 8;
 
 /// One link: `[ts, end)` of the time asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) ts: i64,
-    pub(crate) end: i64,
+pub struct Link {
+    pub ts: i64,
+    pub end: i64,
     /// Whose time it is.
-    pub(crate) thread: ThreadKey,
+    pub thread: ThreadKey,
     /// 0: the thread asked about; 1: the one that woke it; and so on.
-    pub(crate) depth: usize,
-    pub(crate) state: State,
+    pub depth: usize,
+    pub state: State,
     /// Who had the CPU, or who ended the sleep; `None`: not on record.
-    pub(crate) task: Option<Task>,
+    pub task: Option<Task>,
     /// What the thread asked about slept in, if the link lies deeper.
-    pub(crate) slept_in: Option<Blocker>,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) syscall: Option<i64>,
+    pub slept_in: Option<Blocker>,
+    pub cpu: Option<u32>,
+    pub syscall: Option<i64>,
 }
 
 /// Places of [`Walker`] where searches begin.
@@ -44,7 +44,7 @@ const PLACES: usize = 1024;
 
 /// Looks at a complete schedule, time after time. Each search begins where the last one in the same thread, or of the
 /// same CPU, ended: asked about in the order of time, it is not far.
-pub(crate) struct Walker<'a> {
+pub struct Walker<'a> {
     schedule: &'a Schedule,
     /// By number of the thread and by CPU, as far as there are places; wrong ones cost time, nothing else.
     pieces: Vec<usize>,
@@ -55,13 +55,13 @@ pub(crate) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(schedule: &'a Schedule) -> Self {
+    pub fn new(schedule: &'a Schedule) -> Self {
         let places = || vec![0; PLACES];
         Self { schedule, pieces: places(), stints: places(), path: Vec::new(), links: Vec::new() }
     }
 
     /// What it looks at.
-    pub(crate) fn schedule(&self) -> &'a Schedule {
+    pub fn schedule(&self) -> &'a Schedule {
         self.schedule
     }
 
@@ -74,13 +74,13 @@ impl<'a> Walker<'a> {
     }
 
     /// The split of `[from, to)` of the thread of a number.
-    pub(crate) fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
+    pub fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
         let (pieces, first) = self.pieces(slot, from);
         parts(pieces, first, from, to)
     }
 
     /// Cuts `[from, to)` of the thread of a number, as [`cut`].
-    pub(crate) fn cut(
+    pub fn cut(
         &mut self,
         slot: usize,
         (from, to): (i64, i64),
@@ -91,7 +91,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The chain behind `[from, to)` of the thread of a number.
-    pub(crate) fn walk(&mut self, slot: usize, from: i64, to: i64) -> &[Link] {
+    pub fn walk(&mut self, slot: usize, from: i64, to: i64) -> &[Link] {
         self.links.clear();
         self.follow(slot, (from, to), None);
         &self.links

@@ -34,58 +34,58 @@ const USUAL: [&str; 4] = [
 
 /// What some settings come to.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// As in `PYTORCH_CUDA_ALLOC_CONF`.
-    pub(crate) settings: String,
-    pub(crate) peak_reserved_bytes: u64,
+    pub settings: String,
+    pub peak_reserved_bytes: u64,
     /// `None`: nothing was reserved.
-    pub(crate) peak_since_start_ns: Option<i64>,
+    pub peak_since_start_ns: Option<i64>,
     /// The record's peak less this one's; `None`: it did not come to the end.
-    pub(crate) saved_bytes: Option<i64>,
-    pub(crate) end_reserved_bytes: u64,
+    pub saved_bytes: Option<i64>,
+    pub end_reserved_bytes: u64,
     /// Times that the driver was asked.
-    pub(crate) asked_count: u64,
-    pub(crate) given_back_count: u64,
+    pub asked_count: u64,
+    pub given_back_count: u64,
     /// Times that everything unused went because the device was full.
-    pub(crate) retries_count: u64,
+    pub retries_count: u64,
     /// The first request that failed, and had not: nothing is known after it.
-    pub(crate) fails_since_start_ns: Option<i64>,
+    pub fails_since_start_ns: Option<i64>,
     /// The first request that was served, and had failed: nothing is known after it.
-    pub(crate) serves_since_start_ns: Option<i64>,
-    pub(crate) ended_requested_bytes: Option<u64>,
+    pub serves_since_start_ns: Option<i64>,
+    pub ended_requested_bytes: Option<u64>,
     /// No control shows otherwise, and what is saved is more than the control is off by.
-    pub(crate) is_known: bool,
+    pub is_known: bool,
 }
 
 /// One allocator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct WhatIf {
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-    pub(crate) requests_count: u64,
-    pub(crate) failed_count: u64,
-    pub(crate) peak_reserved_bytes: u64,
-    pub(crate) peak_since_start_ns: Option<i64>,
-    pub(crate) end_reserved_bytes: u64,
-    pub(crate) asked_count: u64,
-    pub(crate) given_back_count: u64,
+pub struct WhatIf {
+    pub pid: u32,
+    pub device: i32,
+    pub requests_count: u64,
+    pub failed_count: u64,
+    pub peak_reserved_bytes: u64,
+    pub peak_since_start_ns: Option<i64>,
+    pub end_reserved_bytes: u64,
+    pub asked_count: u64,
+    pub given_back_count: u64,
     /// What the device had for it at least, by the first request that failed; `None`: none did, there is taken to be enough.
-    pub(crate) capacity_bytes: Option<u64>,
-    pub(crate) control: Outcome,
+    pub capacity_bytes: Option<u64>,
+    pub control: Outcome,
     /// Requests after which the control had reserved what the record says.
-    pub(crate) control_equal_count: u64,
+    pub control_equal_count: u64,
     /// The most by which it had not.
-    pub(crate) control_difference_bytes: u64,
-    pub(crate) outcomes: Vec<Outcome>,
+    pub control_difference_bytes: u64,
+    pub outcomes: Vec<Outcome>,
     /// What limits what can be said.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// What to try.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Params {
-    pub(crate) settings: Vec<String>,
-    pub(crate) capacity_bytes: Option<u64>,
+pub struct Params {
+    pub settings: Vec<String>,
+    pub capacity_bytes: Option<u64>,
 }
 
 fn processes(trace: &Trace) -> impl Iterator<Item = (u32, &ProcessInfo)> {
@@ -113,7 +113,7 @@ fn parsed(conf: &str, version: &str) -> Result<Settings, AnalyzeError> {
 ///
 /// # Errors
 /// If its data cannot be read, or settings are not understood.
-pub(crate) async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
+pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
     let usual = USUAL.map(str::to_owned);
     let asked = if params.settings.is_empty() { &usual[..] } else { &params.settings };
     let of_version = |version: &str| asked.iter().map(|conf| parsed(conf, version)).collect::<Result<_, _>>();
@@ -211,30 +211,30 @@ fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
 
 /// Free blocks of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Rests {
-    pub(crate) size_bytes: u64,
-    pub(crate) count: u64,
+pub struct Rests {
+    pub size_bytes: u64,
+    pub count: u64,
     /// Requests that lie beside them.
-    pub(crate) pinned_by: Vec<String>,
+    pub pinned_by: Vec<String>,
 }
 
 /// Requests from elsewhere against one process' segments.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Explained {
-    pub(crate) pid: u32,
-    pub(crate) requests_count: usize,
+pub struct Explained {
+    pub pid: u32,
+    pub requests_count: usize,
     /// Segments on record.
-    pub(crate) recorded_count: usize,
+    pub recorded_count: usize,
     /// Segments that the requests take.
-    pub(crate) predicted_count: usize,
+    pub predicted_count: usize,
     /// From the first on, that many are of the same size.
-    pub(crate) equal_count: usize,
-    pub(crate) reserved_bytes: u64,
-    pub(crate) allocated_bytes: u64,
+    pub equal_count: usize,
+    pub reserved_bytes: u64,
+    pub allocated_bytes: u64,
     /// Whole segments with nothing in use.
-    pub(crate) releasable_bytes: u64,
+    pub releasable_bytes: u64,
     /// Largest first.
-    pub(crate) rests: Vec<Rests>,
+    pub rests: Vec<Rests>,
 }
 
 /// Requests shown beside a rest.
@@ -259,11 +259,7 @@ fn rests(layout: &Layout) -> Vec<Rests> {
 ///
 /// # Errors
 /// If the file or the run cannot be read, or settings are not understood.
-pub(crate) async fn explain(
-    trace: &Trace,
-    path: &Path,
-    conf: Option<&str>,
-) -> Result<Vec<Explained>, AnalyzeError> {
+pub async fn explain(trace: &Trace, path: &Path, conf: Option<&str>) -> Result<Vec<Explained>, AnalyzeError> {
     let requests = requests::read(path)?;
     let batches = trace
         .batches(

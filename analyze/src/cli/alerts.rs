@@ -23,7 +23,7 @@ use crate::{
 /// long enough only with the gaps around it, the answer is `inconclusive`. What PyTorch's allocators reserve is known at
 /// every instant. In SQL: the view memory_use.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Threshold: a part of the GPU's memory, or a size
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let alerts = alerts::run(&trace, self.over, self.lasts.0).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();

@@ -22,7 +22,7 @@ use crate::{
     The new run has the captured rows, with `correlation` in matched calls, and what only the profile has, moved. \
     If the alignment does not hold, nothing is written: exit code 3, and why."
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The captured run
     run: PathBuf,
     /// The profile of the same process: an imported run, or a trace that `analyze import` knows
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let captured = Trace::open(&[self.run]).await?;
         let profile = Trace::open(&[self.profile]).await?;
         let out = self.out.clone();

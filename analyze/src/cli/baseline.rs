@@ -18,7 +18,7 @@ use crate::{
 
 /// Keep the figures of runs, so that their traces need not be kept; `compare` and `trend` take them in place of runs
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     what: What,
 }
@@ -84,7 +84,7 @@ fn show(runs: &[RunFigures], metric: &str) -> String {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         match self.what {
             What::Save { out, runs, queries, force } => {
                 if out.exists() && !force {

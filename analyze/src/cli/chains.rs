@@ -20,7 +20,7 @@ const LINKS: usize = 12;
 
 /// Why slow calls were slow, function by function, and who is innocent
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// A call is slow above this multiple of what calls of its kind usually take
@@ -45,7 +45,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let params = Params { slow_factor: self.slow, slow_by_ns: self.slow_by.0 };
         let answer = chains::run(&trace, params, self.chains.max(EXAMPLES)).await?;

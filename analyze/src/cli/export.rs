@@ -22,7 +22,7 @@ use crate::{
 
 /// Write a run in the format of another tool
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(subcommand)]
     format: Verb,
 }
@@ -200,7 +200,7 @@ impl Events {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         match self.format {
             Verb::Perfetto(timeline) => timeline.run(Format::Perfetto).await,
             Verb::Chrome(timeline) => timeline.run(Format::Chrome).await,

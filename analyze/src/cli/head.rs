@@ -12,7 +12,7 @@ use crate::{
 
 /// The first rows of a run, with the columns that have values in them
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// How many rows
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         if self.format == Format::Parquet {
             return Err(AnalyzeError::Query(
                 "head shows rows; `analyze sql --out` writes Parquet".to_owned(),

@@ -10,7 +10,7 @@ use crate::{error::AnalyzeError, import};
 /// Turn another tool's trace into a run
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
-pub(crate) struct Args {
+pub struct Args {
     /// What the file is [default: what its content says]
     #[arg(value_enum)]
     format: Option<import::Format>,
@@ -40,7 +40,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<(), AnalyzeError> {
+    pub fn run(self) -> Result<(), AnalyzeError> {
         let is_csv = self.format == Some(import::Format::Csv);
         if !is_csv && (self.map.is_some() || self.delimiter != b',') {
             let why = "--map and --delimiter are for the format csv: analyze import csv FILE --map …";

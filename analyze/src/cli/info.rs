@@ -9,7 +9,7 @@ use crate::{analysis::info, error::AnalyzeError, output, trace::Trace};
 
 /// Where a run comes from, what was probed, what was lost, what is in it
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Runs to describe
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&self.runs).await?;
         let infos = info::run(&trace).await?;
         if self.json {

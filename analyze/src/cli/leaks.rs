@@ -31,7 +31,7 @@ use crate::{
 /// it pinned by blocks in use); caching (the same, most of it releasable, or half of what is reserved is free); none;
 /// inconclusive (events are missing, too few epochs, or growth in blocks that are replaced).
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Marks that are the epochs, by the name of any of them ("epoch 1" stands for all "epoch N"), or `allocations`: equal numbers
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let growth = growth::run(trace.context(), trace.files(), &Params { epochs: self.epochs }).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();

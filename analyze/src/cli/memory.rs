@@ -24,7 +24,7 @@ const FRAMES: usize = 4;
 
 /// Where PyTorch's memory is at an instant, to the byte, and which blocks pin what is not given back
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// The instant: peak (when most was reserved), end, a time since recording began (1.5s), or the name of a mark
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         if self.advice {
             let review = memory_advice::run(&trace).await?;

@@ -12,7 +12,7 @@ use crate::{error::AnalyzeError, output, rewrite::merge, trace::Trace};
 #[command(
     after_help = "Refused: runs of different hosts or boots, and a process with rows of the same time in two runs."
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The runs
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     runs: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&self.runs).await?;
         let merged = merge::run(&trace, &self.out, self.force).await?;
         let size = Bytes(merged.finished.size_bytes as i64);

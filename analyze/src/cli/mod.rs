@@ -91,7 +91,7 @@ fn with_exit_codes(command: Command) -> Command {
 }
 
 /// Parses the command line and runs the verb.
-pub(crate) fn run() -> Result<(), AnalyzeError> {
+pub fn run() -> Result<(), AnalyzeError> {
     /// What is still at work then may take to end, and to remove its files.
     const SHUTDOWN: Duration = Duration::from_secs(1);
     let matches = with_exit_codes(Cli::command()).get_matches();

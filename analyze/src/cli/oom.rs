@@ -13,7 +13,7 @@ use crate::{
 
 /// Why requests for GPU memory failed: what was free, in what pieces, who had the rest, and what would have made room
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Pinned segments shown of each moment
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let ooms = memory_history::run(&trace).await?.ooms;
         if self.json {

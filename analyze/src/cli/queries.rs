@@ -14,7 +14,7 @@ use crate::{
 #[command(
     after_help = "Examples: analyze queries; analyze queries launch_gaps; analyze queries op_latency run.parquet --param op=cudaMalloc"
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The query; none: list them
     name: Option<String>,
     /// Runs to run it on; none: show what it says of itself
@@ -61,7 +61,7 @@ fn shown(query: &Query) -> String {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         if self.markdown {
             return print(&catalog::reference()?);
         }

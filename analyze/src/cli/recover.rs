@@ -9,7 +9,7 @@ use crate::error::AnalyzeError;
 
 /// Save what an interrupted recording had written (RUN.parquet.recording) as a run
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The unfinished recording
     recording: PathBuf,
     /// The run to write [default: the recording's name without `.recording`]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<(), AnalyzeError> {
+    pub fn run(self) -> Result<(), AnalyzeError> {
         let out = self.out.unwrap_or_else(|| {
             if self.recording.extension().is_some_and(|extension| extension == "recording") {
                 self.recording.with_extension("")

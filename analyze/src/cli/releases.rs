@@ -14,7 +14,7 @@ use crate::{
 
 /// What empty_cache, pauses, process exits and phases gave back of GPU memory, what stayed, and why
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Rows shown of each table: those that gave back most
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let history = memory_history::run(&trace).await?;
         if self.json { print_json(&history) } else { print(&text(&history, self.top)) }

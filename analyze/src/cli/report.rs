@@ -19,7 +19,7 @@ use crate::{
 ///
 /// Without a flag the report is printed for a terminal of 80 columns, in colour if it is one and NO_COLOR is not set.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run, or the base of a comparison
     run: PathBuf,
     /// What is compared with it
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         // What cannot be written is said before the work, not after it.
         if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
             return Err(AnalyzeError::Exists(html.clone()));

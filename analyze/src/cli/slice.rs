@@ -16,7 +16,7 @@ use crate::{
 #[command(
     after_help = "A row belongs where it begins. What was left out is said in the new run: see `analyze info`."
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// From this time on, since recording began (1.5s)
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         let params = Params { from: self.from, to: self.to, pid: self.pid };
         let finished = slice::run(&trace, params, &self.out, self.force).await?;

@@ -36,7 +36,7 @@ use crate::{
 #[command(after_help = "Example: analyze sql run.parquet 'SELECT op, count(*) FROM ops GROUP BY op'\n\
     With several runs (files, directories, quoted patterns), the column `run` tells them apart. Queries can only read.\n\
     Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.")]
-pub(crate) struct Args {
+pub struct Args {
     /// Runs, then the query (unless --file)
     #[arg(required = true, value_name = "RUN… QUERY")]
     words: Vec<String>,
@@ -263,7 +263,7 @@ impl Args {
         }
     }
 
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let (runs, query) = self.query()?;
         let trace = self.answer.open(&runs).await?;
         match query {

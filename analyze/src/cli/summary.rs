@@ -14,7 +14,7 @@ use crate::{
 
 /// How often and how long, by function and stratum (size, direction, first call), and by the workload's phases
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Print JSON
@@ -23,12 +23,12 @@ pub(crate) struct Args {
 }
 
 /// A time for reading; a dash where there is none.
-pub(crate) fn shown(ns: Option<f64>) -> String {
+pub fn shown(ns: Option<f64>) -> String {
     ns.map_or_else(|| "–".to_owned(), |ns| Nanos(ns.round() as i64).to_string())
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let lines = summary::run(&trace).await?;
         let phases = phases::run(&trace).await?;

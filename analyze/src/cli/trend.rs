@@ -22,7 +22,7 @@ use crate::{
     after_help = "E-divisive change points (Matteson and James 2014): levels of at least 3 runs, each change tested by permuting runs.\n\
 A run that several changes begin with is the one to look at."
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// Runs, directories, patterns, or baselines
     #[arg(required = true)]
     runs: Vec<PathBuf>,
@@ -70,7 +70,7 @@ fn line(series: &Series) -> Vec<String> {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
         let rules = Rules::new(&gates, Some(self.alpha), None)?;
         let mut runs =

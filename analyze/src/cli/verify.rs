@@ -17,7 +17,7 @@ use crate::{
 5 reading failed; 70 a defect of this program.\n\
 quality_ratio = recorded / (recorded + lost) × (1 − rows that contradict others / rows); null if losses are not counted."
 )]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Print JSON
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         let check = verify::run(&trace).await?;
         if self.json {

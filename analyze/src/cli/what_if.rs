@@ -19,7 +19,7 @@ use crate::{
 /// own settings must reserve what the record says after every request: where they do not, the difference is stated, and
 /// what is less than it is inconclusive.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// The run
     run: PathBuf,
     /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF, each on its own; without any, some usual ones
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         if let Some(path) = &self.requests {
             let explained = what_if::explain(&trace, path, self.conf.first().map(String::as_str)).await?;

@@ -48,7 +48,7 @@ struct Head {
 ///
 /// # Errors
 /// If it exists and `force` is not given, or cannot be written.
-pub(crate) fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), AnalyzeError> {
+pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), AnalyzeError> {
     let internal = |error: &dyn std::fmt::Display| AnalyzeError::Internal(error.to_string());
     let rows = || runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
     let text =
@@ -148,7 +148,7 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
 ///
 /// # Errors
 /// If it is missing, none, or damaged.
-pub(crate) fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
+pub fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     std::fs::metadata(path).map_err(io)?;
     read(path)?.ok_or_else(|| {
@@ -174,7 +174,7 @@ async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, Ana
 ///
 /// # Errors
 /// If one cannot be read, or there is none.
-pub(crate) async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
     let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
     // Of one run not every query uses all processors.
     let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);

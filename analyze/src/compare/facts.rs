@@ -18,29 +18,29 @@ const CLOCK_RATIO: f64 = 0.05;
 /// Circumstances of a run. What the source does not tell is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Facts {
-    pub(crate) producer: String,
-    pub(crate) command: String,
-    pub(crate) host: String,
-    pub(crate) cpu: String,
-    pub(crate) cpu_count: u32,
-    pub(crate) kernel: String,
-    pub(crate) gpus: Vec<String>,
-    pub(crate) drivers: Vec<String>,
-    pub(crate) profile: String,
+pub struct Facts {
+    pub producer: String,
+    pub command: String,
+    pub host: String,
+    pub cpu: String,
+    pub cpu_count: u32,
+    pub kernel: String,
+    pub gpus: Vec<String>,
+    pub drivers: Vec<String>,
+    pub profile: String,
     /// Functions that were probed, as a number that changes with any of them.
-    pub(crate) probes: String,
+    pub probes: String,
     /// File names of libraries, and their build ids.
-    pub(crate) libraries: BTreeMap<String, String>,
-    pub(crate) torch: Vec<String>,
-    pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) rows_count: u64,
-    pub(crate) lost_count: u64,
-    pub(crate) lost_is_counted: bool,
+    pub libraries: BTreeMap<String, String>,
+    pub torch: Vec<String>,
+    pub environment: BTreeMap<String, String>,
+    pub rows_count: u64,
+    pub lost_count: u64,
+    pub lost_is_counted: bool,
     /// The processes ran before recording began.
-    pub(crate) joined_running: bool,
+    pub joined_running: bool,
     /// Unix time of the beginning; `None`: not known.
-    pub(crate) start_wall_ns: Option<i64>,
+    pub start_wall_ns: Option<i64>,
 }
 
 /// Those different from each other, in order.
@@ -63,7 +63,7 @@ fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 
 impl Facts {
     /// Those of a run.
-    pub(crate) fn of(run: &Run, rows_count: u64) -> Self {
+    pub fn of(run: &Run, rows_count: u64) -> Self {
         let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let placed = run.probes.iter().filter(|probe| probe.error.is_none());
         Self {
@@ -99,20 +99,20 @@ impl Facts {
 
 /// A run with all that is compared of it.
 #[derive(Clone, Debug)]
-pub(crate) struct RunFigures {
-    pub(crate) name: String,
-    pub(crate) facts: Facts,
-    pub(crate) figures: Figures,
+pub struct RunFigures {
+    pub name: String,
+    pub facts: Facts,
+    pub figures: Figures,
 }
 
 /// A circumstance that is not the same in all runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Discord {
-    pub(crate) what: &'static str,
+pub struct Discord {
+    pub what: &'static str,
     /// It forbids a verdict.
-    pub(crate) forbids: bool,
-    pub(crate) base: Vec<String>,
-    pub(crate) new: Vec<String>,
+    pub forbids: bool,
+    pub base: Vec<String>,
+    pub new: Vec<String>,
 }
 
 /// Circumstances: name, whether a difference forbids a verdict, and what it is of a run.
@@ -177,7 +177,7 @@ fn libraries(base: &[RunFigures], new: &[RunFigures]) -> Option<Discord> {
 }
 
 /// What is not the same in all runs of both sides.
-pub(crate) fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
+pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
     let of = |runs: &[RunFigures], get: fn(&Facts) -> String| {
         runs.iter().map(|run| get(&run.facts)).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
@@ -210,7 +210,7 @@ pub(crate) fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> 
 }
 
 /// What is true of every run, and weakens what is said of it.
-pub(crate) fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
+pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
     let all = || base.iter().chain(new);
     let mut cautions = Vec::new();
     if all().any(|run| !run.facts.lost_is_counted) {
@@ -235,7 +235,7 @@ pub(crate) fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
 }
 
 /// The same run twice would count as two.
-pub(crate) fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a str, &'a str)> {
+pub fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a str, &'a str)> {
     let mut seen: Vec<&RunFigures> = Vec::new();
     for run in runs {
         let is_same = |other: &&&RunFigures| {
@@ -250,7 +250,7 @@ pub(crate) fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option
 }
 
 /// A metric that the run measures at all. Slow calls are looked for wherever there are calls.
-pub(crate) fn measures(run: &RunFigures, key: &Key) -> bool {
+pub fn measures(run: &RunFigures, key: &Key) -> bool {
     let is_of_slow_calls =
         key.metric.starts_with("lost_") || matches!(key.metric.as_str(), "slow_count" | "excess_ns");
     let has = |metric: &str| run.figures.keys().any(|other| other.metric == metric);

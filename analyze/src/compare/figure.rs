@@ -16,20 +16,20 @@ use crate::{
 };
 
 /// Views whose names begin so are made of metrics.
-pub(crate) const VIEWS: &str = "metrics_";
+pub const VIEWS: &str = "metrics_";
 
 /// How many a row's quantiles rest on.
 const COUNT: &str = "calls_count";
 
 /// What a figure is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub(crate) struct Key {
+pub struct Key {
     /// Its unit ends the name.
-    pub(crate) metric: String,
+    pub metric: String,
     /// Function, state, phase, …; `None`: the whole run.
-    pub(crate) subject: Option<String>,
+    pub subject: Option<String>,
     /// Part of the subject; `None`: all of it.
-    pub(crate) stratum: Option<String>,
+    pub stratum: Option<String>,
 }
 
 impl fmt::Display for Key {
@@ -47,35 +47,35 @@ const QUANTILES: [(&str, i64); 4] = [("p50_", 10), ("p90_", 50), ("p99_", 500), 
 
 impl Key {
     /// The same of another metric.
-    pub(crate) fn of(metric: &str, subject: Option<&str>, stratum: Option<&str>) -> Self {
+    pub fn of(metric: &str, subject: Option<&str>, stratum: Option<&str>) -> Self {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Self { metric: metric.to_owned(), subject: owned(subject), stratum: owned(stratum) }
     }
 
     /// The unit that ends its name.
-    pub(crate) fn unit(&self) -> &str {
+    pub fn unit(&self) -> &str {
         self.metric.rsplit('_').next().unwrap_or_default()
     }
 
     /// Calls that a run must have for it; `None`: it is no quantile.
-    pub(crate) fn min_calls(&self) -> Option<i64> {
+    pub fn min_calls(&self) -> Option<i64> {
         QUANTILES.iter().find(|(name, _)| self.metric.contains(name)).map(|(_, calls)| *calls)
     }
 
     /// Where nothing of the kind happened it is zero, not unknown: counts, and sums of times and bytes.
-    pub(crate) fn is_sum(&self) -> bool {
+    pub fn is_sum(&self) -> bool {
         let one_per_call = self.min_calls().is_some() || self.metric.contains("_per_");
         let over_time = self.metric.contains("_mean_") || self.is_better_high();
         matches!(self.unit(), "ns" | "count" | "bytes") && !one_per_call && !over_time
     }
 
     /// More of it is better: rates.
-    pub(crate) fn is_better_high(&self) -> bool {
+    pub fn is_better_high(&self) -> bool {
         self.metric.contains("rate_")
     }
 
     /// Differences up to this are of no interest, whatever their share.
-    pub(crate) fn floor(&self) -> f64 {
+    pub fn floor(&self) -> f64 {
         match self.unit() {
             // One call, or a sum over a run.
             "ns" if self.min_calls().is_some() => 200.0,
@@ -88,7 +88,7 @@ impl Key {
     }
 
     /// A value of it, for reading.
-    pub(crate) fn show(&self, value: f64) -> String {
+    pub fn show(&self, value: f64) -> String {
         match self.unit() {
             "ns" => Nanos(value.round() as i64).to_string(),
             "bytes" if self.is_better_high() => format!("{}/s", Bytes(value.round() as i64)),
@@ -102,20 +102,20 @@ impl Key {
 
 /// One number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) value: f64,
+pub struct Figure {
+    pub value: f64,
     /// What a quantile rests on.
-    pub(crate) calls_count: Option<i64>,
+    pub calls_count: Option<i64>,
 }
 
 /// All of a run.
-pub(crate) type Figures = BTreeMap<Key, Figure>;
+pub type Figures = BTreeMap<Key, Figure>;
 
 /// Asks every view of metrics, one after the other: what one takes of memory is given back before the next.
 ///
 /// # Errors
 /// If the run's data cannot be read, or a user's view has no number or one that is none.
-pub(crate) async fn of(trace: &Trace) -> Result<Figures, AnalyzeError> {
+pub async fn of(trace: &Trace) -> Result<Figures, AnalyzeError> {
     let mut figures = Figures::new();
     for query in trace.queries() {
         if !query.name.starts_with(VIEWS) || !query.params.is_empty() {

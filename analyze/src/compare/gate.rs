@@ -21,7 +21,7 @@ use crate::error::AnalyzeError;
 /// By how much a figure may change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Limit {
+pub enum Limit {
     /// Of the base.
     Ratio(f64),
     /// In the figure's unit.
@@ -31,7 +31,7 @@ pub(crate) enum Limit {
 /// What a gate is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Subject {
+pub enum Subject {
     /// The run.
     Whole,
     /// Every subject by itself.
@@ -44,20 +44,20 @@ pub(crate) enum Subject {
 
 /// One gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Gate {
+pub struct Gate {
     /// As it was given.
-    pub(crate) text: String,
-    pub(crate) metric: String,
-    pub(crate) subject: Subject,
+    pub text: String,
+    pub metric: String,
+    pub subject: Subject,
     /// The figure may not fall; else it may not rise.
-    pub(crate) may_not_fall: bool,
-    pub(crate) limit: Limit,
+    pub may_not_fall: bool,
+    pub limit: Limit,
     /// Differences up to this do not count; `None`: the metric's own.
-    pub(crate) floor: Option<f64>,
+    pub floor: Option<f64>,
 }
 
 /// If none are given: whole runs, and only what their recordings measure.
-pub(crate) const DEFAULTS: [&str; 6] = [
+pub const DEFAULTS: [&str; 6] = [
     "wall_ns < +2%",
     "launch_gap_ns < +2%",
     "calls_ns < +2%",
@@ -137,7 +137,7 @@ impl FromStr for Gate {
 /// Of a file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct File {
+pub struct File {
     #[serde(default)]
     gates: Vec<String>,
     alpha: Option<f64>,
@@ -146,23 +146,23 @@ pub(crate) struct File {
 
 /// The gates, and how strictly they are judged.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Rules {
-    pub(crate) gates: Vec<Gate>,
+pub struct Rules {
+    pub gates: Vec<Gate>,
     /// Nobody has named them: those that cannot be measured are left out.
     are_default: bool,
     /// Probability that any of the gates fails though nothing has changed.
-    pub(crate) alpha: f64,
+    pub alpha: f64,
     /// A gate passes only if a change beyond this is excluded.
-    pub(crate) resolution_ratio: f64,
+    pub resolution_ratio: f64,
 }
 
 /// Of [`Rules::alpha`].
-pub(crate) const ALPHA: f64 = 0.05;
+pub const ALPHA: f64 = 0.05;
 /// Of [`Rules::resolution_ratio`].
-pub(crate) const RESOLUTION: f64 = 0.10;
+pub const RESOLUTION: f64 = 0.10;
 
 /// A share such as `10%`.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
     number
         .filter(|p| (0.0..=1e6).contains(p))
@@ -175,11 +175,7 @@ impl Rules {
     ///
     /// # Errors
     /// If one is malformed, or two of them say different things of the same figure.
-    pub(crate) fn new(
-        given: &[String],
-        alpha: Option<f64>,
-        resolution: Option<f64>,
-    ) -> Result<Self, AnalyzeError> {
+    pub fn new(given: &[String], alpha: Option<f64>, resolution: Option<f64>) -> Result<Self, AnalyzeError> {
         let mut gates: Vec<Gate> = Vec::new();
         let (mut file_alpha, mut file_resolution) = (None, None);
         for text in given {
@@ -235,7 +231,7 @@ impl Rules {
     ///
     /// # Errors
     /// If a gate that was asked for is of no metric.
-    pub(crate) fn figures<'a>(
+    pub fn figures<'a>(
         &self,
         known: impl Iterator<Item = &'a Key> + Clone,
     ) -> Result<Vec<(&Gate, Key)>, AnalyzeError> {

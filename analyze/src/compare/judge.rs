@@ -24,7 +24,7 @@ const LISTED_Q: f64 = 0.05;
 /// What a gate, or all of them, came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub enum Outcome {
     Pass,
     /// The trace, or the number of runs, does not answer.
     Inconclusive,
@@ -35,7 +35,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// For reading.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Inconclusive => "inconclusive",
@@ -47,24 +47,24 @@ impl Outcome {
 
 /// A figure of both sides.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Change {
+pub struct Change {
     #[serde(flatten)]
-    pub(crate) key: Key,
-    pub(crate) base: Vec<f64>,
-    pub(crate) new: Vec<f64>,
-    pub(crate) base_mean: f64,
-    pub(crate) new_mean: f64,
+    pub key: Key,
+    pub base: Vec<f64>,
+    pub new: Vec<f64>,
+    pub base_mean: f64,
+    pub new_mean: f64,
     /// New over base, less 1; `None`: there are zeros.
-    pub(crate) change_ratio: Option<f64>,
+    pub change_ratio: Option<f64>,
     /// Ends of its 95 % interval; `None`: too few runs.
-    pub(crate) low_ratio: Option<f64>,
-    pub(crate) high_ratio: Option<f64>,
+    pub low_ratio: Option<f64>,
+    pub high_ratio: Option<f64>,
     #[serde(flatten)]
-    pub(crate) difference: Difference,
+    pub difference: Difference,
     /// p of both directions, by Benjamini and Hochberg over all figures; `None`: no test.
-    pub(crate) q: Option<f64>,
+    pub q: Option<f64>,
     /// Runs far from the others of their side. They are not left out.
-    pub(crate) outliers: Vec<String>,
+    pub outliers: Vec<String>,
 }
 
 /// A side's values of a figure, each with its run.
@@ -82,7 +82,7 @@ fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
 
 impl Change {
     /// `None`: a side has no run with this figure. What no run has at all is not known to be zero: it may not be probed.
-    pub(crate) fn of(base: &[RunFigures], new: &[RunFigures], key: &Key) -> Option<Self> {
+    pub fn of(base: &[RunFigures], new: &[RunFigures], key: &Key) -> Option<Self> {
         if !base.iter().chain(new).any(|run| run.figures.contains_key(key)) {
             return None;
         }
@@ -119,7 +119,7 @@ impl Change {
     }
 
     /// By how much it changed, in its unit.
-    pub(crate) fn estimate(&self) -> f64 {
+    pub fn estimate(&self) -> f64 {
         self.delta(self.difference.estimate)
     }
 
@@ -133,13 +133,13 @@ impl Change {
     }
 
     /// The change for reading.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let share = self.share(self.difference.estimate);
         if share.is_infinite() { "from 0".to_owned() } else { signed(share) }
     }
 
     /// Its interval for reading.
-    pub(crate) fn interval(&self) -> String {
+    pub fn interval(&self) -> String {
         let (low, high) = (self.difference.low, self.difference.high);
         if self.difference.method == Method::None || !(low.is_finite() && high.is_finite()) {
             return "–".to_owned();
@@ -155,7 +155,7 @@ impl Change {
 }
 
 /// A share with its sign; a multiple, where that reads better.
-pub(crate) fn signed(ratio: f64) -> String {
+pub fn signed(ratio: f64) -> String {
     if ratio >= 9.0 {
         let times = 1.0 + ratio;
         return if times < 99.95 { format!("× {times:.1}") } else { format!("× {times:.0}") };
@@ -166,45 +166,45 @@ pub(crate) fn signed(ratio: f64) -> String {
 
 /// A gate, judged on one figure.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Judged {
-    pub(crate) gate: Gate,
-    pub(crate) key: Key,
-    pub(crate) outcome: Outcome,
+pub struct Judged {
+    pub gate: Gate,
+    pub key: Key,
+    pub outcome: Outcome,
     /// In a sentence.
-    pub(crate) reason: String,
+    pub reason: String,
     /// By Holm over all gates.
-    pub(crate) p: Option<f64>,
-    pub(crate) change: Option<Change>,
+    pub p: Option<f64>,
+    pub change: Option<Change>,
 }
 
 /// A run that took part.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Taking {
-    pub(crate) run: String,
-    pub(crate) wall_ns: Option<f64>,
-    pub(crate) rows_count: u64,
-    pub(crate) lost_count: u64,
+pub struct Taking {
+    pub run: String,
+    pub wall_ns: Option<f64>,
+    pub rows_count: u64,
+    pub lost_count: u64,
     /// Gates on whose figures it is far from the others of its side.
-    pub(crate) is_outlier_of: Vec<String>,
+    pub is_outlier_of: Vec<String>,
 }
 
 /// All that is found.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Comparison {
-    pub(crate) comparison_version: u32,
-    pub(crate) outcome: Outcome,
-    pub(crate) rules: Rules,
-    pub(crate) base: Vec<Taking>,
-    pub(crate) new: Vec<Taking>,
-    pub(crate) discords: Vec<Discord>,
-    pub(crate) cautions: Vec<String>,
-    pub(crate) gates: Vec<Judged>,
+pub struct Comparison {
+    pub comparison_version: u32,
+    pub outcome: Outcome,
+    pub rules: Rules,
+    pub base: Vec<Taking>,
+    pub new: Vec<Taking>,
+    pub discords: Vec<Discord>,
+    pub cautions: Vec<String>,
+    pub gates: Vec<Judged>,
     /// What the differences are made of.
-    pub(crate) accounts: Vec<Account>,
+    pub accounts: Vec<Account>,
     /// Figures that changed, surest first.
-    pub(crate) changes: Vec<Change>,
+    pub changes: Vec<Change>,
     /// Figures that were looked at.
-    pub(crate) figures_count: usize,
+    pub figures_count: usize,
 }
 
 impl Comparison {
@@ -212,7 +212,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If a value has no JSON.
-    pub(crate) fn json(&self) -> Result<String, AnalyzeError> {
+    pub fn json(&self) -> Result<String, AnalyzeError> {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
 }
@@ -297,7 +297,7 @@ impl Judged {
 }
 
 /// p for reading.
-pub(crate) fn p_shown(p: f64) -> String {
+pub fn p_shown(p: f64) -> String {
     if p < 0.001 { "below 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
@@ -340,11 +340,7 @@ fn judged(rules: &Rules, gates: Vec<Judged>) -> Vec<Judged> {
 }
 
 /// Only the gates: for simulations.
-pub(crate) fn gates_of(
-    rules: &Rules,
-    base: &[RunFigures],
-    new: &[RunFigures],
-) -> Result<Vec<Judged>, AnalyzeError> {
+pub fn gates_of(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
     Ok(judged(rules, gated(rules, base, new)?))
 }
 
@@ -352,7 +348,7 @@ pub(crate) fn gates_of(
 ///
 /// # Errors
 /// If a gate is about a metric that there is not, or a run stands twice.
-pub(crate) fn compare(
+pub fn compare(
     base: &[RunFigures],
     new: &[RunFigures],
     rules: &Rules,

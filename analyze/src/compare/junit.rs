@@ -30,7 +30,7 @@ fn case(gate: &Judged) -> TestCase {
 ///
 /// # Errors
 /// If it cannot be made.
-pub(crate) fn text(comparison: &Comparison) -> Result<String, AnalyzeError> {
+pub fn text(comparison: &Comparison) -> Result<String, AnalyzeError> {
     let mut suite = TestSuite::new("analyze compare");
     suite.add_test_cases(comparison.gates.iter().map(case));
     let mut report = Report::new("inquest");

@@ -14,13 +14,13 @@
 //!    if that is more). Else the runs are too few or too noisy to tell: inconclusive.
 //! 6. Everything else is exploration: what changed, by Benjamini and Hochberg at 5 %; it fails nothing.
 
-pub(crate) mod baseline;
-pub(crate) mod facts;
-pub(crate) mod figure;
-pub(crate) mod gate;
-pub(crate) mod judge;
-pub(crate) mod junit;
-pub(crate) mod samples;
-pub(crate) mod simulate;
-pub(crate) mod trend;
-pub(crate) mod why;
+pub mod baseline;
+pub mod facts;
+pub mod figure;
+pub mod gate;
+pub mod judge;
+pub mod junit;
+pub mod samples;
+pub mod simulate;
+pub mod trend;
+pub mod why;

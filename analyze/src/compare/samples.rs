@@ -20,12 +20,12 @@ const EXACT_FROM: usize = 5;
 /// Beyond, means are as good.
 const EXACT_TO: usize = 25;
 /// From so many runs on the smaller side on there is a test.
-pub(crate) const TEST_FROM: usize = 3;
+pub const TEST_FROM: usize = 3;
 
 /// How it was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Method {
+pub enum Method {
     /// Too few runs.
     None,
     Welch,
@@ -34,7 +34,7 @@ pub(crate) enum Method {
 
 impl Method {
     /// For reading.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "no test",
             Self::Welch => "Welch",
@@ -43,7 +43,7 @@ impl Method {
     }
 
     /// That of so many runs a side.
-    pub(crate) fn of(base: usize, new: usize) -> Self {
+    pub fn of(base: usize, new: usize) -> Self {
         match base.min(new) {
             0..TEST_FROM => Self::None,
             TEST_FROM..EXACT_FROM => Self::Welch,
@@ -53,7 +53,7 @@ impl Method {
     }
 
     /// The smallest p, of one direction, that it can reach with so many runs.
-    pub(crate) fn least_p(self, base: usize, new: usize) -> f64 {
+    pub fn least_p(self, base: usize, new: usize) -> f64 {
         match self {
             Self::None => 1.0,
             Self::Welch => 0.0,
@@ -69,45 +69,45 @@ fn subsets(of: usize, chosen: usize) -> f64 {
 
 /// What is found. Differences are new less base: of logarithms, or of the figures themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Difference {
-    pub(crate) method: Method,
+pub struct Difference {
+    pub method: Method,
     /// Of logarithms.
-    pub(crate) is_log: bool,
-    pub(crate) estimate: f64,
+    pub is_log: bool,
+    pub estimate: f64,
     /// Ends of its interval; infinite: too few runs for one.
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+    pub low: f64,
+    pub high: f64,
     /// Probability of such a difference, or a larger one, up or down, if there is none.
-    pub(crate) p_up: f64,
-    pub(crate) p_down: f64,
+    pub p_up: f64,
+    pub p_down: f64,
 }
 
 impl Difference {
     /// Of both directions.
-    pub(crate) fn p(&self) -> f64 {
+    pub fn p(&self) -> f64 {
         (2.0 * self.p_up.min(self.p_down)).min(1.0)
     }
 
     /// A difference as a share of the base, where it is one of logarithms.
-    pub(crate) fn ratio(&self, difference: f64) -> Option<f64> {
+    pub fn ratio(&self, difference: f64) -> Option<f64> {
         self.is_log.then(|| difference.exp() - 1.0)
     }
 }
 
 /// The mean; 0 of nothing.
-pub(crate) fn mean(values: &[f64]) -> f64 {
+pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// The median, of at least one.
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
 /// Mean and variance.
-pub(crate) fn moments(values: &[f64]) -> (f64, f64) {
+pub fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = mean(values);
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
@@ -189,7 +189,7 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
 }
 
 /// Compares two sets, of at least one run each.
-pub(crate) fn difference(base: &[f64], new: &[f64]) -> Difference {
+pub fn difference(base: &[f64], new: &[f64]) -> Difference {
     let is_log = base.iter().chain(new).all(|value| *value > 0.0);
     let scaled =
         |values: &[f64]| values.iter().map(|v| if is_log { v.ln() } else { *v }).collect::<Vec<f64>>();
@@ -204,12 +204,12 @@ pub(crate) fn difference(base: &[f64], new: &[f64]) -> Difference {
 }
 
 /// Holm: p of each such that rejecting those up to α makes a false one at most with probability α in the whole family.
-pub(crate) fn holm(ps: &[f64]) -> Vec<f64> {
+pub fn holm(ps: &[f64]) -> Vec<f64> {
     adjusted(ps, |rank, count| (count - rank) as f64, true)
 }
 
 /// Benjamini and Hochberg: of those up to q, a share of at most q is expected to be false.
-pub(crate) fn benjamini_hochberg(ps: &[f64]) -> Vec<f64> {
+pub fn benjamini_hochberg(ps: &[f64]) -> Vec<f64> {
     adjusted(ps, |rank, count| count as f64 / (rank + 1) as f64, false)
 }
 
@@ -229,7 +229,7 @@ fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> V
 }
 
 /// Runs that lie far from the others of their side, by Iglewicz and Hoaglin's modified z-score.
-pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
+pub fn outliers(values: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     if values.len() < EXACT_FROM {
         return Vec::new();

@@ -30,7 +30,7 @@ const CALLS_ALPHA: f64 = 0.05;
 /// Where runs come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Noise {
+pub enum Noise {
     /// Runs differ by 2 %, log-normal.
     Normal,
     /// The same, and a call resembles the one before it.
@@ -45,11 +45,10 @@ pub(crate) enum Noise {
 
 impl Noise {
     /// Those that are generated.
-    pub(crate) const GENERATED: [Self; 4] =
-        [Self::Normal, Self::Autocorrelated, Self::HeavyTails, Self::Bimodal];
+    pub const GENERATED: [Self; 4] = [Self::Normal, Self::Autocorrelated, Self::HeavyTails, Self::Bimodal];
 
     /// For reading.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Normal => "runs differ by 2 %",
             Self::Autocorrelated => "the same, calls autocorrelated (0.9)",
@@ -62,10 +61,10 @@ impl Noise {
 
 /// A run with the durations of some of its calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Simulated {
-    pub(crate) run: RunFigures,
+pub struct Simulated {
+    pub run: RunFigures,
     /// Empty: not known.
-    pub(crate) calls_ns: Vec<f64>,
+    pub calls_ns: Vec<f64>,
 }
 
 fn quantile(sorted: &[f64], q: f64) -> f64 {
@@ -188,28 +187,28 @@ fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, An
 
 /// What became of comparisons of one kind.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Line {
-    pub(crate) noise: Noise,
-    pub(crate) runs_a_side: usize,
+pub struct Line {
+    pub noise: Noise,
+    pub runs_a_side: usize,
     /// What new runs are slower by.
-    pub(crate) change_ratio: f64,
-    pub(crate) comparisons_count: usize,
+    pub change_ratio: f64,
+    pub comparisons_count: usize,
     /// Shares of the comparisons that were called a regression.
-    pub(crate) gates_ratio: f64,
+    pub gates_ratio: f64,
     /// By no means a regression, nor a pass.
-    pub(crate) undecided_ratio: f64,
+    pub undecided_ratio: f64,
     /// `None`: calls are not known.
-    pub(crate) pooled_ranks_ratio: Option<f64>,
-    pub(crate) pooled_means_ratio: Option<f64>,
-    pub(crate) percent_ratio: f64,
+    pub pooled_ranks_ratio: Option<f64>,
+    pub pooled_means_ratio: Option<f64>,
+    pub percent_ratio: f64,
 }
 
 /// How much, and of what.
-pub(crate) struct Plan<'a> {
-    pub(crate) rules: &'a Rules,
-    pub(crate) comparisons: usize,
+pub struct Plan<'a> {
+    pub rules: &'a Rules,
+    pub comparisons: usize,
     /// Recorded runs without a change.
-    pub(crate) recorded: &'a [Simulated],
+    pub recorded: &'a [Simulated],
 }
 
 impl Plan<'_> {
@@ -235,7 +234,7 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// If a gate is of no figure.
-    pub(crate) fn line(&self, noise: Noise, runs: usize, change: f64) -> Result<Option<Line>, AnalyzeError> {
+    pub fn line(&self, noise: Noise, runs: usize, change: f64) -> Result<Option<Line>, AnalyzeError> {
         if noise == Noise::Recorded && self.recorded.len() < 2 * runs {
             return Ok(None);
         }
@@ -265,19 +264,19 @@ impl Plan<'_> {
 
 /// Power with so many runs a side.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Power {
-    pub(crate) runs_a_side: usize,
+pub struct Power {
+    pub runs_a_side: usize,
     /// Of each change: the change, and how often it would be found.
-    pub(crate) found: BTreeMap<String, f64>,
+    pub found: BTreeMap<String, f64>,
     /// Share of comparisons without a change that fail, and that end undecided.
-    pub(crate) false_ratio: f64,
-    pub(crate) undecided_ratio: f64,
+    pub false_ratio: f64,
+    pub undecided_ratio: f64,
 }
 
 /// Changes that are asked for.
-pub(crate) const CHANGES: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
+pub const CHANGES: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
 /// Runs a side.
-pub(crate) const RUNS: [usize; 7] = [3, 4, 5, 6, 8, 10, 12];
+pub const RUNS: [usize; 7] = [3, 4, 5, 6, 8, 10, 12];
 
 /// Runs like those of a baseline, as many as wanted: drawn with replacement, their distance from the mean widened by what
 /// a sample of so few understates.
@@ -300,11 +299,7 @@ fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures
 ///
 /// # Errors
 /// If there are fewer than three runs, or a gate is of no figure.
-pub(crate) fn power(
-    rules: &Rules,
-    recorded: &[RunFigures],
-    comparisons: usize,
-) -> Result<Vec<Power>, AnalyzeError> {
+pub fn power(rules: &Rules, recorded: &[RunFigures], comparisons: usize) -> Result<Vec<Power>, AnalyzeError> {
     if recorded.len() < 3 {
         let count = recorded.len();
         return Err(AnalyzeError::Inconclusive(format!(

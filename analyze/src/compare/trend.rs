@@ -11,7 +11,7 @@ use super::{facts::RunFigures, figure::Key, samples::median};
 use crate::random::Random;
 
 /// Runs between two changes at least: fewer are an outlier, not a level.
-pub(crate) const SEGMENT: usize = 3;
+pub const SEGMENT: usize = 3;
 /// Permutations at most.
 const PERMUTATIONS: usize = 999;
 /// So many that are as extreme end the test: it cannot become significant.
@@ -20,27 +20,27 @@ const SEED: u64 = 0x5eed;
 
 /// A change within a series.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Point {
+pub struct Point {
     /// Place of the first run after it, among those with the figure.
-    pub(crate) place: usize,
+    pub place: usize,
     /// That run.
-    pub(crate) run: String,
+    pub run: String,
     /// Medians of the levels before and after it, up to the neighbouring changes.
-    pub(crate) before: f64,
-    pub(crate) after: f64,
+    pub before: f64,
+    pub after: f64,
     /// `None`: the level before is 0.
-    pub(crate) change_ratio: Option<f64>,
-    pub(crate) p: f64,
+    pub change_ratio: Option<f64>,
+    pub p: f64,
 }
 
 /// A figure over the runs.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Series {
+pub struct Series {
     #[serde(flatten)]
-    pub(crate) key: Key,
-    pub(crate) runs: Vec<String>,
-    pub(crate) values: Vec<f64>,
-    pub(crate) points: Vec<Point>,
+    pub key: Key,
+    pub runs: Vec<String>,
+    pub values: Vec<f64>,
+    pub points: Vec<Point>,
 }
 
 /// The best split of values in this order: its place, and the energy statistic there.
@@ -98,7 +98,7 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
 }
 
 /// Finds the changes of a figure over runs in their order; each is tested at `alpha`.
-pub(crate) fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
+pub fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
     let with: Vec<(&str, f64)> = runs
         .iter()
         .filter_map(|run| run.figures.get(key).map(|figure| (run.name.as_str(), figure.value)))

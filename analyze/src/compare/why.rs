@@ -22,37 +22,37 @@ const TRIFLE: f64 = 0.01;
 
 /// One part of a whole.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Part {
-    pub(crate) name: String,
+pub struct Part {
+    pub name: String,
     /// Means over the runs of a side.
-    pub(crate) base: f64,
-    pub(crate) new: f64,
+    pub base: f64,
+    pub new: f64,
     /// Share of the whole's difference; may be negative, or more than 1.
-    pub(crate) share_ratio: f64,
+    pub share_ratio: f64,
 }
 
 impl Part {
-    pub(crate) fn delta(&self) -> f64 {
+    pub fn delta(&self) -> f64 {
         self.new - self.base
     }
 }
 
 /// A whole and its parts, largest difference first.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Account {
+pub struct Account {
     /// What the whole is, in words.
-    pub(crate) title: String,
+    pub title: String,
     /// The figure, where it is one; else that of its parts.
-    pub(crate) key: Key,
-    pub(crate) base: f64,
-    pub(crate) new: f64,
-    pub(crate) parts: Vec<Part>,
+    pub key: Key,
+    pub base: f64,
+    pub new: f64,
+    pub parts: Vec<Part>,
     /// The view that has it for each run.
-    pub(crate) sql: String,
+    pub sql: String,
 }
 
 impl Account {
-    pub(crate) fn delta(&self) -> f64 {
+    pub fn delta(&self) -> f64 {
         self.new - self.base
     }
 
@@ -85,7 +85,7 @@ impl Account {
     }
 
     /// In a sentence.
-    pub(crate) fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let signed = |value: f64| format!("{}{}", if value < 0.0 { "" } else { "+" }, self.key.show(value));
         let title = &self.title;
         match self.parts.first() {
@@ -193,7 +193,7 @@ fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
 }
 
 /// Everything that can be accounted for, of the figures of two sides.
-pub(crate) fn accounts(all: &[Change]) -> Vec<Account> {
+pub fn accounts(all: &[Change]) -> Vec<Account> {
     let both = Both(all.iter().map(|change| (&change.key, (change.base_mean, change.new_mean))).collect());
     let mut accounts = Vec::new();
     let gaps: Vec<(String, &str)> =

@@ -55,7 +55,7 @@ fn schema(mut run: Run) -> Result<SchemaRef, AnalyzeError> {
 ///
 /// # Errors
 /// If the name of `out` tells no format, the run's data cannot be read, or the file not be written.
-pub(crate) async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, AnalyzeError> {
+pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, AnalyzeError> {
     let (ending, with_gzip) = ending(out)?;
     let Some(file) = trace.files().first().cloned() else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));

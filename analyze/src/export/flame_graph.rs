@@ -93,7 +93,7 @@ fn hue(what: What, name: &str) -> u64 {
 ///
 /// # Errors
 /// If they cannot be written.
-pub(crate) fn write(
+pub fn write(
     folded: &Folded,
     what: What,
     run: &str,

@@ -28,7 +28,7 @@ use crate::{
 
 /// What is summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum What {
+pub enum What {
     /// Time that calls had a CPU
     OnCpuCalls,
     /// Time that threads were off CPU
@@ -41,11 +41,10 @@ pub(crate) enum What {
 
 impl What {
     /// Each of them.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::OnCpuCalls, Self::OffCpu, Self::AllocatedBytes, Self::PinnedBytes];
+    pub const ALL: [Self; 4] = [Self::OnCpuCalls, Self::OffCpu, Self::AllocatedBytes, Self::PinnedBytes];
 
     /// Its name, with its unit.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::OnCpuCalls => "on_cpu_ns",
             Self::OffCpu => "off_cpu_ns",
@@ -55,7 +54,7 @@ impl What {
     }
 
     /// Its unit.
-    pub(crate) fn unit(self) -> &'static str {
+    pub fn unit(self) -> &'static str {
         match self {
             Self::OnCpuCalls | Self::OffCpu => "nanoseconds",
             Self::AllocatedBytes | Self::PinnedBytes => "bytes",
@@ -63,7 +62,7 @@ impl What {
     }
 
     /// What a run without it has none of.
-    pub(crate) fn missing(self) -> &'static str {
+    pub fn missing(self) -> &'static str {
         match self {
             Self::OnCpuCalls => "no call that is known to have had a CPU",
             Self::OffCpu => "no interval off CPU that ended",
@@ -75,10 +74,10 @@ impl What {
 
 /// Sums by stack.
 #[derive(Debug, Default)]
-pub(crate) struct Folded {
+pub struct Folded {
     sums: BTreeMap<String, u64>,
     /// What the sums do not have, in words.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Folded {
@@ -110,22 +109,22 @@ impl Folded {
     }
 
     /// Whether there is nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
     /// Stacks with their sums, in the order of their names.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub fn stacks(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sums.iter().map(|(stack, sum)| (stack.as_str(), *sum))
     }
 
     /// All of it.
-    pub(crate) fn sum(&self) -> u64 {
+    pub fn sum(&self) -> u64 {
         self.sums.values().fold(0, |sum, value| sum.saturating_add(*value))
     }
 
     /// The lines.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.stacks().map(|(stack, sum)| format!("{stack} {sum}\n")).collect()
     }
 }
@@ -173,7 +172,7 @@ impl Names {
 ///
 /// # Errors
 /// If its data cannot be read, or there is no such instant.
-pub(crate) async fn run(trace: &Trace, whats: &[What], at: &At) -> Result<Vec<(What, Folded)>, AnalyzeError> {
+pub async fn run(trace: &Trace, whats: &[What], at: &At) -> Result<Vec<(What, Folded)>, AnalyzeError> {
     let names = Arc::new(Names::load(trace).await?);
     let times = match whats.iter().any(|what| matches!(what, What::OnCpuCalls | What::OffCpu)) {
         true => time::run(trace, &names).await?,

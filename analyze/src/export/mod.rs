@@ -2,9 +2,9 @@
 //! flame graphs and profiles do, and [`events`] hands out the rows themselves.
 
 mod chrome;
-pub(crate) mod events;
-pub(crate) mod flame_graph;
-pub(crate) mod folded;
+pub mod events;
+pub mod flame_graph;
+pub mod folded;
 mod lanes;
 mod new_file;
 mod perfetto;
@@ -13,15 +13,15 @@ mod timeline;
 
 use std::path::Path;
 
-pub(crate) use new_file::{NewFile, is_gzip};
-pub(crate) use timeline::Counts;
+pub use new_file::{NewFile, is_gzip};
+pub use timeline::Counts;
 
 use crate::{analysis::info, error::AnalyzeError, trace::Trace};
 use folded::{Folded, What};
 
 /// Formats of timelines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     Perfetto,
     Chrome,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Format {
 ///
 /// # Errors
 /// If the run's data cannot be read, or the file not be written.
-pub(crate) async fn timeline(
+pub async fn timeline(
     trace: &Trace,
     format: Format,
     out: &Path,
@@ -49,12 +49,7 @@ pub(crate) async fn timeline(
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn pprof(
-    trace: &Trace,
-    found: &[(What, Folded)],
-    out: &Path,
-    force: bool,
-) -> Result<(), AnalyzeError> {
+pub fn pprof(trace: &Trace, found: &[(What, Folded)], out: &Path, force: bool) -> Result<(), AnalyzeError> {
     let Some(run) = trace.files().first().map(|file| &file.run) else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));
     };

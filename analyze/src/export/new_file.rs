@@ -16,14 +16,14 @@ enum Encoder {
 }
 
 /// A file under construction.
-pub(crate) struct NewFile {
+pub struct NewFile {
     path: PathBuf,
     encoder: Encoder,
     is_finished: bool,
 }
 
 /// Whether a file's name asks for gzip.
-pub(crate) fn is_gzip(path: &Path) -> bool {
+pub fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
@@ -32,12 +32,7 @@ impl NewFile {
     ///
     /// # Errors
     /// If it is a file of the run, exists without `force`, or cannot be created.
-    pub(crate) fn create(
-        trace: &Trace,
-        path: &Path,
-        force: bool,
-        with_gzip: bool,
-    ) -> Result<Self, AnalyzeError> {
+    pub fn create(trace: &Trace, path: &Path, force: bool, with_gzip: bool) -> Result<Self, AnalyzeError> {
         output::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
         let file = BufWriter::new(output::create(path, force)?);
         let encoder = match with_gzip {
@@ -51,7 +46,7 @@ impl NewFile {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(crate) fn finish(mut self) -> Result<(), AnalyzeError> {
+    pub fn finish(mut self) -> Result<(), AnalyzeError> {
         let written = match &mut self.encoder {
             Encoder::Plain(file) => file.flush(),
             Encoder::Gzip(gzip) => gzip.try_finish().and_then(|()| gzip.get_mut().flush()),

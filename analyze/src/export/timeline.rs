@@ -77,11 +77,11 @@ pub(super) trait Sink {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) slices_count: u64,
-    pub(crate) instants_count: u64,
-    pub(crate) values_count: u64,
-    pub(crate) flows_count: u64,
+pub struct Counts {
+    pub slices_count: u64,
+    pub instants_count: u64,
+    pub values_count: u64,
+    pub flows_count: u64,
 }
 
 /// Kinds of slices, each with tracks of its own.

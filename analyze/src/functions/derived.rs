@@ -32,32 +32,32 @@ use crate::{
 
 /// All verdicts, and what they rest on.
 #[derive(Debug)]
-pub(crate) struct Derived {
-    pub(crate) schedule: Schedule,
-    pub(crate) faults: Faults,
+pub struct Derived {
+    pub schedule: Schedule,
+    pub faults: Faults,
     /// What the files say about themselves, by name.
-    pub(crate) runs: Vec<(String, Run)>,
+    pub runs: Vec<(String, Run)>,
     /// Names of the threads of the runs themselves, by the run's number and the thread's.
-    pub(crate) thread_names: HashMap<(u32, u32), u32>,
-    pub(crate) judgement: Judgement,
+    pub thread_names: HashMap<(u32, u32), u32>,
+    pub judgement: Judgement,
     /// By run: what its outermost calls waited for.
-    pub(crate) totals: HashMap<u32, Totals>,
+    pub totals: HashMap<u32, Totals>,
     /// Runs in which the reason of some off-CPU time is not on record.
-    pub(crate) with_unknown: HashSet<u32>,
+    pub with_unknown: HashSet<u32>,
     /// Runs in which a first launch was seen.
-    pub(crate) with_first: HashSet<u32>,
+    pub with_first: HashSet<u32>,
 }
 
 impl Derived {
     /// What a run says about itself, by its number.
-    pub(crate) fn run(&self, number: u32) -> Option<&Run> {
+    pub fn run(&self, number: u32) -> Option<&Run> {
         let name = self.schedule.names.name(number);
         self.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
     }
 }
 
 /// Where it comes from.
-pub(crate) struct Source {
+pub struct Source {
     // Weak: the session owns the tables.
     state: Weak<RwLock<SessionState>>,
     files: Vec<RunFile>,
@@ -73,7 +73,7 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// Over the `events` of a session. `immutable`: they do not change, so they are judged once.
-    pub(crate) fn new(context: &SessionContext, files: &[RunFile], immutable: bool) -> Self {
+    pub fn new(context: &SessionContext, files: &[RunFile], immutable: bool) -> Self {
         Self { state: context.state_weak_ref(), files: files.to_vec(), cell: immutable.then(OnceCell::new) }
     }
 
@@ -81,7 +81,7 @@ impl Source {
     ///
     /// # Errors
     /// If `events` cannot be read.
-    pub(crate) async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
+    pub async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         match &self.cell {
             Some(cell) if params == Params::default() => {
                 cell.get_or_try_init(|| self.derive(params)).await.cloned()
@@ -94,14 +94,14 @@ impl Source {
     ///
     /// # Errors
     /// If it is gone.
-    pub(crate) fn context(&self) -> Result<SessionContext, AnalyzeError> {
+    pub fn context(&self) -> Result<SessionContext, AnalyzeError> {
         let gone = || DataFusionError::Internal("the session of the derived tables is gone".to_owned());
         let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
         Ok(SessionContext::new_with_state(state))
     }
 
     /// The files of the runs.
-    pub(crate) fn files(&self) -> &[RunFile] {
+    pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
@@ -111,7 +111,7 @@ impl Source {
     }
 
     /// Names of the threads of the runs, with the numbers of runs and names.
-    pub(crate) fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
+    pub fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
         let mut found = HashMap::default();
         for file in &self.files {
             let run = names.number(&file.name);
@@ -126,7 +126,7 @@ impl Source {
     ///
     /// # Errors
     /// If `events` cannot be read, or the sink fails.
-    pub(crate) async fn sweep<S: Sink + 'static>(
+    pub async fn sweep<S: Sink + 'static>(
         &self,
         wanted: &[&'static str],
         hands_extra: bool,

@@ -48,7 +48,7 @@ use crate::{
 const BATCH_ROWS: usize = 8192;
 
 /// The tables in the order in which they are registered, each with the events without which it has no rows.
-pub(crate) const NAMES: [(&str, &[Kind]); 11] = [
+pub const NAMES: [(&str, &[Kind]); 11] = [
     ("_memory_blocks", &[Kind::Alloc]),
     ("_memory_segments", &[Kind::Alloc]),
     ("_memory_curve", &[Kind::Alloc]),
@@ -415,7 +415,7 @@ fn table<S: Sink>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError> 
 ///
 /// # Errors
 /// If a name is taken: a defect of this program.
-pub(crate) fn register(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
+pub fn register(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
     let source = Source { state: context.state_weak_ref(), files: Arc::new(files.to_vec()) };
     let tables = [
         table::<Filler<Blocks>>(&source)?,

@@ -3,15 +3,15 @@
 
 mod count;
 mod demangle;
-pub(crate) mod derived;
+pub mod derived;
 mod document;
 mod fmt;
 mod histogram;
-pub(crate) mod interval_join;
+pub mod interval_join;
 mod interval_set;
-pub(crate) mod memory;
-pub(crate) mod reference;
-pub(crate) mod tables;
+pub mod memory;
+pub mod reference;
+pub mod tables;
 mod time_bucket;
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use trace_schema::Kind;
 use crate::{error::AnalyzeError, trace::RunFile};
 
 /// A table that Rust makes: the events without which it has no rows.
-pub(crate) fn kinds_of(table: &str) -> Option<&'static [Kind]> {
+pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
     let mut tables = tables::NAMES.into_iter().chain(memory::NAMES);
     tables.find(|(name, _)| *name == table).map(|(_, kinds)| kinds)
 }
@@ -46,7 +46,7 @@ fn aggregates() -> Vec<AggregateUDF> {
 
 /// Registers all of them; the source of the derived tables. `immutable`: `events` does not change, so
 /// they are computed once.
-pub(crate) fn register(
+pub fn register(
     context: &SessionContext,
     files: &[RunFile],
     immutable: bool,

@@ -3,13 +3,13 @@
 use datafusion::logical_expr::Documentation;
 
 /// One function.
-pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) documentation: Documentation,
+pub struct Function {
+    pub name: String,
+    pub documentation: Documentation,
 }
 
 /// All of them, by section and name.
-pub(crate) fn functions() -> Vec<Function> {
+pub fn functions() -> Vec<Function> {
     let scalars = super::scalars();
     let aggregates = super::aggregates();
     let scalars = scalars.iter().map(|function| (function.name(), function.documentation()));

@@ -42,19 +42,19 @@ const WAITING: usize = 2;
 
 /// Where the rows of a table go.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     sender: Sender<Result<RecordBatch>>,
     schema: SchemaRef,
 }
 
 impl Output {
     /// The columns that are asked for.
-    pub(crate) fn schema(&self) -> &SchemaRef {
+    pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     /// Whether a column is asked for.
-    pub(crate) fn wants(&self, name: &str) -> bool {
+    pub fn wants(&self, name: &str) -> bool {
         self.schema.column_with_name(name).is_some()
     }
 
@@ -62,7 +62,7 @@ impl Output {
     ///
     /// # Errors
     /// If nobody reads them any more, or a column is missing.
-    pub(crate) fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
+    pub fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
         let fields = self.schema.fields().iter();
         let wanted = fields.map(|field| batch.schema().index_of(field.name())).collect::<Result<Vec<_>, _>>();
         let defect = |error: arrow::error::ArrowError| AnalyzeError::Internal(error.to_string());
@@ -73,7 +73,7 @@ impl Output {
 }
 
 /// Makes the rows of a table.
-pub(crate) type Fill = fn(Arc<Source>, Output) -> BoxFuture<'static, Result<(), AnalyzeError>>;
+pub type Fill = fn(Arc<Source>, Output) -> BoxFuture<'static, Result<(), AnalyzeError>>;
 
 /// One of the tables.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl PartitionStream for Scan {
 }
 
 /// The tables in the order in which they are registered, each with the events without which it has no rows.
-pub(crate) const NAMES: [(&str, &[Kind]); 9] = [
+pub const NAMES: [(&str, &[Kind]); 9] = [
     ("_calls", &[Kind::Call]),
     ("_slow_calls", &[Kind::Call]),
     ("_chain_links", &[Kind::Call, Kind::OffCpu]),
@@ -149,7 +149,7 @@ pub(crate) const NAMES: [(&str, &[Kind]); 9] = [
 ///
 /// # Errors
 /// If a name is taken: a defect of this program.
-pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
+pub fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
     let tables: [(SchemaRef, Fill); 9] = [
         (call_rows::schema(), |source, output| Box::pin(call_rows::fill(source, output))),
         (slow_rows::calls_schema(), |source, output| Box::pin(slow_rows::fill_calls(source, output))),
@@ -171,7 +171,7 @@ pub(crate) fn register(context: &SessionContext, source: &Arc<Source>) -> Result
 ///
 /// # Errors
 /// Those of the work.
-pub(crate) async fn blocking(
+pub async fn blocking(
     work: impl FnOnce() -> Result<(), AnalyzeError> + Send + 'static,
 ) -> Result<(), AnalyzeError> {
     let joined = tokio::task::spawn_blocking(work).await;

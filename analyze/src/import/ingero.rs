@@ -230,7 +230,7 @@ impl Event {
 ///
 /// # Errors
 /// If it is not one of Ingero's, a row does not fit, or the run cannot be written.
-pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+pub fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let database = Ingero::open(path)?;
     let names = database.op_names()?;
     let error = database.sqlite("events");

@@ -33,7 +33,7 @@ struct Entry {
 
 /// How a table is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Map {
+pub struct Map {
     entries: Vec<Entry>,
 }
 
@@ -58,7 +58,7 @@ impl Map {
     ///
     /// # Errors
     /// If it names no column of ours, one twice, a unit that is none, or not all that a row needs.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut entries: Vec<Entry> = Vec::new();
         for part in parts(text) {
             let Some((name, source)) = part.split_once('=') else {

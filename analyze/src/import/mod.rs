@@ -22,12 +22,12 @@ use trace_writer::Finished;
 
 use crate::{error::AnalyzeError, output};
 
-pub(crate) use map::Map;
-pub(crate) use sniff::sniff;
+pub use map::Map;
+pub use sniff::sniff;
 
 /// What can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// Table of any tool as CSV, also with gzip: `--map` says which column is which
     Csv,
     /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or Parquet
@@ -50,17 +50,17 @@ pub(crate) enum Format {
 
 impl Format {
     /// The name that `analyze import` knows it by.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
 /// How a table of CSV is to be read.
-pub(crate) struct Layout {
+pub struct Layout {
     /// Which column is which; `None`: they are called as those of `events`.
-    pub(crate) map: Option<Map>,
+    pub map: Option<Map>,
     /// Between cells.
-    pub(crate) delimiter: u8,
+    pub delimiter: u8,
 }
 
 impl Default for Layout {
@@ -73,7 +73,7 @@ impl Default for Layout {
 ///
 /// # Errors
 /// If it is not of that format, is damaged, or the run cannot be written.
-pub(crate) fn run(
+pub fn run(
     format: Option<Format>,
     layout: &Layout,
     file: &Path,

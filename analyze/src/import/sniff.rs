@@ -21,7 +21,7 @@ fn contains(bytes: &[u8], word: &str) -> bool {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn sniff(path: &Path) -> io::Result<Option<Format>> {
+pub fn sniff(path: &Path) -> io::Result<Option<Format>> {
     if path.is_dir() {
         return Ok(nsys::is_export(path).then_some(Format::Nsys));
     }

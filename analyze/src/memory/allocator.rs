@@ -20,7 +20,7 @@ use super::{
 
 /// Its state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Allocator {
+pub struct Allocator {
     pub(super) settings: Settings,
     pub(super) knowledge: Knowledge,
     pub(super) blocks: BTreeMap<u64, Block>,
@@ -41,19 +41,19 @@ const MAX_BYTES: u64 = 1 << 48;
 
 /// What the events can tell.
 #[derive(Clone, Debug)]
-pub(crate) struct Knowledge {
+pub struct Knowledge {
     /// Recording began in the middle, or events were lost: what is not known for that is no fault.
-    pub(crate) is_partial: bool,
+    pub is_partial: bool,
     /// Blocks are told of, and not segments alone.
-    pub(crate) has_blocks: bool,
+    pub has_blocks: bool,
     /// What the pools that a program made do with rests; the others split them off.
-    pub(crate) rests: BTreeMap<PoolId, Rest>,
+    pub rests: BTreeMap<PoolId, Rest>,
     /// Events are being lost until then.
-    pub(crate) lost_until_ts: i64,
+    pub lost_until_ts: i64,
     /// Events that were lost so far.
-    pub(crate) lost_count: u64,
+    pub lost_count: u64,
     /// Somebody asks for free memory by pool.
-    pub(crate) wants_pools: bool,
+    pub wants_pools: bool,
 }
 
 impl Default for Knowledge {
@@ -71,13 +71,13 @@ impl Default for Knowledge {
 
 impl Allocator {
     /// With nothing allocated.
-    pub(crate) fn new(settings: Settings, knowledge: Knowledge) -> Self {
+    pub fn new(settings: Settings, knowledge: Knowledge) -> Self {
         let pools = knowledge.wants_pools.then(Box::default);
         Self { settings, knowledge, pools, ..Self::default() }
     }
 
     /// With what was there when recording began.
-    pub(crate) fn seeded(settings: Settings, knowledge: Knowledge, seed: &Seed) -> Self {
+    pub fn seeded(settings: Settings, knowledge: Knowledge, seed: &Seed) -> Self {
         let mut allocator = Self::new(settings, knowledge);
         for segment in &seed.segments {
             let place = allocator.add_segment(*segment);
@@ -104,12 +104,12 @@ impl Allocator {
     }
 
     /// What its events can tell.
-    pub(crate) fn knowledge(&self) -> &Knowledge {
+    pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
     /// Events were lost in `[from, to)`: what its segments hold is not known until later events tell.
-    pub(crate) fn lose(&mut self, from: i64, to: i64, count: u64, observer: &mut impl Observer) {
+    pub fn lose(&mut self, from: i64, to: i64, count: u64, observer: &mut impl Observer) {
         self.knowledge.is_partial = true;
         self.knowledge.lost_until_ts = self.knowledge.lost_until_ts.max(to);
         self.knowledge.lost_count += count;
@@ -129,77 +129,77 @@ impl Allocator {
     }
 
     /// Counts what the state at the end has otherwise.
-    pub(crate) fn add_faults(&mut self, fault: Fault, count: u64) {
+    pub fn add_faults(&mut self, fault: Fault, count: u64) {
         if count > 0 {
             *self.faults.entry(fault).or_default() += count;
         }
     }
 
     /// Its free memory by pool, if it was to know.
-    pub(crate) fn pools(&self) -> Option<&Pools> {
+    pub fn pools(&self) -> Option<&Pools> {
         self.pools.as_deref()
     }
 
     /// Its settings.
-    pub(crate) fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// Sums.
-    pub(crate) fn totals(&self) -> &Totals {
+    pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
     /// What did not fit.
-    pub(crate) fn faults(&self) -> &Faults {
+    pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
     /// Blocks by address.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.values()
     }
 
     /// Segments by address.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.places.values().map(|place| &self.segments[*place as usize])
     }
 
     /// The segment that an address lies in.
-    pub(crate) fn segment_at(&self, addr: u64) -> Option<&Segment> {
+    pub fn segment_at(&self, addr: u64) -> Option<&Segment> {
         let (_, place) = self.places.range(..=addr).next_back()?;
         self.segment(*place).filter(|segment| segment.end() > addr)
     }
 
     /// Segments by address, from that of `addr` on.
-    pub(crate) fn segments_from(&self, addr: u64) -> impl Iterator<Item = &Segment> {
+    pub fn segments_from(&self, addr: u64) -> impl Iterator<Item = &Segment> {
         self.places.range(addr..).map(|(_, place)| &self.segments[*place as usize])
     }
 
     /// Blocks that reach into `[addr, addr + bytes)`.
-    pub(crate) fn blocks_within(&self, addr: u64, bytes: u64) -> impl Iterator<Item = &Block> + Clone {
+    pub fn blocks_within(&self, addr: u64, bytes: u64) -> impl Iterator<Item = &Block> + Clone {
         let first = self.block_at(addr).map_or(addr, |block| block.addr);
         self.blocks.range(first..addr.saturating_add(bytes).max(first)).map(|(_, block)| block)
     }
 
     /// Blocks of a segment.
-    pub(crate) fn blocks_in(&self, segment: &Segment) -> impl Iterator<Item = &Block> {
+    pub fn blocks_in(&self, segment: &Segment) -> impl Iterator<Item = &Block> {
         self.blocks.range(segment.addr..segment.end()).map(|(_, block)| block)
     }
 
     /// The segment at a place that a block names.
-    pub(crate) fn segment(&self, place: u32) -> Option<&Segment> {
+    pub fn segment(&self, place: u32) -> Option<&Segment> {
         self.segments.get(place as usize)
     }
 
     /// The block that an address lies in.
-    pub(crate) fn block_at(&self, addr: u64) -> Option<&Block> {
+    pub fn block_at(&self, addr: u64) -> Option<&Block> {
         let (_, block) = self.blocks.range(..=addr).next_back()?;
         (block.end() > addr).then_some(block)
     }
 
     /// Replays one event.
-    pub(crate) fn apply(&mut self, event: &Event, observer: &mut impl Observer) {
+    pub fn apply(&mut self, event: &Event, observer: &mut impl Observer) {
         let is_of_segment = matches!(
             event.action,
             Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap
@@ -231,7 +231,7 @@ impl Allocator {
     }
 
     /// Tells of everything that is still there.
-    pub(crate) fn finish(&self, observer: &mut impl Observer) {
+    pub fn finish(&self, observer: &mut impl Observer) {
         for block in self.blocks.values() {
             observer.block(block, self.segment(block.segment), None);
         }

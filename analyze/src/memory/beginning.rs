@@ -23,25 +23,25 @@ use crate::ranges::Ranges;
 
 /// Segments and blocks by address, as a snapshot has them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
-    pub(crate) segments: BTreeMap<u64, Segment>,
-    pub(crate) blocks: BTreeMap<u64, Block>,
+pub struct Held {
+    pub segments: BTreeMap<u64, Segment>,
+    pub blocks: BTreeMap<u64, Block>,
 }
 
 /// What an allocator began with. Free memory is what is left between blocks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seed {
+pub struct Seed {
     /// None overlaps another.
-    pub(crate) segments: Vec<Segment>,
+    pub segments: Vec<Segment>,
     /// In use, or not known, within segments; none overlaps another.
-    pub(crate) blocks: BTreeMap<u64, Block>,
+    pub blocks: BTreeMap<u64, Block>,
     /// Events and state that cannot both be.
-    pub(crate) contradictions_count: u64,
+    pub contradictions_count: u64,
 }
 
 impl Seed {
     /// Whether there was nothing.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.contradictions_count == 0
     }
 }
@@ -68,7 +68,7 @@ struct Range {
 
 /// Collects what events say.
 #[derive(Default)]
-pub(crate) struct Beginning {
+pub struct Beginning {
     settings: Settings,
     /// Had from the driver since.
     mapped: Ranges,
@@ -83,12 +83,12 @@ pub(crate) struct Beginning {
 
 impl Beginning {
     /// Of an allocator with these settings.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
     /// Takes the next event.
-    pub(crate) fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &Event) {
         let Event { addr, size_bytes, .. } = *event;
         match event.action {
             Action::Alloc => {
@@ -154,7 +154,7 @@ impl Beginning {
     }
 
     /// What there was, if this is what there is in the end.
-    pub(crate) fn finish(mut self, held: &Held) -> Seed {
+    pub fn finish(mut self, held: &Held) -> Seed {
         for segment in held.segments.values() {
             for (addr, size_bytes) in self.mapped.missing(segment.addr, segment.size_bytes) {
                 let segment = Segment { addr, size_bytes, ..*segment };

@@ -10,14 +10,14 @@ use super::{
 
 /// Something that is not as replayed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Difference {
+pub struct Difference {
     #[serde(skip)]
     pub(super) is_of_segment: bool,
-    pub(crate) addr: u64,
+    pub addr: u64,
     /// What the snapshot says.
-    pub(crate) said: String,
+    pub said: String,
     /// What the replay makes of the events.
-    pub(crate) replayed: String,
+    pub replayed: String,
 }
 
 const NOTHING: &str = "nothing";

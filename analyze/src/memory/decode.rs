@@ -24,7 +24,7 @@ use crate::{
 const TORCH_LIBRARY: &str = "libc10_cuda";
 
 /// Whether a library is the one of PyTorch's allocator.
-pub(crate) fn is_torch(library: &str) -> bool {
+pub fn is_torch(library: &str) -> bool {
     library.starts_with(TORCH_LIBRARY)
 }
 
@@ -34,23 +34,23 @@ pub(super) const COLUMNS: &[&str] =
 
 /// One allocator: run (its place in the list of runs), process, device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) run: u32,
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
+pub struct Key {
+    pub run: u32,
+    pub pid: u32,
+    pub device: i32,
 }
 
 /// What the rows of a process have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub struct Told {
     /// Events of the allocator itself.
-    pub(crate) events: bool,
+    pub events: bool,
     /// Reports to the profiler.
-    pub(crate) usage: bool,
+    pub usage: bool,
     /// The state at the end.
-    pub(crate) state: bool,
+    pub state: bool,
     /// Pools that the program made itself.
-    pub(crate) users_pools: bool,
+    pub users_pools: bool,
 }
 
 /// Asks what the rows of each process have, by run and process; those that have nothing are left out.

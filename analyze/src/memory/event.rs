@@ -2,7 +2,7 @@
 
 /// What it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// A block was handed out.
     Alloc,
     /// It was given back; other streams may still use it.
@@ -24,7 +24,7 @@ pub(crate) enum Action {
 
 impl Action {
     /// What users read: the allocator's own word.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Alloc => "alloc",
             Self::FreeRequested => "free_requested",
@@ -39,7 +39,7 @@ impl Action {
     }
 
     /// The action of an `op` of kind `alloc`; `None`: one that moves no memory.
-    pub(crate) fn from_op(op: &str) -> Option<Self> {
+    pub fn from_op(op: &str) -> Option<Self> {
         Some(match op {
             "alloc" => Self::Alloc,
             "free_requested" => Self::FreeRequested,
@@ -55,21 +55,21 @@ impl Action {
 }
 
 /// Id of a private pool; zeros: the default pool.
-pub(crate) type PoolId = (u64, u64);
+pub type PoolId = (u64, u64);
 
 /// One event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) ts: i64,
-    pub(crate) action: Action,
-    pub(crate) addr: u64,
+pub struct Event {
+    pub ts: i64,
+    pub action: Action,
+    pub addr: u64,
     /// Alloc, FreeRequested, FreeCompleted, Oom: as requested; else as it is.
-    pub(crate) size_bytes: u64,
+    pub size_bytes: u64,
     /// 0: the default stream.
-    pub(crate) stream: u64,
-    pub(crate) pool: PoolId,
-    pub(crate) tid: u32,
-    pub(crate) stack: Option<u32>,
+    pub stream: u64,
+    pub pool: PoolId,
+    pub tid: u32,
+    pub stack: Option<u32>,
 }
 
 /// More memory, and addresses beyond these, no device has; sums of what is smaller fit.
@@ -78,7 +78,7 @@ const FIRST_BAD_ADDR: u64 = 1 << 57;
 
 impl Event {
     /// Whether there can be such memory.
-    pub(crate) fn is_possible(&self) -> bool {
+    pub fn is_possible(&self) -> bool {
         self.size_bytes < TOO_MANY_BYTES && self.addr < FIRST_BAD_ADDR
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Kinds of contradiction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// A block was handed out where one was in use.
     FreeMissed,
     /// A block was handed out in the middle of a free one.
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::FreeMissed => {
                 "a block was handed out where one was in use: the free of the earlier one is missing"
@@ -70,4 +70,4 @@ impl Fault {
 }
 
 /// How often each was met.
-pub(crate) type Faults = BTreeMap<Fault, u64>;
+pub type Faults = BTreeMap<Fault, u64>;

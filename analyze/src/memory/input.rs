@@ -14,7 +14,7 @@ use std::{
 use datafusion::prelude::SessionContext;
 use trace_schema::{Lost, Run};
 
-pub(crate) use super::decode::{Key, is_torch};
+pub use super::decode::{Key, is_torch};
 use super::{
     allocator::{Allocator, Knowledge},
     beginning::{Beginning, Held, Seed},
@@ -37,7 +37,7 @@ const EVENT_PROBE: &str = "record_trace";
 const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
 
 /// Hears what happens, in order.
-pub(crate) trait Listener: Send {
+pub trait Listener: Send {
     /// An allocator is there, with what it held before its first event.
     fn began(&mut self, _key: Key, _allocator: &Allocator, _ts: i64) {}
     /// Whether it asks allocators for their pools.
@@ -111,7 +111,7 @@ impl About {
 
 /// All allocators.
 #[derive(Debug, Default)]
-pub(crate) struct Replay {
+pub struct Replay {
     names: Vec<String>,
     about: Vec<About>,
     told: HashMap<(u32, u32), Told>,
@@ -130,7 +130,7 @@ pub(crate) struct Replay {
 
 /// What is to be replayed.
 #[derive(Clone)]
-pub(crate) struct Input {
+pub struct Input {
     context: SessionContext,
     files: Vec<RunFile>,
     /// What runs say of themselves, in the order of their numbers; a table without files may have some.
@@ -139,13 +139,13 @@ pub(crate) struct Input {
 
 impl Input {
     /// The `events` of a session, with the files that they are from.
-    pub(crate) fn new(context: SessionContext, files: &[RunFile]) -> Self {
+    pub fn new(context: SessionContext, files: &[RunFile]) -> Self {
         let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
         Self { context, files: files.to_vec(), runs }
     }
 
     /// The same, with runs that have no files.
-    pub(crate) fn with_runs(self, runs: &[(String, Run)]) -> Self {
+    pub fn with_runs(self, runs: &[(String, Run)]) -> Self {
         Self { runs: runs.to_vec(), ..self }
     }
 
@@ -153,7 +153,7 @@ impl Input {
     ///
     /// # Errors
     /// If it cannot be read, or the listener fails.
-    pub(crate) async fn replay<L: Listener + 'static>(
+    pub async fn replay<L: Listener + 'static>(
         &self,
         instants: Vec<Vec<i64>>,
         listener: L,
@@ -198,22 +198,22 @@ impl Input {
 
 impl Replay {
     /// The name of a run.
-    pub(crate) fn name(&self, run: u32) -> &str {
+    pub fn name(&self, run: u32) -> &str {
         self.names.get(run as usize).map_or("", String::as_str)
     }
 
     /// Every allocator.
-    pub(crate) fn allocators(&self) -> impl Iterator<Item = (Key, &Allocator)> {
+    pub fn allocators(&self) -> impl Iterator<Item = (Key, &Allocator)> {
         self.allocators.iter().map(|(key, allocator)| (*key, allocator))
     }
 
     /// What the rows of a process have.
-    pub(crate) fn told(&self, run: u32, pid: u32) -> Told {
+    pub fn told(&self, run: u32, pid: u32) -> Told {
         self.told.get(&(run, pid)).copied().unwrap_or_default()
     }
 
     /// Where the state at the end is not as replayed.
-    pub(crate) fn differences(&self, key: Key) -> &[Difference] {
+    pub fn differences(&self, key: Key) -> &[Difference] {
         self.differences.get(&key).map_or(&[], Vec::as_slice)
     }
 

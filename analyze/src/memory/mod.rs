@@ -8,26 +8,26 @@
 //! block reaches ([`settings`]) and when neighbours are joined ([`allocator`]). What does not fit is a lost event
 //! or a wrong setting: it is counted ([`fault`]), and the replay goes on from what the events say.
 
-pub(crate) mod allocator;
-pub(crate) mod beginning;
+pub mod allocator;
+pub mod beginning;
 mod both;
-pub(crate) mod check;
-pub(crate) mod decode;
-pub(crate) mod device;
-pub(crate) mod event;
-pub(crate) mod fault;
-pub(crate) mod input;
+pub mod check;
+pub mod decode;
+pub mod device;
+pub mod event;
+pub mod fault;
+pub mod input;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod oracle_late;
-pub(crate) mod pools;
+pub mod pools;
 #[cfg(test)]
 mod recorded;
-pub(crate) mod rests;
+pub mod rests;
 mod segments;
-pub(crate) mod settings;
-pub(crate) mod span;
-pub(crate) mod story;
-pub(crate) mod totals;
-pub(crate) mod whatif;
+pub mod settings;
+pub mod span;
+pub mod story;
+pub mod totals;
+pub mod whatif;

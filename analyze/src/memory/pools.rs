@@ -11,60 +11,60 @@ use super::{
 
 /// Who may have the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PoolKey {
-    pub(crate) pool: PoolId,
+pub struct PoolKey {
+    pub pool: PoolId,
     /// 0: the default stream.
-    pub(crate) stream: u64,
+    pub stream: u64,
     /// Blocks up to 1 MiB.
-    pub(crate) is_small: bool,
+    pub is_small: bool,
 }
 
 impl PoolKey {
     /// Of a segment.
-    pub(crate) fn of(segment: &Segment) -> Self {
+    pub fn of(segment: &Segment) -> Self {
         Self { pool: segment.pool, stream: segment.stream, is_small: segment.is_small }
     }
 }
 
 /// One of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Pool {
+pub struct Pool {
     /// Had from the driver.
-    pub(crate) reserved_bytes: u64,
+    pub reserved_bytes: u64,
     /// The most it has had.
-    pub(crate) peak_bytes: u64,
+    pub peak_bytes: u64,
     /// In use, or given back and still in use by other streams.
-    pub(crate) active_bytes: u64,
+    pub active_bytes: u64,
     /// Of that, what nobody asked for: rounding, and rests too small to split off.
-    pub(crate) rounding_bytes: u64,
+    pub rounding_bytes: u64,
     /// Free.
-    pub(crate) free_bytes: u64,
+    pub free_bytes: u64,
     /// Of that, what could be given back to the driver.
-    pub(crate) releasable_bytes: u64,
+    pub releasable_bytes: u64,
     /// Sum of the squares of the free blocks' sizes.
-    pub(crate) squares: u128,
+    pub squares: u128,
     /// Free blocks by size.
     sizes: BTreeMap<u64, u32>,
 }
 
 impl Pool {
     /// The largest free block.
-    pub(crate) fn largest_free_bytes(&self) -> u64 {
+    pub fn largest_free_bytes(&self) -> u64 {
         self.sizes.last_key_value().map_or(0, |(size, _)| *size)
     }
 
     /// Free blocks.
-    pub(crate) fn free_count(&self) -> u64 {
+    pub fn free_count(&self) -> u64 {
         self.sizes.values().map(|count| u64::from(*count)).sum()
     }
 
     /// The share of free memory that the largest free block does not have; `None`: nothing is free.
-    pub(crate) fn external_ratio(&self) -> Option<f64> {
+    pub fn external_ratio(&self) -> Option<f64> {
         (self.free_bytes > 0).then(|| 1.0 - self.largest_free_bytes() as f64 / self.free_bytes as f64)
     }
 
     /// Σ size² / (Σ size)²: 1 if all free memory is one block, 1/n if it is n equal ones; `None`: nothing is free.
-    pub(crate) fn concentration_ratio(&self) -> Option<f64> {
+    pub fn concentration_ratio(&self) -> Option<f64> {
         let free = self.free_bytes as f64;
         (self.free_bytes > 0).then(|| self.squares as f64 / (free * free))
     }
@@ -88,16 +88,16 @@ impl Pool {
 
 /// All of an allocator's.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pools(BTreeMap<PoolKey, Pool>);
+pub struct Pools(BTreeMap<PoolKey, Pool>);
 
 impl Pools {
     /// One of them, if it ever had memory.
-    pub(crate) fn get(&self, key: &PoolKey) -> Option<&Pool> {
+    pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
         self.0.get(key)
     }
 
     /// Every one that ever had memory.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&PoolKey, &Pool)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&PoolKey, &Pool)> {
         self.0.iter()
     }
 

@@ -15,7 +15,7 @@ use super::{
 
 /// What a pool does with the rest of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub enum Rest {
     /// It is split off.
     #[default]
     Split,
@@ -25,12 +25,12 @@ pub(crate) enum Rest {
 }
 
 /// Whether a pool may be one that does not split.
-pub(crate) fn is_users(pool: PoolId) -> bool {
+pub fn is_users(pool: PoolId) -> bool {
     pool.0 == 0 && pool.1 != 0
 }
 
 /// Collects what shows it.
-pub(crate) struct Study {
+pub struct Study {
     /// As if all pools split.
     trial: Allocator,
     /// The pool that has just grown, and the most that was free in it before.
@@ -40,12 +40,12 @@ pub(crate) struct Study {
 
 impl Study {
     /// Of an allocator with these settings.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self { trial: Allocator::new(settings, Knowledge::default()), grown: None, rests: BTreeMap::new() }
     }
 
     /// Takes the next event.
-    pub(crate) fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &Event) {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap
                 if is_users(event.pool) && self.grown.is_none_or(|(pool, _)| pool != event.pool) =>
@@ -91,7 +91,7 @@ impl Study {
     }
 
     /// What the pools do.
-    pub(crate) fn finish(self) -> BTreeMap<PoolId, Rest> {
+    pub fn finish(self) -> BTreeMap<PoolId, Rest> {
         self.rests
     }
 }

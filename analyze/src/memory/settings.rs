@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 /// Blocks are multiples of this.
-pub(crate) const MIN_BLOCK_BYTES: u64 = 512;
+pub const MIN_BLOCK_BYTES: u64 = 512;
 /// Up to here a block comes from the pool of small ones; a larger rest than this is split off a large block.
-pub(crate) const SMALL_BYTES: u64 = 1 << 20;
+pub const SMALL_BYTES: u64 = 1 << 20;
 /// A segment of small blocks, and a page of an expandable one.
-pub(crate) const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
+pub const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// A segment of blocks below 10 MiB, and a page of an expandable one.
-pub(crate) const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
+pub const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
 
 /// From here a block has a segment of its own size.
 const LARGE_REQUEST_BYTES: u64 = 10 << 20;
@@ -21,21 +21,21 @@ const FIRST_INTERVAL_LOG2: u32 = 20;
 
 /// Settings of one process.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Blocks from here are not split.
-    pub(crate) max_split_bytes: u64,
+    pub max_split_bytes: u64,
     /// Segments grow in place.
-    pub(crate) expandable_segments: bool,
+    pub expandable_segments: bool,
     /// The large segment, and the page of an expandable one.
-    pub(crate) large_segment_bytes: u64,
+    pub large_segment_bytes: u64,
     /// A block that is not split serves no request that it is so much larger than.
-    pub(crate) max_rounding_bytes: u64,
+    pub max_rounding_bytes: u64,
     /// Steps between powers of two that sizes are rounded up to, by size; 0 and 1: multiples of 512.
     divisions: [u64; INTERVALS],
     /// The share of memory from which unused blocks are released early.
-    pub(crate) gc_threshold_ratio: Option<f64>,
+    pub gc_threshold_ratio: Option<f64>,
     /// Words that were not understood.
-    pub(crate) unknown: Vec<String>,
+    pub unknown: Vec<String>,
 }
 
 impl Default for Settings {
@@ -54,7 +54,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Reads the environment of a process with this version of PyTorch; empty: not known, taken as a recent one.
-    pub(crate) fn of_environment(environment: &BTreeMap<String, String>, torch_version: &str) -> Self {
+    pub fn of_environment(environment: &BTreeMap<String, String>, torch_version: &str) -> Self {
         let names = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];
         let known = &names[usize::from(is_old(torch_version))..];
         let text = known.iter().find_map(|name| environment.get(*name));
@@ -62,7 +62,7 @@ impl Settings {
     }
 
     /// Reads `name:value,name:[size:value,…]`.
-    pub(crate) fn parse(text: &str, torch_version: &str) -> Self {
+    pub fn parse(text: &str, torch_version: &str) -> Self {
         let mut settings = Self::default();
         for (name, value) in pairs(text) {
             if settings.set(name, value, is_old(torch_version)).is_none() {
@@ -98,7 +98,7 @@ impl Settings {
     }
 
     /// The size of the smallest block for a request.
-    pub(crate) fn round(&self, bytes: u64) -> u64 {
+    pub fn round(&self, bytes: u64) -> u64 {
         if bytes < MIN_BLOCK_BYTES {
             return MIN_BLOCK_BYTES;
         }
@@ -116,7 +116,7 @@ impl Settings {
     }
 
     /// The segment that is asked for if no block serves a request, but for expandable ones.
-    pub(crate) fn segment_bytes(&self, block_bytes: u64) -> u64 {
+    pub fn segment_bytes(&self, block_bytes: u64) -> u64 {
         if block_bytes <= SMALL_BYTES {
             SMALL_SEGMENT_BYTES
         } else if block_bytes < LARGE_REQUEST_BYTES {
@@ -127,13 +127,7 @@ impl Settings {
     }
 
     /// Whether what is left of a block is split off.
-    pub(crate) fn splits(
-        &self,
-        wanted_bytes: u64,
-        rest_bytes: u64,
-        is_small: bool,
-        is_expandable: bool,
-    ) -> bool {
+    pub fn splits(&self, wanted_bytes: u64, rest_bytes: u64, is_small: bool, is_expandable: bool) -> bool {
         match is_small || is_expandable {
             true => rest_bytes >= MIN_BLOCK_BYTES,
             false => wanted_bytes < self.max_split_bytes && rest_bytes > SMALL_BYTES,

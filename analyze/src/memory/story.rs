@@ -28,7 +28,7 @@ use super::{
 
 /// Why a segment came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     FirstUse,
     Fragmentation,
     OtherStream,
@@ -41,7 +41,7 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::FirstUse => "first_use",
             Self::Fragmentation => "fragmentation",
@@ -57,23 +57,23 @@ impl Cause {
 
 /// A request that a segment was for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) requested_bytes: u64,
+pub struct Request {
+    pub requested_bytes: u64,
     /// The smallest block that serves it.
-    pub(crate) block_bytes: u64,
-    pub(crate) stack: Option<u32>,
+    pub block_bytes: u64,
+    pub stack: Option<u32>,
 }
 
 /// What a pool held.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PoolState {
-    pub(crate) reserved_bytes: u64,
+pub struct PoolState {
+    pub reserved_bytes: u64,
     /// The most until then.
-    pub(crate) peak_bytes: u64,
-    pub(crate) free_bytes: u64,
-    pub(crate) largest_free_bytes: u64,
+    pub peak_bytes: u64,
+    pub free_bytes: u64,
+    pub largest_free_bytes: u64,
     /// The largest free block of the same pool and size class in another stream.
-    pub(crate) other_stream_bytes: u64,
+    pub other_stream_bytes: u64,
 }
 
 impl PoolState {
@@ -93,43 +93,43 @@ impl PoolState {
 
 /// A segment, or a stretch of an expandable one, came from the driver or went back.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) key: Key,
-    pub(crate) ts: i64,
-    pub(crate) tid: u32,
-    pub(crate) action: Action,
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) pool: PoolKey,
-    pub(crate) cause: Cause,
+pub struct Change {
+    pub key: Key,
+    pub ts: i64,
+    pub tid: u32,
+    pub action: Action,
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub pool: PoolKey,
+    pub cause: Cause,
     /// What it was for; `None`: nothing, or not on record.
-    pub(crate) request: Option<Request>,
+    pub request: Option<Request>,
     /// Its pool just before.
-    pub(crate) before: PoolState,
+    pub before: PoolState,
 }
 
 /// What the thread had back from one wish to give memory back: per allocator.
 #[derive(Clone, Debug)]
-pub(crate) struct Release {
-    pub(crate) key: Key,
-    pub(crate) ts: i64,
-    pub(crate) tid: u32,
+pub struct Release {
+    pub key: Key,
+    pub ts: i64,
+    pub tid: u32,
     /// `EmptyCache` or `MakeRoom`.
-    pub(crate) cause: Cause,
+    pub cause: Cause,
     /// When the last of it went.
-    pub(crate) last_ts: i64,
-    pub(crate) given_back_bytes: u64,
-    pub(crate) segments_count: u64,
-    pub(crate) before: Totals,
+    pub last_ts: i64,
+    pub given_back_bytes: u64,
+    pub segments_count: u64,
+    pub before: Totals,
     /// After the last of it went.
-    pub(crate) after: Totals,
+    pub after: Totals,
     /// Then free, in segments in use.
-    pub(crate) pinned_bytes: u64,
+    pub pinned_bytes: u64,
 }
 
 impl Release {
     /// In use after it, in the segments that are left.
-    pub(crate) fn in_use_bytes(&self) -> i64 {
+    pub fn in_use_bytes(&self) -> i64 {
         let free =
             self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
         self.after.reserved_bytes - free - self.after.unknown_bytes
@@ -138,61 +138,61 @@ impl Release {
 
 /// A request failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Oom {
-    pub(crate) key: Key,
-    pub(crate) ts: i64,
-    pub(crate) tid: u32,
-    pub(crate) requested_bytes: u64,
-    pub(crate) block_bytes: u64,
+pub struct Oom {
+    pub key: Key,
+    pub ts: i64,
+    pub tid: u32,
+    pub requested_bytes: u64,
+    pub block_bytes: u64,
     /// What the driver said was free on the device.
-    pub(crate) device_free_bytes: u64,
+    pub device_free_bytes: u64,
     /// The segment that the allocator would have asked for.
-    pub(crate) segment_bytes: u64,
-    pub(crate) pool: PoolKey,
-    pub(crate) before: PoolState,
-    pub(crate) totals: Totals,
-    pub(crate) pinned_bytes: u64,
-    pub(crate) is_expandable: bool,
+    pub segment_bytes: u64,
+    pub pool: PoolKey,
+    pub before: PoolState,
+    pub totals: Totals,
+    pub pinned_bytes: u64,
+    pub is_expandable: bool,
     /// Whether expandable segments would have had room; `None`: it depends on where blocks would have lain.
-    pub(crate) expandable_helps: Option<bool>,
+    pub expandable_helps: Option<bool>,
     /// Least in use that stood in the way of a hole in one segment.
-    pub(crate) hole: Option<Hole>,
+    pub hole: Option<Hole>,
     /// What is in use in whole segments that could have gone instead, those with least in use first.
-    pub(crate) segments: Option<Emptied>,
+    pub segments: Option<Emptied>,
 }
 
 impl Oom {
     /// The device had room for the segment: a limit of the process (`set_per_process_memory_fraction`) forbade it.
-    pub(crate) fn is_limited(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         self.device_free_bytes >= self.segment_bytes
     }
 }
 
 /// Blocks next to each other in one segment which, if they were free, would make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hole {
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
+pub struct Hole {
+    pub addr: u64,
+    pub size_bytes: u64,
     /// Of it, in use.
-    pub(crate) in_use_bytes: u64,
-    pub(crate) in_use_count: u64,
+    pub in_use_bytes: u64,
+    pub in_use_count: u64,
 }
 
 /// Segments which, if nothing were in use in them, would make room on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Emptied {
-    pub(crate) segments_count: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) in_use_bytes: u64,
-    pub(crate) in_use_count: u64,
+pub struct Emptied {
+    pub segments_count: u64,
+    pub size_bytes: u64,
+    pub in_use_bytes: u64,
+    pub in_use_count: u64,
 }
 
 /// Listens, and keeps what it has understood until it is taken.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) releases: Vec<Release>,
-    pub(crate) ooms: Vec<Oom>,
+pub struct Story {
+    pub changes: Vec<Change>,
+    pub releases: Vec<Release>,
+    pub ooms: Vec<Oom>,
     /// Changes of a thread whose cause is told by what comes next.
     waiting: HashMap<(Key, u32), Vec<Change>>,
     /// Releases of a thread that go on.
@@ -206,7 +206,7 @@ fn pinned_bytes(allocator: &Allocator) -> u64 {
 }
 
 /// The pool that an event is about.
-pub(crate) fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
+pub fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
     let segment = allocator.block_at(event.addr).and_then(|block| allocator.segment(block.segment));
     segment.map_or_else(
         || PoolKey {
@@ -254,7 +254,7 @@ impl Story {
     }
 
     /// Drops what has been told.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.changes.clear();
         self.releases.clear();
         self.ooms.clear();

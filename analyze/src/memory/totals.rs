@@ -7,36 +7,36 @@ use super::{
 
 /// Bytes by what they are, as `torch.cuda.memory_stats` counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub struct Totals {
     /// Had from the driver.
-    pub(crate) reserved_bytes: i64,
+    pub reserved_bytes: i64,
     /// In blocks that are handed out.
-    pub(crate) allocated_bytes: i64,
+    pub allocated_bytes: i64,
     /// In those, and in blocks given back that other streams may still use.
-    pub(crate) active_bytes: i64,
+    pub active_bytes: i64,
     /// Of the active ones, what was asked for.
-    pub(crate) requested_bytes: i64,
+    pub requested_bytes: i64,
     /// Free blocks of segments that are in use elsewhere, but for expandable ones.
-    pub(crate) inactive_split_bytes: i64,
+    pub inactive_split_bytes: i64,
     /// What `empty_cache` would give back: unused segments and unused pages of the default pools.
-    pub(crate) releasable_bytes: i64,
+    pub releasable_bytes: i64,
     /// The same of private pools, which keep it while a graph may run.
-    pub(crate) private_releasable_bytes: i64,
+    pub private_releasable_bytes: i64,
     /// Not known to be free or in use.
-    pub(crate) unknown_bytes: i64,
+    pub unknown_bytes: i64,
     /// Segments, but for expandable ones.
-    pub(crate) segments_count: i64,
+    pub segments_count: i64,
     /// Blocks handed out.
-    pub(crate) allocated_count: i64,
+    pub allocated_count: i64,
     /// Free blocks.
-    pub(crate) inactive_count: i64,
+    pub inactive_count: i64,
 }
 
 /// The default pool's id.
-pub(crate) const DEFAULT_POOL: PoolId = (0, 0);
+pub const DEFAULT_POOL: PoolId = (0, 0);
 
 /// Bytes of a free block that can be given back to the driver.
-pub(crate) fn releasable_bytes(block: &Block, segment: &Segment) -> u64 {
+pub fn releasable_bytes(block: &Block, segment: &Segment) -> u64 {
     if !segment.is_expandable {
         return if block.size_bytes == segment.size_bytes { block.size_bytes } else { 0 };
     }

@@ -36,13 +36,13 @@ fn dictionary() -> DataType {
 
 /// The rule. What the numbers' texts take is accounted for in `pool`.
 #[derive(Debug)]
-pub(crate) struct DictionaryGroups {
+pub struct DictionaryGroups {
     pool: Arc<dyn MemoryPool>,
 }
 
 impl DictionaryGroups {
     /// For a session whose queries take their memory from `pool`.
-    pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Self {
+    pub fn new(pool: Arc<dyn MemoryPool>) -> Self {
         Self { pool }
     }
 }

@@ -23,12 +23,12 @@ use self::stand_in::Rule;
 use crate::functions::interval_join;
 
 /// Rules for queries, to be added to DataFusion's; what they keep is accounted for in `pool`.
-pub(crate) fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+pub fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     vec![Arc::new(dictionary_groups::DictionaryGroups::new(Arc::clone(pool)))]
 }
 
 /// Rules for plans, DataFusion's among them.
-pub(crate) fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+pub fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
     rules.push(Arc::new(Rule::<both_sides::CheapConditions>::default()));
     rules.push(Arc::new(Rule::<near_groups::NearGroups>::default()));

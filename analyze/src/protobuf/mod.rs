@@ -3,8 +3,8 @@
 mod read;
 mod write;
 
-pub(crate) use read::{Fields, ReadError, Stream, Value};
-pub(crate) use write::Message;
+pub use read::{Fields, ReadError, Stream, Value};
+pub use write::Message;
 
 /// Types on the wire.
 const VARINT: u64 = 0;

@@ -11,7 +11,7 @@ const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 /// Why a file could not be read on.
 #[derive(Debug)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// The operating system said no.
     Io(std::io::Error),
     /// What is at a byte is wrong.
@@ -19,14 +19,14 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    pub(crate) fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
+    pub fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
         Err(Self::At { offset, reason: reason.into() })
     }
 }
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -36,7 +36,7 @@ pub(crate) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// A number; an error: it is something else.
-    pub(crate) fn number(self, offset: u64) -> Result<u64, ReadError> {
+    pub fn number(self, offset: u64) -> Result<u64, ReadError> {
         match self {
             Self::Varint(number) | Self::Fixed64(number) => Ok(number),
             Self::Fixed32(number) => Ok(number.into()),
@@ -45,7 +45,7 @@ impl<'a> Value<'a> {
     }
 
     /// Bytes; an error: it is something else.
-    pub(crate) fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
+    pub fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
         match self {
             Self::Bytes(fields) => Ok(fields),
             _ => ReadError::at(offset, "a number where bytes belong"),
@@ -55,22 +55,22 @@ impl<'a> Value<'a> {
 
 /// A message in memory, and where it stands in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     bytes: &'a [u8],
     offset: u64,
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(bytes: &'a [u8], offset: u64) -> Self {
+    pub fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { bytes, offset }
     }
 
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// Where what is left begins.
-    pub(crate) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.offset
     }
 
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next number of packed ones; `None`: there is none left.
-    pub(crate) fn packed(&mut self) -> Result<Option<u64>, ReadError> {
+    pub fn packed(&mut self) -> Result<Option<u64>, ReadError> {
         if self.bytes.is_empty() { Ok(None) } else { self.varint().map(Some) }
     }
 
@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field, with its number and where it begins; `None`: the message has ended.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
+    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A file that is one message, whose fields are messages that are read one by one.
-pub(crate) struct Stream<R: Read> {
+pub struct Stream<R: Read> {
     source: BufReader<R>,
     buffer: Vec<u8>,
     offset: u64,
@@ -151,7 +151,7 @@ pub(crate) struct Stream<R: Read> {
 
 impl<R: Read> Stream<R> {
     /// `offset`: where it begins in the file.
-    pub(crate) fn new(source: R, offset: u64) -> Self {
+    pub fn new(source: R, offset: u64) -> Self {
         Self { source: BufReader::with_capacity(READ_BYTES, source), buffer: Vec::new(), offset }
     }
 
@@ -183,7 +183,7 @@ impl<R: Read> Stream<R> {
     }
 
     /// The next message and the number of its field; `None`: the file has ended.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
+    pub fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
         let is_end = self.source.fill_buf().map(<[u8]>::is_empty);
         if is_end.map_err(|error| self.failed(error))? {
             return Ok(None);

@@ -4,7 +4,7 @@ use super::{BYTES, FIXED64, VARINT};
 
 /// A message under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
     fn varint(&mut self, mut value: u64) {
@@ -16,13 +16,13 @@ impl Message {
     }
 
     /// A field of a varint type: int64, uint64, uint32, bool, enum.
-    pub(crate) fn number(&mut self, field: u64, value: u64) {
+    pub fn number(&mut self, field: u64, value: u64) {
         self.varint(field << 3 | VARINT);
         self.varint(value);
     }
 
     /// A repeated field of a varint type; nothing if there are none.
-    pub(crate) fn packed(&mut self, field: u64, values: &[u64]) {
+    pub fn packed(&mut self, field: u64, values: &[u64]) {
         if !values.is_empty() {
             let mut packed = Self::default();
             values.iter().for_each(|value| packed.varint(*value));
@@ -31,42 +31,42 @@ impl Message {
     }
 
     /// A field of type fixed64.
-    pub(crate) fn fixed64(&mut self, field: u64, value: u64) {
+    pub fn fixed64(&mut self, field: u64, value: u64) {
         self.varint(field << 3 | FIXED64);
         self.0.extend(value.to_le_bytes());
     }
 
     /// A field of type double.
-    pub(crate) fn double(&mut self, field: u64, value: f64) {
+    pub fn double(&mut self, field: u64, value: f64) {
         self.fixed64(field, value.to_bits());
     }
 
     /// A field of type string or bytes.
-    pub(crate) fn bytes(&mut self, field: u64, value: &[u8]) {
+    pub fn bytes(&mut self, field: u64, value: &[u8]) {
         self.varint(field << 3 | BYTES);
         self.varint(value.len() as u64);
         self.0.extend(value);
     }
 
     /// A field that is a message.
-    pub(crate) fn message(&mut self, field: u64, message: &Self) {
+    pub fn message(&mut self, field: u64, message: &Self) {
         self.bytes(field, &message.0);
     }
 
     /// A field that is a message, built on the spot.
-    pub(crate) fn with(&mut self, field: u64, build: impl FnOnce(&mut Self)) {
+    pub fn with(&mut self, field: u64, build: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         build(&mut inner);
         self.message(field, &inner);
     }
 
     /// Whether no field was written.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Its encoding.
-    pub(crate) fn encoded(&self) -> &[u8] {
+    pub fn encoded(&self) -> &[u8] {
         &self.0
     }
 }

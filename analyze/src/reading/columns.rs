@@ -1,7 +1,7 @@
 //! The columns that are read. `examples/chains_scan.rs` has DataFusion scan the same.
 
 /// Columns that every reading has: what calls are, and how their threads were off CPU.
-pub(crate) const KEY_COLUMNS: &[&str] = &[
+pub const KEY_COLUMNS: &[&str] = &[
     "ts",
     "dur",
     "kind",
@@ -16,4 +16,4 @@ pub(crate) const KEY_COLUMNS: &[&str] = &[
     "detail",
 ];
 /// Who had the CPU, and who woke whom.
-pub(crate) const TASK_COLUMNS: &[&str] = &["comm", "cpu", "waker_pid", "waker_tid", "waker_comm", "next_tid"];
+pub const TASK_COLUMNS: &[&str] = &["comm", "cpu", "waker_pid", "waker_tid", "waker_comm", "next_tid"];

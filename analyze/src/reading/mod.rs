@@ -12,7 +12,7 @@
 mod columns;
 mod group;
 mod merge;
-pub(crate) mod plain;
+pub mod plain;
 mod query;
 mod rows;
 #[cfg(test)]
@@ -29,16 +29,16 @@ use arrow::datatypes::SchemaRef;
 use datafusion::prelude::SessionContext;
 
 use columns::KEY_COLUMNS;
-pub(crate) use columns::TASK_COLUMNS;
-pub(crate) use rows::{Kind, Names, Rows};
+pub use columns::TASK_COLUMNS;
+pub use rows::{Kind, Names, Rows};
 
 use crate::error::AnalyzeError;
 
 /// Does a little of some other work, if there is any to do now; whether there was.
-pub(crate) type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Takes rows in the order of time; of one run after the other.
-pub(crate) trait Consumer: Send {
+pub trait Consumer: Send {
     /// Where strings get their numbers.
     fn names(&mut self) -> &mut Names;
 
@@ -68,7 +68,7 @@ pub(crate) trait Consumer: Send {
 
 /// Where the rows are.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Runs by name, each with its files, all of which are sorted within their row groups.
     Files(Vec<(String, Vec<PathBuf>)>),
     /// The table `events`.
@@ -77,7 +77,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// Files that can be read in order; else the table.
-    pub(crate) fn of(runs: Vec<(String, Vec<PathBuf>)>) -> Self {
+    pub fn of(runs: Vec<(String, Vec<PathBuf>)>) -> Self {
         let sorted = |path: &PathBuf| group::is_sorted(path);
         match !runs.is_empty() && runs.iter().all(|(_, paths)| paths.iter().all(sorted)) {
             true => Self::Files(runs),
@@ -90,7 +90,7 @@ impl Origin {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
+pub fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
     group::schema(path)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
 ///
 /// # Errors
 /// If they are not, or cannot be decoded.
-pub(crate) fn check_order(path: &Path) -> Result<(), AnalyzeError> {
+pub fn check_order(path: &Path) -> Result<(), AnalyzeError> {
     if !group::is_sorted(path) {
         return Err(AnalyzeError::Damaged(format!(
             "{}: not every row group is sorted by ts",
@@ -116,7 +116,7 @@ pub(crate) fn check_order(path: &Path) -> Result<(), AnalyzeError> {
 ///
 /// # Errors
 /// If the data cannot be read, or the consumer fails.
-pub(crate) async fn read<C: Consumer + 'static>(
+pub async fn read<C: Consumer + 'static>(
     origin: Origin,
     context: SessionContext,
     wanted: &[&'static str],

@@ -11,7 +11,7 @@ use crate::error::AnalyzeError;
 const BATCH_ROWS: usize = 1 << 14;
 
 /// All rows of some files, one file after the other. `columns`: these alone, as far as a file has them; `None`: all.
-pub(crate) fn batches(
+pub fn batches(
     paths: Vec<PathBuf>,
     columns: Option<&'static [&'static str]>,
 ) -> impl Iterator<Item = Result<RecordBatch, AnalyzeError>> {

@@ -17,7 +17,7 @@ use crate::error::AnalyzeError;
 
 /// Strings by number.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     names: Vec<Arc<str>>,
     ops: Vec<Option<Op>>,
     classes: Vec<Option<Class>>,
@@ -26,7 +26,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// The number of a name, new or known.
-    pub(crate) fn number(&mut self, name: &str) -> u32 {
+    pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
@@ -41,29 +41,29 @@ impl Names {
     }
 
     /// The number of a known name.
-    pub(crate) fn known(&self, name: &str) -> Option<u32> {
+    pub fn known(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
     /// The name of a number.
-    pub(crate) fn name(&self, number: u32) -> &str {
+    pub fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", AsRef::as_ref)
     }
 
     /// The function of that name, if it is a known one.
-    pub(crate) fn op(&self, number: u32) -> Option<Op> {
+    pub fn op(&self, number: u32) -> Option<Op> {
         self.ops.get(number as usize).copied().flatten()
     }
 
     /// What that function is for.
-    pub(crate) fn class(&self, number: u32) -> Option<Class> {
+    pub fn class(&self, number: u32) -> Option<Class> {
         self.classes.get(number as usize).copied().flatten()
     }
 }
 
 /// What a row is, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Call,
     OffCpu,
     Stint,
@@ -89,7 +89,7 @@ impl Kind {
 
 /// A column of numbers, if it was read.
 #[derive(Debug)]
-pub(crate) struct Number<T: ArrowPrimitiveType> {
+pub struct Number<T: ArrowPrimitiveType> {
     /// Empty: it was not read.
     values: ScalarBuffer<T::Native>,
     nulls: Option<NullBuffer>,
@@ -105,7 +105,7 @@ impl<T: ArrowPrimitiveType> Number<T> {
 
     /// The value at `row`, if there is one.
     #[inline]
-    pub(crate) fn at(&self, row: usize) -> Option<T::Native> {
+    pub fn at(&self, row: usize) -> Option<T::Native> {
         // Read whether it is null or not: there is nothing to guess for the processor then.
         let value = *self.values.get(row)?;
         self.is_valid(row).then_some(value)
@@ -119,7 +119,7 @@ impl<T: ArrowPrimitiveType> Number<T> {
 
 /// A column of strings, if it was read.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub struct Text {
     keys: Number<Int32Type>,
     values: StringArray,
     /// The number of each value; none: they have not been asked for.
@@ -129,14 +129,14 @@ pub(crate) struct Text {
 impl Text {
     /// The number of the string at `row`.
     #[inline]
-    pub(crate) fn at(&self, row: usize) -> Option<u32> {
+    pub fn at(&self, row: usize) -> Option<u32> {
         let key = *self.keys.values.get(row)?;
         let number = *self.numbers.get(key as usize)?;
         self.keys.is_valid(row).then_some(number)
     }
 
     /// The string at `row`.
-    pub(crate) fn text(&self, row: usize) -> Option<&str> {
+    pub fn text(&self, row: usize) -> Option<&str> {
         let key = usize::try_from(self.keys.at(row)?).ok().filter(|key| *key < self.values.len())?;
         Some(self.values.value(key))
     }
@@ -144,40 +144,40 @@ impl Text {
 
 /// Dictionaries whose strings have numbers: those of one row group come with every batch of it.
 #[derive(Debug, Default)]
-pub(crate) struct Known(HashMap<&'static str, (StringArray, Arc<[u32]>)>);
+pub struct Known(HashMap<&'static str, (StringArray, Arc<[u32]>)>);
 
 /// Rows.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub struct Rows {
     kinds: Vec<Kind>,
-    pub(crate) ts: Int64Array,
-    pub(crate) dur: Number<Int64Type>,
-    pub(crate) op: Text,
-    pub(crate) pid: Number<UInt32Type>,
-    pub(crate) tid: Number<UInt32Type>,
-    pub(crate) comm: Text,
-    pub(crate) cpu: Number<UInt32Type>,
-    pub(crate) ret: Number<Int32Type>,
-    pub(crate) addr: Number<UInt64Type>,
-    pub(crate) src_addr: Number<UInt64Type>,
-    pub(crate) size_bytes: Number<Int64Type>,
-    pub(crate) direction: Text,
-    pub(crate) stream: Number<UInt64Type>,
-    pub(crate) func: Number<UInt64Type>,
-    pub(crate) caller: Text,
-    pub(crate) runnable_ns: Number<Int64Type>,
-    pub(crate) syscall: Number<Int32Type>,
-    pub(crate) waker_pid: Number<UInt32Type>,
-    pub(crate) waker_tid: Number<UInt32Type>,
-    pub(crate) waker_comm: Text,
-    pub(crate) next_tid: Number<UInt32Type>,
-    pub(crate) device: Number<Int32Type>,
-    pub(crate) value: Number<Int64Type>,
-    pub(crate) pool_owner: Number<UInt64Type>,
-    pub(crate) pool_id: Number<UInt64Type>,
-    pub(crate) stack: Number<UInt32Type>,
+    pub ts: Int64Array,
+    pub dur: Number<Int64Type>,
+    pub op: Text,
+    pub pid: Number<UInt32Type>,
+    pub tid: Number<UInt32Type>,
+    pub comm: Text,
+    pub cpu: Number<UInt32Type>,
+    pub ret: Number<Int32Type>,
+    pub addr: Number<UInt64Type>,
+    pub src_addr: Number<UInt64Type>,
+    pub size_bytes: Number<Int64Type>,
+    pub direction: Text,
+    pub stream: Number<UInt64Type>,
+    pub func: Number<UInt64Type>,
+    pub caller: Text,
+    pub runnable_ns: Number<Int64Type>,
+    pub syscall: Number<Int32Type>,
+    pub waker_pid: Number<UInt32Type>,
+    pub waker_tid: Number<UInt32Type>,
+    pub waker_comm: Text,
+    pub next_tid: Number<UInt32Type>,
+    pub device: Number<Int32Type>,
+    pub value: Number<Int64Type>,
+    pub pool_owner: Number<UInt64Type>,
+    pub pool_id: Number<UInt64Type>,
+    pub stack: Number<UInt32Type>,
     /// Has no numbers: few rows have it that matter.
-    pub(crate) detail: Text,
+    pub detail: Text,
 }
 
 fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<Option<ArrayRef>, AnalyzeError> {
@@ -227,11 +227,7 @@ impl Rows {
     ///
     /// # Errors
     /// If a column has a type that does not become its own.
-    pub(crate) fn new(
-        batch: &RecordBatch,
-        names: &mut Names,
-        known: &mut Known,
-    ) -> Result<Self, AnalyzeError> {
+    pub fn new(batch: &RecordBatch, names: &mut Names, known: &mut Known) -> Result<Self, AnalyzeError> {
         let mut numbered = |name: &'static str| -> Result<Text, AnalyzeError> {
             let text = text(batch, name)?;
             let numbers = match known.0.get(name) {
@@ -283,12 +279,12 @@ impl Rows {
 
     /// What the row is.
     #[inline]
-    pub(crate) fn kind(&self, row: usize) -> Kind {
+    pub fn kind(&self, row: usize) -> Kind {
         self.kinds.get(row).copied().unwrap_or(Kind::Other)
     }
 
     /// The numbers of those in `range` that are of threads and CPUs, not of memory.
-    pub(crate) fn pick(&self, range: Range<usize>, picked: &mut Vec<u32>) {
+    pub fn pick(&self, range: Range<usize>, picked: &mut Vec<u32>) {
         picked.clear();
         picked.resize(range.len(), 0);
         let mut count = 0;
@@ -301,7 +297,7 @@ impl Rows {
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ts.len()
     }
 }

@@ -6,52 +6,52 @@ use crate::analysis::chains::Share;
 use super::section::{percent, time};
 
 /// The whole.
-pub(crate) struct Document {
-    pub(crate) title: String,
-    pub(crate) verdict: Headline,
-    pub(crate) sections: Vec<Section>,
+pub struct Document {
+    pub title: String,
+    pub verdict: Headline,
+    pub sections: Vec<Section>,
 }
 
 /// The first lines.
-pub(crate) struct Headline {
+pub struct Headline {
     /// The main one.
-    pub(crate) scheduler: String,
-    pub(crate) sentences: Vec<String>,
+    pub scheduler: String,
+    pub sentences: Vec<String>,
     /// The questions that everybody has, in order, before the sentences.
-    pub(crate) answers: Vec<Answer>,
-    pub(crate) tone: Tone,
+    pub answers: Vec<Answer>,
+    pub tone: Tone,
 }
 
 /// An answer in a sentence or two.
-pub(crate) struct Answer {
-    pub(crate) question: &'static str,
-    pub(crate) text: String,
+pub struct Answer {
+    pub question: &'static str,
+    pub text: String,
     /// Where there is more of it.
-    pub(crate) links: Vec<Link>,
+    pub links: Vec<Link>,
 }
 
 /// A link within the document.
 #[derive(Clone)]
-pub(crate) struct Link {
-    pub(crate) href: String,
-    pub(crate) text: String,
+pub struct Link {
+    pub href: String,
+    pub text: String,
 }
 
 impl Link {
     /// To a section, by its id.
-    pub(crate) fn to_section(id: &str, text: &str) -> Self {
+    pub fn to_section(id: &str, text: &str) -> Self {
         Self { href: format!("#{id}"), text: text.to_owned() }
     }
 
     /// To a slow call and its chain, by its number.
-    pub(crate) fn to_chain(number: usize) -> Self {
+    pub fn to_chain(number: usize) -> Self {
         Self { href: format!("#chain-{number}"), text: number.to_string() }
     }
 }
 
 /// What a figure says of a suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     Plain,
     Cleared,
     Guilty,
@@ -60,7 +60,7 @@ pub(crate) enum Tone {
 
 impl Tone {
     /// Its class in the style sheet.
-    pub(crate) fn class(self) -> &'static str {
+    pub fn class(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Cleared => "cleared",
@@ -71,17 +71,17 @@ impl Tone {
 }
 
 /// One question and its answer.
-pub(crate) struct Section {
+pub struct Section {
     /// Of links to it.
-    pub(crate) id: &'static str,
+    pub id: &'static str,
     /// In the list of contents.
-    pub(crate) short: &'static str,
-    pub(crate) question: String,
-    pub(crate) blocks: Vec<Block>,
+    pub short: &'static str,
+    pub question: String,
+    pub blocks: Vec<Block>,
 }
 
 /// A piece of a section.
-pub(crate) enum Block {
+pub enum Block {
     Heading(&'static str),
     Note(String),
     List(Vec<String>),
@@ -94,20 +94,20 @@ pub(crate) enum Block {
 
 /// One part of a whole.
 #[derive(Clone)]
-pub(crate) struct Part {
-    pub(crate) name: String,
+pub struct Part {
+    pub name: String,
     /// Class in the style sheet: what colour it has.
-    pub(crate) class: String,
-    pub(crate) meaning: &'static str,
-    pub(crate) percent: String,
+    pub class: String,
+    pub meaning: &'static str,
+    pub percent: String,
     /// Width in percent, for style.
-    pub(crate) width: String,
-    pub(crate) total: String,
+    pub width: String,
+    pub total: String,
 }
 
 impl Part {
     /// A part of `total_ns` in some time.
-    pub(crate) fn of_time(name: &str, class: &str, meaning: &'static str, ns: f64, ratio: f64) -> Self {
+    pub fn of_time(name: &str, class: &str, meaning: &'static str, ns: f64, ratio: f64) -> Self {
         Self {
             name: name.to_owned(),
             class: class.to_owned(),
@@ -119,7 +119,7 @@ impl Part {
     }
 
     /// The shares of causes in an excess.
-    pub(crate) fn of_shares(shares: &[Share]) -> Vec<Self> {
+    pub fn of_shares(shares: &[Share]) -> Vec<Self> {
         let part = |share: &Share| {
             let name = share.cause.name();
             // `blocked:futex` has the colour of `blocked`.
@@ -132,34 +132,34 @@ impl Part {
 
 /// A column of a table.
 #[derive(Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) name: &'static str,
-    pub(crate) is_number: bool,
+pub struct Column {
+    pub name: &'static str,
+    pub is_number: bool,
 }
 
 /// A column of words.
-pub(crate) const fn word(name: &'static str) -> Column {
+pub const fn word(name: &'static str) -> Column {
     Column { name, is_number: false }
 }
 
 /// A column of numbers.
-pub(crate) const fn number(name: &'static str) -> Column {
+pub const fn number(name: &'static str) -> Column {
     Column { name, is_number: true }
 }
 
 /// A cell of a table.
-pub(crate) struct Cell {
-    pub(crate) text: String,
-    pub(crate) tone: Tone,
+pub struct Cell {
+    pub text: String,
+    pub tone: Tone,
     /// A colour's class, shown before the text.
-    pub(crate) swatch: Option<String>,
+    pub swatch: Option<String>,
     /// In place of the text, where links work.
-    pub(crate) links: Vec<Link>,
+    pub links: Vec<Link>,
 }
 
 impl Cell {
     /// Links, or what to say if there is none.
-    pub(crate) fn of_links(links: Vec<Link>, none: &str) -> Self {
+    pub fn of_links(links: Vec<Link>, none: &str) -> Self {
         let texts: Vec<&str> = links.iter().map(|link| link.text.as_str()).collect();
         let text = if links.is_empty() { none.to_owned() } else { texts.join(", ") };
         Self { links, ..Self::from(text) }
@@ -174,13 +174,13 @@ impl<T: ToString> From<T> for Cell {
 
 /// A row of a table.
 #[derive(Default)]
-pub(crate) struct Row {
-    pub(crate) cells: Vec<Cell>,
+pub struct Row {
+    pub cells: Vec<Cell>,
     /// Shown below it.
-    pub(crate) parts: Vec<Part>,
-    pub(crate) note: String,
+    pub parts: Vec<Part>,
+    pub note: String,
     /// Slow calls of it.
-    pub(crate) links: Vec<Link>,
+    pub links: Vec<Link>,
 }
 
 impl From<Vec<Cell>> for Row {
@@ -190,25 +190,25 @@ impl From<Vec<Cell>> for Row {
 }
 
 /// A table; bounded, with the number of all its rows, and the query that has them all.
-pub(crate) struct Table {
-    pub(crate) caption: String,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) all_count: usize,
-    pub(crate) sql: String,
+pub struct Table {
+    pub caption: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Row>,
+    pub all_count: usize,
+    pub sql: String,
     /// Shown when asked for.
-    pub(crate) is_folded: bool,
+    pub is_folded: bool,
 }
 
 impl Table {
     /// A table with all its rows.
-    pub(crate) fn new(columns: &[Column], rows: Vec<Row>, sql: &str) -> Self {
+    pub fn new(columns: &[Column], rows: Vec<Row>, sql: &str) -> Self {
         let (columns, all_count) = (columns.to_vec(), rows.len());
         Self { caption: String::new(), columns, rows, all_count, sql: sql.to_owned(), is_folded: false }
     }
 
     /// What the parts of a bar are, in its colours. `name`: what a part is.
-    pub(crate) fn of_parts(name: &'static str, parts: &[Part], sql: &str) -> Self {
+    pub fn of_parts(name: &'static str, parts: &[Part], sql: &str) -> Self {
         let row = |part: &Part| -> Row {
             let name = Cell { swatch: Some(part.class.clone()), ..Cell::from(&part.name) };
             vec![name, part.meaning.into(), (&part.total).into(), (&part.percent).into()].into()
@@ -218,52 +218,52 @@ impl Table {
     }
 
     /// With one more column.
-    pub(crate) fn with(mut self, column: Column, cells: impl Iterator<Item = Cell>) -> Self {
+    pub fn with(mut self, column: Column, cells: impl Iterator<Item = Cell>) -> Self {
         self.columns.push(column);
         self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.cells.push(cell));
         self
     }
 
     /// Under these words.
-    pub(crate) fn caption(self, caption: impl Into<String>) -> Self {
+    pub fn caption(self, caption: impl Into<String>) -> Self {
         Self { caption: caption.into(), ..self }
     }
 
     /// Of so many rows.
-    pub(crate) fn of(self, all_count: usize) -> Self {
+    pub fn of(self, all_count: usize) -> Self {
         Self { all_count, ..self }
     }
 
     /// Only shown when asked for.
-    pub(crate) fn folded(self) -> Self {
+    pub fn folded(self) -> Self {
         Self { is_folded: true, ..self }
     }
 }
 
 /// A drawing.
-pub(crate) struct Figure {
+pub struct Figure {
     /// Of its file, without ending.
-    pub(crate) name: String,
-    pub(crate) caption: String,
-    pub(crate) svg: String,
+    pub name: String,
+    pub caption: String,
+    pub svg: String,
     /// Colours' classes and what they mean.
-    pub(crate) legend: Vec<(&'static str, String)>,
+    pub legend: Vec<(&'static str, String)>,
     /// The same in one line of text: values from 0 to 1; empty: there is none.
-    pub(crate) spark: Vec<f64>,
-    pub(crate) is_folded: bool,
+    pub spark: Vec<f64>,
+    pub is_folded: bool,
 }
 
 /// A slow call and its chain.
-pub(crate) struct Call {
-    pub(crate) number: usize,
-    pub(crate) op: String,
-    pub(crate) dur: String,
-    pub(crate) facts: String,
-    pub(crate) parts: Vec<Part>,
+pub struct Call {
+    pub number: usize,
+    pub op: String,
+    pub dur: String,
+    pub facts: String,
+    pub parts: Vec<Part>,
     /// `None`: it was on CPU all the time.
-    pub(crate) chain: Option<Figure>,
+    pub chain: Option<Figure>,
     /// The chain in words.
-    pub(crate) links: Vec<String>,
+    pub links: Vec<String>,
     /// Selects exactly this call.
-    pub(crate) sql: String,
+    pub sql: String,
 }

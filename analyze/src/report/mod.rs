@@ -34,35 +34,35 @@ use crate::{
     trace::Trace,
 };
 
-pub(crate) use document::{Block, Document};
-pub(crate) use form::{
+pub use document::{Block, Document};
+pub use form::{
     html::page,
     markdown::text as markdown,
     terminal::{spark, text as terminal},
 };
-pub(crate) use section::comparison::document as comparison;
+pub use section::comparison::document as comparison;
 
 /// Of the data. What is added keeps it; what changes or goes raises it.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// What the analyses say of one run.
 #[derive(Serialize)]
-pub(crate) struct Report {
-    pub(crate) report_version: u32,
-    pub(crate) info: Info,
+pub struct Report {
+    pub report_version: u32,
+    pub info: Info,
     /// Whether the scheduler's doings are on record at all: if not, that a thread did not wait proves nothing.
-    pub(crate) has_schedule: bool,
-    pub(crate) chains: Chains,
-    pub(crate) strata: Vec<Line>,
-    pub(crate) phases: Vec<Phase>,
-    pub(crate) launch_gaps: Gaps,
-    pub(crate) timeline: Timeline,
+    pub has_schedule: bool,
+    pub chains: Chains,
+    pub strata: Vec<Line>,
+    pub phases: Vec<Phase>,
+    pub launch_gaps: Gaps,
+    pub timeline: Timeline,
     /// `None`: no event of an allocator is on record.
-    pub(crate) memory: Option<Overview>,
+    pub memory: Option<Overview>,
     /// Counters of GPUs; none: they were not read.
-    pub(crate) devices: Vec<Device>,
+    pub devices: Vec<Device>,
     /// NCCL's operations; none: none is on record.
-    pub(crate) nccl: Vec<Volume>,
+    pub nccl: Vec<Volume>,
 }
 
 impl Report {
@@ -70,7 +70,7 @@ impl Report {
     ///
     /// # Errors
     /// If the run's data cannot be read.
-    pub(crate) async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
         let timeline = timeline::run(trace).await?;
@@ -94,7 +94,7 @@ impl Report {
     ///
     /// # Errors
     /// If a value has no JSON.
-    pub(crate) fn json(&self) -> Result<String, AnalyzeError> {
+    pub fn json(&self) -> Result<String, AnalyzeError> {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
 
@@ -105,7 +105,7 @@ impl Report {
     }
 
     /// As blocks.
-    pub(crate) fn document(&self) -> Document {
+    pub fn document(&self) -> Document {
         let origin_ns = self.origin_ns();
         let mut sections = vec![
             section::causes::build(&self.chains),

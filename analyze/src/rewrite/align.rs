@@ -40,19 +40,19 @@ const COLUMNS: &[&str] = &["ts", "dur", "kind", "op", "pid", "tid", "detail"];
 
 /// What was done.
 #[derive(Debug, Serialize)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// How the clocks relate, and how well that is known.
-    pub(crate) alignment: Alignment,
+    pub alignment: Alignment,
     /// The profile's time of day less the run's; null: one of them does not know it.
-    pub(crate) wall_difference_ns: Option<i64>,
+    pub wall_difference_ns: Option<i64>,
     /// Rows of the profile that the run has now, by kind.
-    pub(crate) added: BTreeMap<String, u64>,
+    pub added: BTreeMap<String, u64>,
     /// Rows of the profile that the run had itself, by kind.
-    pub(crate) left_out: BTreeMap<String, u64>,
+    pub left_out: BTreeMap<String, u64>,
     /// Rows of the new run.
-    pub(crate) rows_count: u64,
+    pub rows_count: u64,
     /// Its size.
-    pub(crate) size_bytes: u64,
+    pub size_bytes: u64,
 }
 
 /// A text column, each text worked on once: what becomes of it, by row.
@@ -152,12 +152,7 @@ fn recording(run: &Run) -> Recording {
 ///
 /// # Errors
 /// If a side cannot be read or is not one run, the alignment does not hold, or `out` cannot be written.
-pub(crate) fn run(
-    captured: &Trace,
-    profile: &Trace,
-    out: &Path,
-    force: bool,
-) -> Result<Outcome, AnalyzeError> {
+pub fn run(captured: &Trace, profile: &Trace, out: &Path, force: bool) -> Result<Outcome, AnalyzeError> {
     let (run, other) = (one(captured, "the captured run")?, one(profile, "the profile")?);
     output::differs(out, run.paths.iter().chain(&other.paths))?;
     let inconclusive = |why: String| {

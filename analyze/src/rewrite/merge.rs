@@ -29,17 +29,17 @@ use crate::{
 const WALL_SLACK_NS: i64 = 1_000_000_000;
 
 /// Merged.
-pub(crate) struct Merged {
-    pub(crate) finished: Finished,
+pub struct Merged {
+    pub finished: Finished,
     /// What does not fit together.
-    pub(crate) conflicts: Vec<String>,
+    pub conflicts: Vec<String>,
 }
 
 /// Merges the runs of `trace`.
 ///
 /// # Errors
 /// If they are of different hosts or boots, or overlap; if they cannot be read, or `out` cannot be written.
-pub(crate) async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, AnalyzeError> {
+pub async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, AnalyzeError> {
     let mut files = trace.files().to_vec();
     files.sort_by_key(|file| file.run.clock.start_ns);
     output::differs(out, files.iter().flat_map(|file| &file.paths))?;

@@ -1,9 +1,9 @@
 //! Runs made of other runs: rows as they are, metadata that says what was done to them.
 
-pub(crate) mod align;
-pub(crate) mod merge;
+pub mod align;
+pub mod merge;
 mod moved;
-pub(crate) mod slice;
+pub mod slice;
 
 use arrow::{
     array::{AsArray, RecordBatch, StringArray},
@@ -32,7 +32,7 @@ fn texts(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
 }
 
 /// Does blocking work for asynchronous code.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AnalyzeError> + Send + 'static,
 ) -> Result<T, AnalyzeError> {
     let joined = tokio::task::spawn_blocking(work).await;

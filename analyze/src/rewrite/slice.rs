@@ -23,10 +23,10 @@ use crate::{error::AnalyzeError, output, reading::plain, trace::Trace};
 
 /// What is kept. Times are since recording began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Params {
-    pub(crate) from: Option<Nanos>,
-    pub(crate) to: Option<Nanos>,
-    pub(crate) pid: Option<u32>,
+pub struct Params {
+    pub from: Option<Nanos>,
+    pub to: Option<Nanos>,
+    pub pid: Option<u32>,
 }
 
 /// The same on the trace's clock.
@@ -41,12 +41,7 @@ struct Bounds {
 ///
 /// # Errors
 /// If the interval is empty, the run has no such process, its data cannot be read, or `out` cannot be written.
-pub(crate) async fn run(
-    trace: &Trace,
-    params: Params,
-    out: &Path,
-    force: bool,
-) -> Result<Finished, AnalyzeError> {
+pub async fn run(trace: &Trace, params: Params, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let Some(file) = trace.files().first().cloned() else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));
     };

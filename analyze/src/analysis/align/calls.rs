@@ -18,7 +18,7 @@ struct Known {
 
 /// Functions by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Functions {
+pub struct Functions {
     known: Vec<Known>,
     numbers: HashMap<String, u32>,
     families: HashMap<String, u32>,
@@ -38,7 +38,7 @@ fn family(name: &str, op: Option<Op>) -> String {
 
 impl Functions {
     /// The number of a function.
-    pub(crate) fn number(&mut self, name: &str) -> u32 {
+    pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
@@ -68,14 +68,14 @@ impl Functions {
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) start: i64,
+pub struct Call {
+    pub start: i64,
     /// Its start, if how long it took is not known.
-    pub(crate) end: i64,
+    pub end: i64,
     /// Number of its function.
-    pub(crate) op: u32,
+    pub op: u32,
     /// Number of its row.
-    pub(crate) row: u64,
+    pub row: u64,
 }
 
 impl Call {
@@ -86,23 +86,23 @@ impl Call {
 
 /// Calls of a thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Thread {
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
+pub struct Thread {
+    pub pid: u32,
+    pub tid: u32,
     /// By their start, once [`Side::order`] was called.
-    pub(crate) calls: Vec<Call>,
+    pub calls: Vec<Call>,
 }
 
 /// Calls of one side.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Side {
-    pub(crate) threads: Vec<Thread>,
+pub struct Side {
+    pub threads: Vec<Thread>,
     numbers: HashMap<(u32, u32), usize>,
 }
 
 impl Side {
     /// Adds a call.
-    pub(crate) fn push(&mut self, pid: u32, tid: u32, call: Call) {
+    pub fn push(&mut self, pid: u32, tid: u32, call: Call) {
         let number = *self.numbers.entry((pid, tid)).or_insert_with(|| {
             self.threads.push(Thread { pid, tid, calls: Vec::new() });
             self.threads.len() - 1

@@ -13,13 +13,13 @@ const CONFIDENCE: f64 = 1.96;
 
 /// What to add to a time of the profile to get the run's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Line {
-    pub(crate) origin_ns: i64,
-    pub(crate) offset_ns: i64,
+pub struct Line {
+    pub origin_ns: i64,
+    pub offset_ns: i64,
     /// A pure number: a millionth of it is a part per million.
-    pub(crate) drift: f64,
+    pub drift: f64,
     /// Half the width of its 95 % confidence interval.
-    pub(crate) drift_error: f64,
+    pub drift_error: f64,
 }
 
 impl Line {
@@ -35,7 +35,7 @@ impl Line {
     }
 
     /// A time of the profile on the run's clock.
-    pub(crate) fn apply(&self, ts: i64) -> i64 {
+    pub fn apply(&self, ts: i64) -> i64 {
         ts.saturating_add(self.offset_at(ts))
     }
 

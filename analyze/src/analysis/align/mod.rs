@@ -19,8 +19,8 @@ mod vote;
 
 use std::ops::Range;
 
-pub(crate) use calls::{Call, Functions, Side};
-pub(crate) use line::Line;
+pub use calls::{Call, Functions, Side};
+pub use line::Line;
 
 use self::{
     pair::{Lane, Pair, all_pairs, lanes, pairs, strata},
@@ -28,7 +28,7 @@ use self::{
 };
 
 /// How far apart the middles of a call's two records may be.
-pub(crate) const REACH_NS: i64 = 20_000;
+pub const REACH_NS: i64 = 20_000;
 /// Calls around the place of the votes that are paired first.
 const SEED_CALLS: usize = 512;
 /// Where the first pairs are sought around the offset that the votes gave.
@@ -44,56 +44,56 @@ const MAX_TRIALS: usize = 4_096;
 
 /// How good an alignment is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Quality {
-    pub(crate) matchable_count: u64,
-    pub(crate) matched_count: u64,
+pub struct Quality {
+    pub matchable_count: u64,
+    pub matched_count: u64,
     /// Of those that are not, how many stand in a row before the first or behind the last that is.
-    pub(crate) unmatched_end_count: u64,
-    pub(crate) residual_median_ns: i64,
-    pub(crate) residual_p99_ns: i64,
-    pub(crate) residual_max_ns: i64,
-    pub(crate) nonlinearity_ns: i64,
+    pub unmatched_end_count: u64,
+    pub residual_median_ns: i64,
+    pub residual_p99_ns: i64,
+    pub residual_max_ns: i64,
+    pub nonlinearity_ns: i64,
     /// By how much the offset could be changed so that in nearly all calls one record encloses the other. Below zero: by none.
-    pub(crate) room_ns: i64,
+    pub room_ns: i64,
 }
 
 impl Quality {
     /// By how much the offset may be off; `None`: the records of calls do not enclose each other.
-    pub(crate) fn offset_error_ns(&self) -> Option<i64> {
+    pub fn offset_error_ns(&self) -> Option<i64> {
         (self.room_ns >= 0).then(|| self.room_ns / 2 + 1)
     }
 }
 
 /// When the run could see calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// What the profile has outside of it, the run could not have.
-    pub(crate) span: Range<i64>,
+    pub span: Range<i64>,
     /// Within these it has lost some.
-    pub(crate) lost: Vec<Range<i64>>,
+    pub lost: Vec<Range<i64>>,
 }
 
 /// Rows of a call on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Matched {
-    pub(crate) profile_row: u64,
-    pub(crate) captured_row: u64,
+pub struct Matched {
+    pub profile_row: u64,
+    pub captured_row: u64,
 }
 
 /// Process and thread on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Threads {
-    pub(crate) profile: (u32, u32),
-    pub(crate) captured: (u32, u32),
+pub struct Threads {
+    pub profile: (u32, u32),
+    pub captured: (u32, u32),
 }
 
 /// An alignment that holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Aligned {
-    pub(crate) line: Line,
-    pub(crate) matched: Vec<Matched>,
-    pub(crate) threads: Vec<Threads>,
-    pub(crate) quality: Quality,
+pub struct Aligned {
+    pub line: Line,
+    pub matched: Vec<Matched>,
+    pub threads: Vec<Threads>,
+    pub quality: Quality,
 }
 
 /// A candidate on its way.
@@ -219,7 +219,7 @@ fn adopt(attempt: &mut Attempt, profile: &Side, captured: &Side, functions: &Fun
 ///
 /// # Errors
 /// In words, why there is no alignment that holds.
-pub(crate) fn run(
+pub fn run(
     mut profile: Side,
     mut captured: Side,
     functions: &Functions,

@@ -41,54 +41,54 @@ impl Named {
 
 /// The account of growth.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Account {
+pub struct Account {
     /// At the end of the warm-up.
-    pub(crate) before_bytes: i64,
-    pub(crate) given_back_bytes: i64,
-    pub(crate) leaked_bytes: i64,
-    pub(crate) kept_once_bytes: i64,
-    pub(crate) young_bytes: i64,
+    pub before_bytes: i64,
+    pub given_back_bytes: i64,
+    pub leaked_bytes: i64,
+    pub kept_once_bytes: i64,
+    pub young_bytes: i64,
     /// At the end of the last epoch.
-    pub(crate) after_bytes: i64,
+    pub after_bytes: i64,
     /// Of what the allocator had handed out then, what is in no block above: 0, or events are missing.
-    pub(crate) not_attributed_bytes: i64,
+    pub not_attributed_bytes: i64,
 }
 
 /// A site with old blocks.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Suspect {
-    pub(crate) is_leak: bool,
+pub struct Suspect {
+    pub is_leak: bool,
     /// Functions, outermost first, separated by semicolons, without the allocator's own; `None`: no stack was taken, or
     /// no frame of it has a name.
-    pub(crate) frames: Option<String>,
+    pub frames: Option<String>,
     /// `None`: of several.
-    pub(crate) tid: Option<u32>,
-    pub(crate) stream: Option<u64>,
+    pub tid: Option<u32>,
+    pub stream: Option<u64>,
     /// Old blocks.
-    pub(crate) blocks_count: u64,
-    pub(crate) blocks_bytes: i64,
-    pub(crate) smallest_bytes: u64,
-    pub(crate) largest_bytes: u64,
+    pub blocks_count: u64,
+    pub blocks_bytes: i64,
+    pub smallest_bytes: u64,
+    pub largest_bytes: u64,
     /// Old bytes by the epochs that could have made some.
-    pub(crate) bytes_per_epoch: f64,
+    pub bytes_per_epoch: f64,
     /// Of all old bytes.
-    pub(crate) share_ratio: f64,
+    pub share_ratio: f64,
     /// Epochs in which an old block was handed out, of those that could have made one.
-    pub(crate) generations_count: usize,
-    pub(crate) possible_count: usize,
-    pub(crate) first_epoch: usize,
-    pub(crate) last_epoch: usize,
+    pub generations_count: usize,
+    pub possible_count: usize,
+    pub first_epoch: usize,
+    pub last_epoch: usize,
     /// Age after which hardly anything was given back.
-    pub(crate) horizon_epochs: usize,
+    pub horizon_epochs: usize,
     /// Given back at an age of one epoch or more.
-    pub(crate) freed_count: u64,
+    pub freed_count: u64,
     /// Alive, but not older than the horizon.
-    pub(crate) young_count: u64,
-    pub(crate) young_bytes: i64,
+    pub young_count: u64,
+    pub young_bytes: i64,
     /// Of all that the site holds at the ends of epochs.
-    pub(crate) trend: Option<Trend>,
+    pub trend: Option<Trend>,
     /// Old blocks, of the first epochs that made one.
-    pub(crate) examples: Vec<Example>,
+    pub examples: Vec<Example>,
 }
 
 /// Sites that are parts of a coarser one.

@@ -31,12 +31,12 @@ const MIN_ALLOCATIONS: usize = 20;
 /// One epoch in so many is warm-up.
 const WARM_UP_ONE_IN: usize = 10;
 /// Fewer epochs show no trend.
-pub(crate) const MIN_COUNT: usize = 10;
+pub const MIN_COUNT: usize = 10;
 
 /// Where epochs come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Ranges that the workload marked.
     Ranges,
     /// Moments that it marked.
@@ -47,34 +47,34 @@ pub(crate) enum Origin {
 
 /// The epochs of one allocator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Epochs {
-    pub(crate) origin: Origin,
+pub struct Epochs {
+    pub origin: Origin,
     /// The name of the marks, with # for numbers.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Ranges, moments or allocations that make one epoch.
-    pub(crate) joined_count: usize,
+    pub joined_count: usize,
     /// CLOCK_MONOTONIC: the beginning of the first, then the end of each. An event at that time lies after it.
-    pub(crate) bounds_ns: Vec<i64>,
+    pub bounds_ns: Vec<i64>,
 }
 
 impl Epochs {
     /// How many.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.bounds_ns.len().saturating_sub(1)
     }
 
     /// The first ones, which are not judged: a program still makes what it keeps.
-    pub(crate) fn warm_up_count(&self) -> usize {
+    pub fn warm_up_count(&self) -> usize {
         self.count().div_ceil(WARM_UP_ONE_IN)
     }
 
     /// 0: before the first; 1 and up: the number of an epoch; one more than their count: after the last.
-    pub(crate) fn slot(&self, ts: i64) -> usize {
+    pub fn slot(&self, ts: i64) -> usize {
         self.bounds_ns.partition_point(|bound| *bound <= ts)
     }
 
     /// What an epoch is, in words.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let joined = self.joined_count;
         match (self.origin, &self.name) {
             (Origin::Ranges, Some(name)) if joined == 1 => format!("ranges {name:?}"),
@@ -96,7 +96,7 @@ impl Epochs {
 }
 
 /// A name without its numbers: "epoch 12" is "epoch #".
-pub(crate) fn family(name: &str) -> String {
+pub fn family(name: &str) -> String {
     let mut found = String::with_capacity(name.len());
     for c in name.chars() {
         if !c.is_ascii_digit() {
@@ -174,24 +174,24 @@ type Source = (u32, i32, bool);
 
 /// What the epochs of one run can be made of.
 #[derive(Debug, Default)]
-pub(crate) struct Candidates {
+pub struct Candidates {
     marks: BTreeMap<(Origin, String), BTreeMap<u32, Marks>>,
     allocations: BTreeMap<Source, Strides>,
 }
 
 impl Candidates {
     /// Whether there are epochs of that name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         name == ALLOCATIONS_NAME || self.marks.keys().any(|(_, of)| *of == family(name))
     }
 
     /// Processes and devices that allocated.
-    pub(crate) fn allocators(&self) -> BTreeSet<(u32, i32)> {
+    pub fn allocators(&self) -> BTreeSet<(u32, i32)> {
         self.allocations.keys().map(|(pid, device, _)| (*pid, *device)).collect()
     }
 
     /// The epochs of an allocator. `name`: of these marks, or `allocations`.
-    pub(crate) fn epochs(&self, pid: u32, device: i32, name: Option<&str>) -> Option<Epochs> {
+    pub fn epochs(&self, pid: u32, device: i32, name: Option<&str>) -> Option<Epochs> {
         let wanted = name.map(family);
         let least = if wanted.is_some() { 0 } else { MIN_COUNT };
         let mut found = Vec::new();
@@ -250,9 +250,7 @@ const ALLOCATIONS: &str = "SELECT run, pid, coalesce(device, 0) AS device, op, t
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn candidates(
-    context: &SessionContext,
-) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
+pub async fn candidates(context: &SessionContext) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
     let mut found: BTreeMap<String, Candidates> = BTreeMap::new();
     let mut batches = context.sql(ALLOCATIONS).await?.execute_stream().await?;
     while let Some(batch) = batches.next().await {

@@ -27,72 +27,72 @@ use crate::{
 
 /// What may be asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Params {
+pub struct Params {
     /// Marks that are the epochs; `None`: those that fit best.
-    pub(crate) epochs: Option<String>,
+    pub epochs: Option<String>,
 }
 
 /// The sums at one bound of the epochs.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Point {
-    pub(crate) ts_ns: i64,
+pub struct Point {
+    pub ts_ns: i64,
     /// Handed out.
-    pub(crate) live_bytes: i64,
+    pub live_bytes: i64,
     /// Given back, but other streams may use it.
-    pub(crate) pending_bytes: i64,
-    pub(crate) reserved_bytes: i64,
+    pub pending_bytes: i64,
+    pub reserved_bytes: i64,
     /// Free, and `empty_cache` would give it back (or would, if no graph's pool kept it).
-    pub(crate) releasable_bytes: i64,
+    pub releasable_bytes: i64,
     /// Free, in segments that are in use; in use outside of known segments counts against it.
-    pub(crate) pinned_bytes: i64,
-    pub(crate) unknown_bytes: i64,
+    pub pinned_bytes: i64,
+    pub unknown_bytes: i64,
     /// Handed out since the bound before, and still so at the last one.
-    pub(crate) survived_count: u64,
-    pub(crate) survived_bytes: i64,
+    pub survived_count: u64,
+    pub survived_bytes: i64,
 }
 
 /// Blocks of a class.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Bin {
+pub struct Bin {
     /// Smallest age in epochs, or smallest size in bytes.
-    pub(crate) from: u64,
+    pub from: u64,
     /// First one that is too large.
-    pub(crate) to: u64,
-    pub(crate) count: u64,
-    pub(crate) bytes: i64,
+    pub to: u64,
+    pub count: u64,
+    pub bytes: i64,
 }
 
 /// The growth of one allocator.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Growth {
-    pub(crate) run: String,
-    pub(crate) pid: u32,
-    pub(crate) device: i32,
-    pub(crate) verdict: Verdict,
+pub struct Growth {
+    pub run: String,
+    pub pid: u32,
+    pub device: i32,
+    pub verdict: Verdict,
     /// Why it is that verdict, or none.
-    pub(crate) reasons: Vec<String>,
-    pub(crate) epochs: Epochs,
-    pub(crate) epochs_count: usize,
-    pub(crate) warm_up_count: usize,
-    pub(crate) account: Account,
+    pub reasons: Vec<String>,
+    pub epochs: Epochs,
+    pub epochs_count: usize,
+    pub warm_up_count: usize,
+    pub account: Account,
     /// From the end of the warm-up.
-    pub(crate) live_trend: Option<Trend>,
-    pub(crate) reserved_trend: Option<Trend>,
+    pub live_trend: Option<Trend>,
+    pub reserved_trend: Option<Trend>,
     /// Leaks first, then by bytes.
-    pub(crate) sites: Vec<Suspect>,
+    pub sites: Vec<Suspect>,
     /// Blocks from after the warm-up that are alive at the end of the last epoch, by age.
-    pub(crate) ages: Vec<Bin>,
+    pub ages: Vec<Bin>,
     /// The same by size.
-    pub(crate) sizes: Vec<Bin>,
+    pub sizes: Vec<Bin>,
     /// At each bound of the epochs.
-    pub(crate) points: Vec<Point>,
+    pub points: Vec<Point>,
 }
 
 /// Answers for every allocator of some runs, in order of run, process and device.
 ///
 /// # Errors
 /// If there is no such mark, or the data cannot be read.
-pub(crate) async fn run(
+pub async fn run(
     context: &SessionContext,
     files: &[RunFile],
     params: &Params,
@@ -104,7 +104,7 @@ pub(crate) async fn run(
 }
 
 /// What a replay is to hear.
-pub(crate) struct Plan {
+pub struct Plan {
     runs: Vec<(String, Run)>,
     epochs: HashMap<Key, Epochs>,
 }
@@ -114,7 +114,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`run`].
-    pub(crate) async fn of(
+    pub async fn of(
         context: &SessionContext,
         files: &[RunFile],
         params: &Params,
@@ -146,7 +146,7 @@ impl Plan {
     }
 
     /// What hears it.
-    pub(crate) fn survivors(&self) -> Survivors {
+    pub fn survivors(&self) -> Survivors {
         Survivors::new(self.epochs.clone())
     }
 
@@ -154,7 +154,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the data cannot be read.
-    pub(crate) async fn finish(
+    pub async fn finish(
         self,
         context: &SessionContext,
         replay: &Replay,

@@ -6,12 +6,12 @@
 //!                                      └─► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
 //! ```
 
-pub(crate) mod account;
-pub(crate) mod epochs;
-pub(crate) mod growth;
-pub(crate) mod rows;
-pub(crate) mod site;
-pub(crate) mod stacks;
-pub(crate) mod survivors;
-pub(crate) mod trend;
-pub(crate) mod verdict;
+pub mod account;
+pub mod epochs;
+pub mod growth;
+pub mod rows;
+pub mod site;
+pub mod stacks;
+pub mod survivors;
+pub mod trend;
+pub mod verdict;

@@ -51,7 +51,7 @@ async fn answers(source: &Source) -> Result<Vec<Growth>, AnalyzeError> {
 }
 
 /// Schema of `_leaks`.
-pub(crate) fn leaks_schema() -> SchemaRef {
+pub fn leaks_schema() -> SchemaRef {
     schema(&[
         ("verdict", DataType::Utf8),
         ("reason", DataType::Utf8),
@@ -71,7 +71,7 @@ pub(crate) fn leaks_schema() -> SchemaRef {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill_leaks(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill_leaks(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {
         let rows: Vec<&Growth> = answers.iter().collect();
@@ -100,7 +100,7 @@ pub(crate) async fn fill_leaks(source: Arc<Source>, output: Output) -> Result<()
 }
 
 /// Schema of `_leak_sites`.
-pub(crate) fn sites_schema() -> SchemaRef {
+pub fn sites_schema() -> SchemaRef {
     schema(&[
         ("is_leak", DataType::Boolean),
         ("frames", DataType::Utf8),
@@ -132,7 +132,7 @@ pub(crate) fn sites_schema() -> SchemaRef {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill_sites(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill_sites(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {
         let of_sites = |growth| -> Vec<(&Growth, &Suspect)> {
@@ -182,7 +182,7 @@ pub(crate) async fn fill_sites(source: Arc<Source>, output: Output) -> Result<()
 }
 
 /// Schema of `_memory_epochs`.
-pub(crate) fn epochs_schema() -> SchemaRef {
+pub fn epochs_schema() -> SchemaRef {
     schema(&[
         ("epoch", DataType::Int64),
         ("ts", DataType::Int64),
@@ -202,7 +202,7 @@ pub(crate) fn epochs_schema() -> SchemaRef {
 ///
 /// # Errors
 /// If the data cannot be read.
-pub(crate) async fn fill_epochs(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+pub async fn fill_epochs(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {
         let mut allocators = Vec::new();

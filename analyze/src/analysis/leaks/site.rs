@@ -29,16 +29,16 @@ const EXAMPLES: usize = 3;
 
 /// Where a block comes from, as far as a row tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) stack: Option<u32>,
+pub struct Place {
+    pub stack: Option<u32>,
     /// Exponent of the largest power of two that is not larger than its size.
-    pub(crate) size_class: u32,
-    pub(crate) tid: u32,
-    pub(crate) stream: u64,
+    pub size_class: u32,
+    pub tid: u32,
+    pub stream: u64,
 }
 
 impl Place {
-    pub(crate) fn of(block: &Block) -> Self {
+    pub fn of(block: &Block) -> Self {
         let size_class = block.size_bytes.checked_ilog2().unwrap_or_default();
         Self { stack: block.stack, size_class, tid: block.tid, stream: block.stream }
     }
@@ -46,11 +46,11 @@ impl Place {
 
 /// Some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
-    pub(crate) count: u64,
-    pub(crate) bytes: i64,
-    pub(crate) smallest_bytes: u64,
-    pub(crate) largest_bytes: u64,
+pub struct Amount {
+    pub count: u64,
+    pub bytes: i64,
+    pub smallest_bytes: u64,
+    pub largest_bytes: u64,
 }
 
 impl Amount {
@@ -59,7 +59,7 @@ impl Amount {
         Self { count: 1, bytes: bytes as i64, smallest_bytes: bytes, largest_bytes: bytes }
     }
 
-    pub(crate) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         if other.count == 0 {
             return;
         }
@@ -83,15 +83,15 @@ impl<'a> FromIterator<&'a Amount> for Amount {
 
 /// A block that is alive at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub(crate) struct Example {
-    pub(crate) alloc_ts_ns: i64,
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
+pub struct Example {
+    pub alloc_ts_ns: i64,
+    pub addr: u64,
+    pub size_bytes: u64,
 }
 
 /// What one site did with the blocks that outlived the end of an epoch. Slots: see [`super::epochs::Epochs::slot`].
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub struct Site {
     /// The last slot of the warm-up.
     warm_up: usize,
     /// By bound: by how much its bytes there differ from those at the bound before.
@@ -106,29 +106,29 @@ pub(crate) struct Site {
 
 /// What is judged of a site.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
-    pub(crate) horizon_epochs: usize,
+pub struct Judged {
+    pub horizon_epochs: usize,
     /// Alive at the end, from after the warm-up, older than the horizon.
-    pub(crate) old: Amount,
+    pub old: Amount,
     /// Alive at the end, from after the warm-up, not older.
-    pub(crate) young: Amount,
+    pub young: Amount,
     /// Epochs in which an old block was handed out: how many, the first and the last.
-    pub(crate) generations_count: usize,
-    pub(crate) first_epoch: usize,
-    pub(crate) last_epoch: usize,
+    pub generations_count: usize,
+    pub first_epoch: usize,
+    pub last_epoch: usize,
     /// Epochs that could have made an old block.
-    pub(crate) possible_count: usize,
+    pub possible_count: usize,
     /// Given back at an age of one or more.
-    pub(crate) freed_count: u64,
+    pub freed_count: u64,
     /// Of its bytes at the ends of epochs, from the end of the warm-up.
-    pub(crate) trend: Option<Trend>,
-    pub(crate) examples: Vec<Example>,
-    pub(crate) is_leak: bool,
+    pub trend: Option<Trend>,
+    pub examples: Vec<Example>,
+    pub is_leak: bool,
 }
 
 impl Site {
     /// With nothing in it. `last`: the slot after the last bound.
-    pub(crate) fn new(last: usize, warm_up: usize) -> Self {
+    pub fn new(last: usize, warm_up: usize) -> Self {
         Self {
             warm_up,
             change_bytes: vec![0; last],
@@ -139,7 +139,7 @@ impl Site {
     }
 
     /// Adds a block by the slots in which it was handed out and given back, the second larger.
-    pub(crate) fn add(&mut self, block: &Block, born: usize, freed: usize) {
+    pub fn add(&mut self, block: &Block, born: usize, freed: usize) {
         let size = block.size_bytes as i64;
         self.change_bytes[born] = self.change_bytes[born].saturating_add(size);
         if let Some(change) = self.change_bytes.get_mut(freed) {
@@ -154,7 +154,7 @@ impl Site {
     }
 
     /// Adds what another site did.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         for (change, more) in self.change_bytes.iter_mut().zip(&other.change_bytes) {
             *change = change.saturating_add(*more);
         }
@@ -166,7 +166,7 @@ impl Site {
     }
 
     /// Its bytes at each bound.
-    pub(crate) fn live_bytes(&self) -> Vec<i64> {
+    pub fn live_bytes(&self) -> Vec<i64> {
         let mut live = 0_i64;
         let sum = |change: &i64| {
             live = live.saturating_add(*change);
@@ -176,18 +176,18 @@ impl Site {
     }
 
     /// Those that are alive at the end, by slot.
-    pub(crate) fn alive(&self) -> &[Amount] {
+    pub fn alive(&self) -> &[Amount] {
         &self.alive
     }
 
     /// Those from after the warm-up that are alive at the end, with their ages, from 1.
-    pub(crate) fn recent_by_age(&self) -> impl Iterator<Item = (usize, Amount)> {
+    pub fn recent_by_age(&self) -> impl Iterator<Item = (usize, Amount)> {
         let recent = self.alive.iter().skip(self.warm_up + 1);
         recent.rev().enumerate().map(|(after, amount)| (after + 1, *amount))
     }
 
     /// Alive at the end and from before the end of the warm-up.
-    pub(crate) fn early(&self) -> Amount {
+    pub fn early(&self) -> Amount {
         self.alive.iter().take(self.warm_up + 1).collect()
     }
 
@@ -203,7 +203,7 @@ impl Site {
     }
 
     /// Judges it.
-    pub(crate) fn judge(&self) -> Judged {
+    pub fn judge(&self) -> Judged {
         let horizon = self.horizon();
         let first = (self.warm_up + 1).min(self.alive.len());
         // Of N epochs, one that was handed out in the last has age 1.

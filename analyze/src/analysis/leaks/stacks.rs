@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By run, process and number.
-pub(crate) type Frames = HashMap<(String, u32, u32), String>;
+pub type Frames = HashMap<(String, u32, u32), String>;
 
 /// The frames that name a site; `None`: none of them does.
 fn site(frames: &str) -> Option<String> {
@@ -26,7 +26,7 @@ fn site(frames: &str) -> Option<String> {
 ///
 /// # Errors
 /// If they cannot be read.
-pub(crate) async fn frames(
+pub async fn frames(
     context: &SessionContext,
     wanted: &HashSet<(String, u32, u32)>,
 ) -> Result<Frames, AnalyzeError> {

@@ -20,15 +20,15 @@ use crate::memory::{
 
 /// What is heard of one allocator.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) epochs: Epochs,
-    pub(crate) sites: HashMap<Place, Site>,
+pub struct Heard {
+    pub epochs: Epochs,
+    pub sites: HashMap<Place, Site>,
     /// Sums at each bound that has passed.
-    pub(crate) totals: Vec<Totals>,
+    pub totals: Vec<Totals>,
     /// After the last event.
     now: Totals,
     /// What did not fit, until the last bound.
-    pub(crate) faults: Faults,
+    pub faults: Faults,
 }
 
 impl Heard {
@@ -51,14 +51,14 @@ impl Heard {
 
 /// All allocators.
 #[derive(Debug, Default)]
-pub(crate) struct Survivors {
+pub struct Survivors {
     epochs: HashMap<Key, Epochs>,
-    pub(crate) heard: HashMap<Key, Heard>,
+    pub heard: HashMap<Key, Heard>,
 }
 
 impl Survivors {
     /// Of allocators with these epochs. Of others nothing is heard.
-    pub(crate) fn new(epochs: HashMap<Key, Epochs>) -> Self {
+    pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
         Self { epochs, heard: HashMap::new() }
     }
 
@@ -70,7 +70,7 @@ impl Survivors {
     }
 
     /// Nothing more happens.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.heard.values_mut().for_each(|heard| heard.pass(i64::MAX));
     }
 }

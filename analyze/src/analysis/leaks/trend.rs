@@ -13,22 +13,22 @@ const Z: f64 = 1.959_963_984_540_054;
 
 /// A slope, per step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Trend {
-    pub(crate) bytes_per_epoch: f64,
+pub struct Trend {
+    pub bytes_per_epoch: f64,
     /// Ends of its confidence interval.
-    pub(crate) low_bytes_per_epoch: f64,
-    pub(crate) high_bytes_per_epoch: f64,
+    pub low_bytes_per_epoch: f64,
+    pub high_bytes_per_epoch: f64,
 }
 
 impl Trend {
     /// Whether the values increase.
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.low_bytes_per_epoch > 0.0
     }
 }
 
 /// The trend of some values; `None`: fewer than three have none.
-pub(crate) fn trend(values: &[i64]) -> Option<Trend> {
+pub fn trend(values: &[i64]) -> Option<Trend> {
     let n = values.len();
     if n < 3 {
         return None;

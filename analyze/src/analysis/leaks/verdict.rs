@@ -25,7 +25,7 @@ use crate::memory::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
 
 /// The verdict on one allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     #[serde(rename = "leak")]
     Leak,
     #[serde(rename = "one-off growth")]
@@ -42,7 +42,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Leak => "leak",
             Self::OneOffGrowth => "one-off growth",

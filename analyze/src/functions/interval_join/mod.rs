@@ -8,4 +8,4 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use plan::rules;
+pub use plan::rules;

@@ -54,7 +54,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// DataFusion's rules, with the one for interval joins among them: before the rule that chooses the sides of joins,
 /// and so before those that distribute and sort the inputs.
-pub(crate) fn rules() -> Vec<Rule> {
+pub fn rules() -> Vec<Rule> {
     let mut rules = PhysicalOptimizer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
     rules.insert(at, Arc::new(IntervalJoins));

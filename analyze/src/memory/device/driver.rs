@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// What a library is called by number; numbers are handed out by the caller.
-pub(crate) type LibraryId = u32;
+pub type LibraryId = u32;
 
 /// How memory was had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Manner {
+pub enum Manner {
     /// cudaMalloc, cuMemAlloc and their like.
     Plain,
     /// cudaMallocAsync and its like: from a pool that the driver keeps.
@@ -22,7 +22,7 @@ pub(crate) enum Manner {
 
 impl Manner {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Pool => "stream_ordered",
@@ -33,14 +33,14 @@ impl Manner {
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// Its address; of mapped memory, the first that it was mapped at, or 0.
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) manner: Manner,
-    pub(crate) library: LibraryId,
-    pub(crate) ts: i64,
-    pub(crate) tid: u32,
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub manner: Manner,
+    pub library: LibraryId,
+    pub ts: i64,
+    pub tid: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,37 +52,37 @@ struct Physical {
 
 /// What happened to memory behind an address that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Move {
+pub enum Move {
     Mapped,
     Unmapped,
 }
 
 /// What a call did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Memory that was given back.
-    pub(crate) ended: Vec<Piece>,
+    pub ended: Vec<Piece>,
     /// Addresses that were mapped or unmapped: address, size, whose memory.
-    pub(crate) moved: Option<(Move, u64, u64, LibraryId)>,
+    pub moved: Option<(Move, u64, u64, LibraryId)>,
 }
 
 /// One call that succeeded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
-    pub(crate) op: &'a str,
-    pub(crate) ts: i64,
-    pub(crate) tid: u32,
+pub struct Call<'a> {
+    pub op: &'a str,
+    pub ts: i64,
+    pub tid: u32,
     /// The address; of cuMemCreate and cuMemRelease, the handle.
-    pub(crate) addr: u64,
+    pub addr: u64,
     /// Of cuMemMap, the handle.
-    pub(crate) handle: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) library: LibraryId,
+    pub handle: u64,
+    pub size_bytes: u64,
+    pub library: LibraryId,
 }
 
 /// The memory of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+pub struct Process {
     pieces: HashMap<u64, Piece>,
     physical: HashMap<u32, Physical>,
     handles: HashMap<u64, u32>,
@@ -91,11 +91,11 @@ pub(crate) struct Process {
     next: u32,
     sums: BTreeMap<LibraryId, i64>,
     /// Memory was given back that is not known to have been had.
-    pub(crate) unknown_count: u64,
+    pub unknown_count: u64,
 }
 
 /// Functions that say something of device memory.
-pub(crate) const OPS: &[&str] = &[
+pub const OPS: &[&str] = &[
     "cudaMalloc",
     "cudaMallocPitch",
     "cudaMallocAsync",
@@ -116,22 +116,22 @@ pub(crate) const OPS: &[&str] = &[
 
 impl Process {
     /// Bytes by library.
-    pub(crate) fn sums(&self) -> &BTreeMap<LibraryId, i64> {
+    pub fn sums(&self) -> &BTreeMap<LibraryId, i64> {
         &self.sums
     }
 
     /// Bytes of all.
-    pub(crate) fn total_bytes(&self) -> i64 {
+    pub fn total_bytes(&self) -> i64 {
         self.sums.values().sum()
     }
 
     /// Everything it has.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.pieces.values().copied().chain(self.physical.values().map(|physical| physical.piece))
     }
 
     /// Takes a call into account.
-    pub(crate) fn call(&mut self, call: &Call<'_>) -> Outcome {
+    pub fn call(&mut self, call: &Call<'_>) -> Outcome {
         match call.op {
             "cudaMalloc" | "cudaMallocPitch" | "cuMemAlloc" | "cuMemAllocPitch" => {
                 self.take(call, Manner::Plain)

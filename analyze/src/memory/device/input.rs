@@ -22,25 +22,25 @@ const ADDRESS_FREE: &str = "cuMemAddressFree";
 
 /// A piece of a process's memory that is gone, or `end` `None`: was there at the end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) run: u32,
-    pub(crate) pid: u32,
-    pub(crate) device: Option<i32>,
-    pub(crate) piece: Piece,
-    pub(crate) end: Option<i64>,
+pub struct Ended {
+    pub run: u32,
+    pub pid: u32,
+    pub device: Option<i32>,
+    pub piece: Piece,
+    pub end: Option<i64>,
 }
 
 /// What a time asked for was like: what every process had then, and the reading nearest to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Instant {
-    pub(crate) account: Account,
+pub struct Instant {
+    pub account: Account,
     /// Since the reading (or until it): what each library of each process took, or gave back if negative.
-    pub(crate) changes: BTreeMap<(u32, LibraryId), i64>,
+    pub changes: BTreeMap<(u32, LibraryId), i64>,
 }
 
 /// All devices of some runs.
 #[derive(Debug, Default)]
-pub(crate) struct Replay {
+pub struct Replay {
     names: Vec<String>,
     recorded: HashMap<String, BTreeSet<u32>>,
     libraries: Vec<String>,
@@ -51,14 +51,14 @@ pub(crate) struct Replay {
     /// What a process had before a thread of it made the memory that it is about to map.
     before_created: HashMap<(u32, u32), i64>,
     /// What is complete, until it is taken.
-    pub(crate) ended: Vec<Ended>,
-    pub(crate) accounts: Vec<(u32, Account)>,
-    pub(crate) paused: Vec<(u32, Pause)>,
+    pub ended: Vec<Ended>,
+    pub accounts: Vec<(u32, Account)>,
+    pub paused: Vec<(u32, Pause)>,
 }
 
 impl Replay {
     /// Of these runs.
-    pub(crate) fn new(files: &[RunFile]) -> Self {
+    pub fn new(files: &[RunFile]) -> Self {
         let pids = |file: &RunFile| file.run.processes.iter().map(|process| process.pid).collect();
         Self {
             recorded: files.iter().map(|file| (file.name.clone(), pids(file))).collect(),
@@ -67,17 +67,17 @@ impl Replay {
     }
 
     /// The name of a run.
-    pub(crate) fn name(&self, run: u32) -> &str {
+    pub fn name(&self, run: u32) -> &str {
         self.names.get(run as usize).map_or("", String::as_str)
     }
 
     /// The name of a library.
-    pub(crate) fn library(&self, id: LibraryId) -> &str {
+    pub fn library(&self, id: LibraryId) -> &str {
         self.libraries.get(id as usize).map_or("", String::as_str)
     }
 
     /// The part that a line is: PyTorch's allocator is a library of its own kind.
-    pub(crate) fn part(&self, line: &Line) -> Part {
+    pub fn part(&self, line: &Line) -> Part {
         match line.library {
             Some(library) if is_torch(self.library(library)) => Part::Allocator,
             _ => line.part,
@@ -85,7 +85,7 @@ impl Replay {
     }
 
     /// Drops what is complete.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.ended.clear();
         self.accounts.clear();
         self.paused.clear();
@@ -95,7 +95,7 @@ impl Replay {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) async fn start(context: &SessionContext) -> Result<SendableRecordBatchStream, AnalyzeError> {
+    pub async fn start(context: &SessionContext) -> Result<SendableRecordBatchStream, AnalyzeError> {
         let ops = OPS
             .iter()
             .chain(&[ADDRESS_FREE, "cudaMemGetInfo", "cuMemGetInfo"])
@@ -133,7 +133,7 @@ impl Replay {
     ///
     /// # Errors
     /// If a column is missing or cannot be read.
-    pub(crate) fn batch(
+    pub fn batch(
         &mut self,
         batch: &RecordBatch,
         mut passed: impl FnMut(&mut Self, i64),
@@ -249,7 +249,7 @@ impl Replay {
     }
 
     /// The run is over: everything that is left.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let Some(run) = self.run.take() else { return };
         self.pauses.finish();
         self.paused.extend(self.pauses.take().into_iter().map(|pause| (run, pause)));
@@ -267,7 +267,7 @@ impl Replay {
     ///
     /// # Errors
     /// If the rows cannot be read.
-    pub(crate) async fn at(
+    pub async fn at(
         &mut self,
         context: &SessionContext,
         times: &[i64],

@@ -19,7 +19,7 @@ use super::driver::{LibraryId, Process};
 
 /// Who has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub enum Part {
     /// All that is used: the sum of the others.
     Used,
     /// PyTorch's caching allocator.
@@ -37,7 +37,7 @@ pub(crate) enum Part {
 
 impl Part {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Used => "used",
             Self::Allocator => "allocator",
@@ -52,21 +52,21 @@ impl Part {
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) part: Part,
-    pub(crate) pid: Option<u32>,
-    pub(crate) library: Option<LibraryId>,
-    pub(crate) bytes: i64,
+pub struct Line {
+    pub part: Part,
+    pub pid: Option<u32>,
+    pub library: Option<LibraryId>,
+    pub bytes: i64,
 }
 
 /// A reading of a device, split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) ts: i64,
-    pub(crate) device: i32,
-    pub(crate) lines: Vec<Line>,
+pub struct Account {
+    pub ts: i64,
+    pub device: i32,
+    pub lines: Vec<Line>,
     /// What every process had then, on whatever device.
-    pub(crate) sums: BTreeMap<u32, Sums>,
+    pub sums: BTreeMap<u32, Sums>,
     /// A program read it itself.
     is_asked: bool,
 }
@@ -78,7 +78,7 @@ const UNSETTLED_NS: u64 = 100_000_000;
 
 impl Account {
     /// What the driver said was used.
-    pub(crate) fn used_bytes(&self) -> i64 {
+    pub fn used_bytes(&self) -> i64 {
         self.lines.first().map_or(0, |line| line.bytes)
     }
 
@@ -88,14 +88,14 @@ impl Account {
     }
 
     /// How much nearer another reading need not be to be as good.
-    pub(crate) fn doubt_ns(&self) -> u64 {
+    pub fn doubt_ns(&self) -> u64 {
         let reading = if self.is_asked { 0 } else { READING_NS };
         if self.is_settled() { reading } else { reading + UNSETTLED_NS }
     }
 }
 
 /// What a process had at a time, by library.
-pub(crate) type Sums = BTreeMap<LibraryId, i64>;
+pub type Sums = BTreeMap<LibraryId, i64>;
 
 /// A reading that is not complete.
 #[derive(Clone, Debug)]
@@ -112,8 +112,8 @@ struct Round {
 
 /// The devices of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Devices {
-    pub(crate) processes: BTreeMap<u32, Process>,
+pub struct Devices {
+    pub processes: BTreeMap<u32, Process>,
     /// Processes that are recorded.
     recorded: BTreeSet<u32>,
     /// Devices on which the driver has named a process.
@@ -130,12 +130,12 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// `recorded`: the processes whose calls are on record.
-    pub(crate) fn new(recorded: BTreeSet<u32>) -> Self {
+    pub fn new(recorded: BTreeSet<u32>) -> Self {
         Self { recorded, ..Self::default() }
     }
 
     /// The device that a process uses: the only one it was seen on, or the only one there is.
-    pub(crate) fn device_of(&self, pid: u32) -> Option<i32> {
+    pub fn device_of(&self, pid: u32) -> Option<i32> {
         let only = |of: &BTreeSet<i32>| (of.len() == 1).then(|| of.first().copied()).flatten();
         match self.devices_of.get(&pid) {
             Some(of) => only(of),
@@ -144,12 +144,12 @@ impl Devices {
     }
 
     /// What every process has now.
-    pub(crate) fn sums(&self) -> BTreeMap<u32, Sums> {
+    pub fn sums(&self) -> BTreeMap<u32, Sums> {
         self.processes.iter().map(|(pid, process)| (*pid, process.sums().clone())).collect()
     }
 
     /// The driver says what is used on a device; the accounts of the readings before.
-    pub(crate) fn used(&mut self, device: i32, ts: i64, used_bytes: i64) -> Vec<Account> {
+    pub fn used(&mut self, device: i32, ts: i64, used_bytes: i64) -> Vec<Account> {
         self.devices.insert(device);
         let finished = self.close(device);
         let round = Round { ts, used_bytes, asked_by: None, sums: self.sums(), readings: BTreeMap::new() };
@@ -158,17 +158,17 @@ impl Devices {
     }
 
     /// The driver says how much memory there is.
-    pub(crate) fn total(&mut self, device: i32, bytes: i64) {
+    pub fn total(&mut self, device: i32, bytes: i64) {
         self.total_bytes.insert(device, bytes);
     }
 
     /// And how much of it is its own.
-    pub(crate) fn reserved(&mut self, device: i32, bytes: i64) {
+    pub fn reserved(&mut self, device: i32, bytes: i64) {
         self.reserved_bytes.insert(device, bytes);
     }
 
     /// A program asked what is free.
-    pub(crate) fn asked(&mut self, pid: u32, tid: u32, ts: i64, free_bytes: i64) {
+    pub fn asked(&mut self, pid: u32, tid: u32, ts: i64, free_bytes: i64) {
         let Some(device) = self.device_of(pid) else { return };
         let (Some(total), Some(reserved)) = (self.total_bytes.get(&device), self.reserved_bytes.get(&device))
         else {
@@ -187,7 +187,7 @@ impl Devices {
     }
 
     /// The driver says what a process has on a device.
-    pub(crate) fn of_process(&mut self, device: i32, pid: u32, bytes: i64) {
+    pub fn of_process(&mut self, device: i32, pid: u32, bytes: i64) {
         self.devices_of.entry(pid).or_default().insert(device);
         let had = self.processes.get(&pid).map_or(0, Process::total_bytes);
         if let Some(round) = self.rounds.get_mut(&device) {
@@ -270,7 +270,7 @@ impl Devices {
     }
 
     /// The accounts of every device's last reading.
-    pub(crate) fn close_all(&mut self) -> Vec<Account> {
+    pub fn close_all(&mut self) -> Vec<Account> {
         let devices: Vec<i32> = self.devices.iter().copied().collect();
         // Once for the driver's last reading, once for what programs read after it.
         devices.iter().chain(&devices).flat_map(|device| self.close(*device)).collect()

@@ -5,9 +5,9 @@
 //! - [`pauses`]: memory whose address was kept while what lay behind it was given back;
 //! - [`input`]: the rows of `events` that they are told.
 
-pub(crate) mod driver;
-pub(crate) mod input;
-pub(crate) mod ledger;
-pub(crate) mod pauses;
+pub mod driver;
+pub mod input;
+pub mod ledger;
+pub mod pauses;
 #[cfg(test)]
 mod recorded;

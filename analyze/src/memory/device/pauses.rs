@@ -11,14 +11,14 @@ use super::driver::{LibraryId, Move};
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     Pause,
     Resume,
 }
 
 impl Way {
     /// What users read.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Pause => "pause",
             Self::Resume => "resume",
@@ -28,33 +28,33 @@ impl Way {
 
 /// One pause or resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pause {
-    pub(crate) way: Way,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) library: LibraryId,
-    pub(crate) ts: i64,
+pub struct Pause {
+    pub way: Way,
+    pub pid: u32,
+    pub tid: u32,
+    pub library: LibraryId,
+    pub ts: i64,
     /// End of the last call.
-    pub(crate) end_ts: i64,
+    pub end_ts: i64,
     /// What was mapped or unmapped, and stayed so: address, size, time of the call.
-    pub(crate) pieces: Vec<(u64, u64, i64)>,
+    pub pieces: Vec<(u64, u64, i64)>,
     /// What the process had from the driver just before.
-    pub(crate) before_bytes: i64,
+    pub before_bytes: i64,
     /// And after the last call.
-    pub(crate) after_bytes: i64,
+    pub after_bytes: i64,
     /// A resume: bytes that stayed away, their address still kept.
-    pub(crate) missing_bytes: u64,
-    pub(crate) missing_count: u64,
+    pub missing_bytes: u64,
+    pub missing_count: u64,
 }
 
 impl Pause {
     /// Bytes paused or resumed.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|(_, size_bytes, _)| size_bytes).sum()
     }
 
     /// Times of its calls, shortest first.
-    pub(crate) fn durs(&self) -> Vec<i64> {
+    pub fn durs(&self) -> Vec<i64> {
         let mut durs: Vec<i64> = self.pieces.iter().map(|(_, _, dur)| *dur).collect();
         durs.sort_unstable();
         durs
@@ -63,7 +63,7 @@ impl Pause {
 
 /// Unmapped and mapped again so far, by process.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses {
+pub struct Pauses {
     /// Addresses without memory: size.
     away: HashMap<u32, BTreeMap<u64, u64>>,
     /// What goes on, by process and thread.
@@ -73,22 +73,22 @@ pub(crate) struct Pauses {
 
 /// A mapping or unmapping call that succeeded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
-    pub(crate) kind: Move,
-    pub(crate) addr: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) library: LibraryId,
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) ts: i64,
-    pub(crate) dur: i64,
-    pub(crate) before_bytes: i64,
-    pub(crate) after_bytes: i64,
+pub struct Moved {
+    pub kind: Move,
+    pub addr: u64,
+    pub size_bytes: u64,
+    pub library: LibraryId,
+    pub pid: u32,
+    pub tid: u32,
+    pub ts: i64,
+    pub dur: i64,
+    pub before_bytes: i64,
+    pub after_bytes: i64,
 }
 
 impl Pauses {
     /// Takes a call into account.
-    pub(crate) fn moved(&mut self, moved: &Moved) {
+    pub fn moved(&mut self, moved: &Moved) {
         let away = self.away.entry(moved.pid).or_default();
         let way = match moved.kind {
             Move::Unmapped => {
@@ -129,7 +129,7 @@ impl Pauses {
     }
 
     /// The memory behind what is being paused went a moment after it was unmapped.
-    pub(crate) fn released(&mut self, pid: u32, tid: u32, end_ts: i64, after_bytes: i64) {
+    pub fn released(&mut self, pid: u32, tid: u32, end_ts: i64, after_bytes: i64) {
         if let Some(open) = self.open.get_mut(&(pid, tid)).filter(|open| open.way == Way::Pause) {
             open.end_ts = open.end_ts.max(end_ts);
             open.after_bytes = after_bytes;
@@ -137,7 +137,7 @@ impl Pauses {
     }
 
     /// The address itself is given up: what was unmapped there was freed, not paused.
-    pub(crate) fn given_up(&mut self, pid: u32, addr: u64, size_bytes: u64) {
+    pub fn given_up(&mut self, pid: u32, addr: u64, size_bytes: u64) {
         let end = addr.saturating_add(size_bytes);
         if let Some(away) = self.away.get_mut(&pid) {
             away.retain(|at, _| !(addr..end).contains(at));
@@ -148,12 +148,12 @@ impl Pauses {
     }
 
     /// What is complete.
-    pub(crate) fn take(&mut self) -> Vec<Pause> {
+    pub fn take(&mut self) -> Vec<Pause> {
         std::mem::take(&mut self.finished)
     }
 
     /// That was all.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let mut open: Vec<Pause> = self.open.drain().map(|(_, pause)| pause).collect();
         open.sort_by_key(|pause| (pause.ts, pause.pid, pause.tid));
         self.finished.append(&mut open);

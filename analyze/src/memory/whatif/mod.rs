@@ -8,6 +8,6 @@
 
 #[cfg(test)]
 mod oracle;
-pub(crate) mod policy;
-pub(crate) mod record;
-pub(crate) mod requests;
+pub mod policy;
+pub mod record;
+pub mod requests;

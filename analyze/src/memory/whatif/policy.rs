@@ -55,26 +55,26 @@ pub(super) struct Space {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Had from the driver.
-    pub(crate) reserved_bytes: u64,
+    pub reserved_bytes: u64,
     /// The most of it.
-    pub(crate) peak_reserved_bytes: u64,
+    pub peak_reserved_bytes: u64,
     /// In blocks handed out.
-    pub(crate) allocated_bytes: u64,
+    pub allocated_bytes: u64,
     /// In those, and in blocks that other streams still use.
-    pub(crate) active_bytes: u64,
+    pub active_bytes: u64,
     /// Times that memory was asked for and had.
-    pub(crate) asked_count: u64,
+    pub asked_count: u64,
     /// Times that some was given back.
-    pub(crate) given_back_count: u64,
+    pub given_back_count: u64,
     /// Times that everything unused was given back because the device was full.
-    pub(crate) retries_count: u64,
+    pub retries_count: u64,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Policy {
+pub struct Policy {
     settings: Settings,
     /// Of the device: what it can have at most.
     capacity_bytes: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Policy {
     next_addr: u64,
     /// Segments on record that the request to come was served with: address and size.
     seen: Vec<(u64, u64)>,
-    pub(crate) counts: Counts,
+    pub counts: Counts,
 }
 
 /// What a device has if it does not say: only fragments of an address space could tell.
@@ -103,7 +103,7 @@ const FIRST_ADDR: u64 = 1 << 58;
 
 impl Policy {
     /// With nothing allocated. `capacity_bytes`: `None`, as much as it wants.
-    pub(crate) fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
+    pub fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
         Self {
             settings,
             capacity_bytes: capacity_bytes.unwrap_or(u64::MAX),
@@ -121,17 +121,17 @@ impl Policy {
     }
 
     /// Rests of a pool's blocks stay with them.
-    pub(crate) fn keep_whole(&mut self, pool: PoolId) {
+    pub fn keep_whole(&mut self, pool: PoolId) {
         self.whole_pools.insert(pool);
     }
 
     /// The record has a segment for the request to come.
-    pub(crate) fn see(&mut self, addr: u64, bytes: u64) {
+    pub fn see(&mut self, addr: u64, bytes: u64) {
         self.seen.push((addr, bytes));
     }
 
     /// Serves a request; the address of its block, or `None`: out of memory.
-    pub(crate) fn alloc(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
+    pub fn alloc(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
         let found = self.serve(bytes, stream, pool);
         self.seen.clear();
         found
@@ -163,7 +163,7 @@ impl Policy {
     }
 
     /// A block is given back; other streams may still use it.
-    pub(crate) fn free_requested(&mut self, addr: u64) {
+    pub fn free_requested(&mut self, addr: u64) {
         if let Some(block) = self.blocks.get_mut(&addr).filter(|block| block.is == Use::Active) {
             block.is = Use::Pending;
             self.counts.allocated_bytes -= block.size_bytes;
@@ -172,7 +172,7 @@ impl Policy {
     }
 
     /// Nothing uses a block any more.
-    pub(crate) fn free_completed(&mut self, addr: u64) {
+    pub fn free_completed(&mut self, addr: u64) {
         self.free_requested(addr);
         if self.pending.remove(&addr)
             && let Some(block) = self.blocks.remove(&addr)
@@ -183,7 +183,7 @@ impl Policy {
     }
 
     /// Everything unused is given back, after what other streams use has been waited for.
-    pub(crate) fn empty_cache(&mut self) {
+    pub fn empty_cache(&mut self) {
         for addr in std::mem::take(&mut self.pending) {
             self.pending.insert(addr);
             self.free_completed(addr);
@@ -192,7 +192,7 @@ impl Policy {
     }
 
     /// Everything unused of a pool is given back.
-    pub(crate) fn release_pool(&mut self, pool: PoolId) {
+    pub fn release_pool(&mut self, pool: PoolId) {
         let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
         let free: Vec<u64> = free.flatten().map(|(_, _, addr)| *addr).collect();
         for addr in free {

@@ -19,22 +19,22 @@ use super::{
 
 /// Requests under some settings.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub struct Served {
     pub(super) policy: Policy,
     /// Addresses by those on record.
     blocks: HashMap<u64, u64>,
     peak_ts: Option<i64>,
     /// Since then the program is another: a request failed that had not, or the other way.
-    pub(crate) ended: Option<Ended>,
+    pub ended: Option<Ended>,
 }
 
 /// The first request that went another way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) ts: i64,
-    pub(crate) requested_bytes: u64,
+pub struct Ended {
+    pub ts: i64,
+    pub requested_bytes: u64,
     /// It was served, and had failed.
-    pub(crate) is_served: bool,
+    pub is_served: bool,
 }
 
 impl Served {
@@ -43,12 +43,12 @@ impl Served {
         Self { policy, blocks: HashMap::new(), peak_ts: None, ended: None }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         self.policy.counts
     }
 
     /// When the most was reserved.
-    pub(crate) fn peak_ts(&self) -> Option<i64> {
+    pub fn peak_ts(&self) -> Option<i64> {
         self.peak_ts
     }
 
@@ -90,30 +90,30 @@ impl Served {
 
 /// One allocator.
 #[derive(Debug)]
-pub(crate) struct Case {
-    pub(crate) settings: Settings,
+pub struct Case {
+    pub settings: Settings,
     /// What it can have at most, if that is known.
-    pub(crate) capacity_bytes: Option<u64>,
-    pub(crate) control: Served,
+    pub capacity_bytes: Option<u64>,
+    pub control: Served,
     /// In the order of the settings asked about.
-    pub(crate) asked: Vec<Served>,
+    pub asked: Vec<Served>,
     /// Requests that were served on record.
-    pub(crate) requests_count: u64,
+    pub requests_count: u64,
     /// After how many of them the control had as much reserved as the record.
-    pub(crate) equal_count: u64,
+    pub equal_count: u64,
     /// The most by which it had not.
-    pub(crate) difference_bytes: u64,
+    pub difference_bytes: u64,
     /// Of the record.
-    pub(crate) peak_reserved_bytes: u64,
-    pub(crate) peak_ts: Option<i64>,
-    pub(crate) end_reserved_bytes: u64,
-    pub(crate) asked_count: u64,
-    pub(crate) given_back_count: u64,
-    pub(crate) failed_count: u64,
+    pub peak_reserved_bytes: u64,
+    pub peak_ts: Option<i64>,
+    pub end_reserved_bytes: u64,
+    pub asked_count: u64,
+    pub given_back_count: u64,
+    pub failed_count: u64,
     /// Something was there when recording began, which is laid out anew.
-    pub(crate) began_late: bool,
+    pub began_late: bool,
     /// Sizes are those of blocks: what was asked for is not on record.
-    pub(crate) is_rounded: bool,
+    pub is_rounded: bool,
 }
 
 impl Case {
@@ -124,14 +124,14 @@ impl Case {
 
 /// The listener.
 #[derive(Debug, Default)]
-pub(crate) struct Cases {
+pub struct Cases {
     /// Settings asked about, by run and process; of a process that says nothing about itself, `default`.
-    pub(crate) asked: HashMap<(u32, u32), Vec<Settings>>,
-    pub(crate) default: Vec<Settings>,
+    pub asked: HashMap<(u32, u32), Vec<Settings>>,
+    pub default: Vec<Settings>,
     /// What all devices can have at most; `None`: see `limits`.
-    pub(crate) capacity_bytes: Option<u64>,
-    pub(crate) limits: BTreeMap<Key, Limits>,
-    pub(crate) cases: BTreeMap<Key, Case>,
+    pub capacity_bytes: Option<u64>,
+    pub limits: BTreeMap<Key, Limits>,
+    pub cases: BTreeMap<Key, Case>,
 }
 
 impl Cases {
@@ -237,7 +237,7 @@ impl Listener for Cases {
 
 /// What failed requests and segments tell of an allocator.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub struct Limits {
     peak_reserved_bytes: u64,
     /// What it could have had when a request first failed.
     room_bytes: Option<u64>,
@@ -247,7 +247,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// What it could have at least, if a request failed: as much was to be had, and no more for that request.
-    pub(crate) fn capacity_bytes(&self) -> Option<u64> {
+    pub fn capacity_bytes(&self) -> Option<u64> {
         self.room_bytes.map(|room| room.max(self.peak_reserved_bytes))
     }
 }

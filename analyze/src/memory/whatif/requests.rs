@@ -10,10 +10,10 @@ use crate::error::AnalyzeError;
 
 /// A block that is asked for and kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) size_bytes: u64,
+pub struct Request {
+    pub size_bytes: u64,
     /// Empty: it has none.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 /// More has no device.
@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 1 << 46;
 ///
 /// # Errors
 /// If it cannot be read; with the line, if one is not so.
-pub(crate) fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
+pub fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
     let text =
         fs::read_to_string(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -51,25 +51,25 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
 
 /// A segment as the policy has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) size_bytes: u64,
+pub struct Segment {
+    pub size_bytes: u64,
     /// Free blocks, the largest first.
-    pub(crate) free_bytes: Vec<u64>,
+    pub free_bytes: Vec<u64>,
     /// Requests in it.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 /// What serving them takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// In the order in which they were asked for.
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) reserved_bytes: u64,
-    pub(crate) allocated_bytes: u64,
+    pub segments: Vec<Segment>,
+    pub reserved_bytes: u64,
+    pub allocated_bytes: u64,
 }
 
 /// Serves requests of the default stream.
-pub(crate) fn lay_out(requests: &[Request], settings: Settings) -> Layout {
+pub fn lay_out(requests: &[Request], settings: Settings) -> Layout {
     let mut policy = Policy::new(settings, None);
     let names: std::collections::HashMap<u64, &str> = requests
         .iter()

@@ -46,7 +46,7 @@ fn inert(json: &str) -> String {
 ///
 /// # Errors
 /// If the template cannot be rendered.
-pub(crate) fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
+pub fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
     let data = inert(json);
     let page = Page { document, has_data: data.len() <= DATA_BYTES };
     let html = page.render().map_err(|error| AnalyzeError::Internal(error.to_string()))?;

@@ -80,7 +80,7 @@ fn call(call: &Call) -> String {
 }
 
 /// The document as Markdown.
-pub(crate) fn text(document: &Document) -> String {
+pub fn text(document: &Document) -> String {
     let mut text =
         format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
     for answer in &document.verdict.answers {

@@ -1,5 +1,5 @@
 //! The forms of a report. Each shows blocks, and escapes what comes from the trace.
 
-pub(crate) mod html;
-pub(crate) mod markdown;
-pub(crate) mod terminal;
+pub mod html;
+pub mod markdown;
+pub mod terminal;

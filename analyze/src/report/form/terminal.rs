@@ -207,7 +207,7 @@ impl Terminal {
 
 /// Values from 0 to 1 as a line of that many characters. Of those that fall into one the largest counts, so that no peak
 /// is lost.
-pub(crate) fn spark(values: &[f64], width: usize) -> String {
+pub fn spark(values: &[f64], width: usize) -> String {
     let of = |at: usize| {
         let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
         let most = values[from..to.max(from + 1)].iter().copied().fold(0.0, f64::max);
@@ -217,7 +217,7 @@ pub(crate) fn spark(values: &[f64], width: usize) -> String {
 }
 
 /// The document for a terminal.
-pub(crate) fn text(document: &Document, is_coloured: bool) -> String {
+pub fn text(document: &Document, is_coloured: bool) -> String {
     let terminal = Terminal { is_coloured };
     let verdict = &document.verdict;
     let mut text = format!("{}\n\n", terminal.bold(&cut(&output::harmless(&document.title), WIDTH)));

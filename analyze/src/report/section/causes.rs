@@ -8,7 +8,7 @@ use crate::{
 
 const QUESTION: &str = "Where did the lost time of slow calls go?";
 
-pub(crate) fn build(chains: &Chains) -> Section {
+pub fn build(chains: &Chains) -> Section {
     let parts = Part::of_shares(&chains.overall);
     if parts.is_empty() {
         let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];

@@ -21,7 +21,7 @@ const LINKED: usize = 6;
 
 /// The slow calls that the report shows, each with its number: the longest that no other is around, for a nested call's
 /// time stands in the call around it already.
-pub(crate) fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
+pub fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
     let of = |verdict| std::iter::repeat(verdict);
     let mut all: Vec<(&Verdict, &Example)> =
         chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
 }
 
 /// Links to those of the calls shown that something is true of.
-pub(crate) fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
+pub fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
     let meant = shown(chains).into_iter().filter(|(_, verdict, call)| is_meant(verdict, call));
     meant.map(|(number, ..)| To::to_chain(number)).take(LINKED).collect()
 }
@@ -107,7 +107,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
     }
 }
 
-pub(crate) fn build(chains: &Chains) -> Section {
+pub fn build(chains: &Chains) -> Section {
     let calls: Vec<Call> =
         shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();
     let count = calls.len();

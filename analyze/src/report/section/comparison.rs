@@ -256,7 +256,7 @@ fn runs(comparison: &Comparison) -> Section {
 }
 
 /// The whole.
-pub(crate) fn document(comparison: &Comparison) -> Document {
+pub fn document(comparison: &Comparison) -> Document {
     let name = |side: &[Taking]| match side {
         [one] => one.run.clone(),
         several => {

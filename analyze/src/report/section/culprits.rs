@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// `None` if nobody did.
-pub(crate) fn build(chains: &Chains) -> Option<Section> {
+pub fn build(chains: &Chains) -> Option<Section> {
     let row = |culprit: &Culprit| -> Row {
         let links = linked(chains, |_, call| {
             call.chain.iter().any(|link| {

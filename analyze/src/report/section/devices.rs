@@ -57,7 +57,7 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
     }
 }
 
-pub(crate) fn build(devices: &[Device], timeline: &Timeline, origin_ns: i64) -> Section {
+pub fn build(devices: &[Device], timeline: &Timeline, origin_ns: i64) -> Section {
     let mut blocks = Vec::new();
     if devices.is_empty() {
         blocks.push(Block::Note(

@@ -63,7 +63,7 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
     row
 }
 
-pub(crate) fn build(chains: &Chains, has_schedule: bool) -> Section {
+pub fn build(chains: &Chains, has_schedule: bool) -> Section {
     let rows: Vec<Row> =
         chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();
     let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";

@@ -8,7 +8,7 @@ use crate::{
     report::document::{Block, Part, Row, Section, Table, number, word},
 };
 
-pub(crate) fn build(gaps: &Gaps, has_schedule: bool) -> Section {
+pub fn build(gaps: &Gaps, has_schedule: bool) -> Section {
     let section = |blocks| Section {
         id: "gaps",
         short: "Launch gaps",

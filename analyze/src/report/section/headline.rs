@@ -133,7 +133,7 @@ fn memory(of: Option<&Overview>) -> String {
 }
 
 /// What stands first.
-pub(crate) fn build(report: &Report) -> Headline {
+pub fn build(report: &Report) -> Headline {
     let chains = &report.chains;
     let answer = |question, text, links| Answer { question, text, links };
     let mut answers = Vec::new();

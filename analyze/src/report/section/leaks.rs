@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Bytes kept epoch after epoch, and what became of them.
-pub(crate) struct Leak<'a> {
-    pub(crate) growth: &'a Growth,
+pub struct Leak<'a> {
+    pub growth: &'a Growth,
     /// Handed out at the end of the run; `None`: not known.
     end_bytes: Option<i64>,
     failed_count: usize,
@@ -56,13 +56,13 @@ fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
 }
 
 /// Of every allocator that kept something.
-pub(crate) fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
+pub fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
     let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
     leaking.map(|growth| of(memory, growth))
 }
 
 /// Every allocator.
-pub(crate) fn table(memory: &Overview) -> Table {
+pub fn table(memory: &Overview) -> Table {
     let row = |growth: &Growth| -> Row {
         let of = of(memory, growth);
         let mut row = Row::from(vec![

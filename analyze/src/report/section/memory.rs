@@ -216,7 +216,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
 }
 
 /// `None`: no event of an allocator is on record, which is said.
-pub(crate) fn build(memory: Option<&Overview>) -> Section {
+pub fn build(memory: Option<&Overview>) -> Section {
     let mut blocks = Vec::new();
     match memory {
         None => blocks.push(Block::Note(

@@ -1,21 +1,21 @@
 //! Sections of the report: each turns an analysis into blocks. None queries.
 
-pub(crate) mod causes;
-pub(crate) mod chains;
-pub(crate) mod comparison;
-pub(crate) mod culprits;
-pub(crate) mod devices;
-pub(crate) mod functions;
-pub(crate) mod gaps;
-pub(crate) mod headline;
-pub(crate) mod leaks;
-pub(crate) mod memory;
-pub(crate) mod nccl;
-pub(crate) mod next_steps;
-pub(crate) mod phases;
-pub(crate) mod provenance;
-pub(crate) mod strata;
-pub(crate) mod timeline;
+pub mod causes;
+pub mod chains;
+pub mod comparison;
+pub mod culprits;
+pub mod devices;
+pub mod functions;
+pub mod gaps;
+pub mod headline;
+pub mod leaks;
+pub mod memory;
+pub mod nccl;
+pub mod next_steps;
+pub mod phases;
+pub mod provenance;
+pub mod strata;
+pub mod timeline;
 
 use trace_schema::{Bytes, Nanos};
 

@@ -9,7 +9,7 @@ use crate::{
 /// Rows shown.
 const SHOWN: usize = 40;
 
-pub(crate) fn build(volumes: &[Volume]) -> Section {
+pub fn build(volumes: &[Volume]) -> Section {
     let row = |volume: &Volume| -> Row {
         let unknown = || "not known".to_owned();
         vec![

@@ -55,7 +55,7 @@ fn step(cause: Cause) -> &'static str {
 }
 
 /// The steps; at least one sentence.
-pub(crate) fn all(report: &Report) -> Vec<String> {
+pub fn all(report: &Report) -> Vec<String> {
     let mut shares: Vec<&Share> = report.chains.overall.iter().collect();
     shares.retain(|share| share.share_ratio >= GUILTY_RATIO);
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));

@@ -10,7 +10,7 @@ use crate::{
 const SHOWN: usize = 40;
 
 /// The section; `None` if the workload named no phase.
-pub(crate) fn build(phases: &[Phase], has_schedule: bool) -> Option<Section> {
+pub fn build(phases: &[Phase], has_schedule: bool) -> Option<Section> {
     let row = |phase: &Phase| -> Row {
         vec![
             (&phase.phase).into(),

@@ -7,7 +7,7 @@ use crate::{
     report::document::{Block, Row, Section, Table, word},
 };
 
-pub(crate) fn build(info: &Info) -> Section {
+pub fn build(info: &Info) -> Section {
     let run = &info.provenance;
     let placed = run.probes.iter().filter(|probe| probe.error.is_none()).count();
     let lost = if run.lost_is_counted {

@@ -9,7 +9,7 @@ use crate::{
 /// Strata shown.
 const SHOWN: usize = 60;
 
-pub(crate) fn build(lines: &[Line]) -> Section {
+pub fn build(lines: &[Line]) -> Section {
     let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| -> Row {
         vec![
