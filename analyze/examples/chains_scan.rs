@@ -11,8 +11,7 @@ use datafusion::{
 };
 use trace_schema::{COLUMNS, ColumnType, arrow_schema};
 
-#[path = "../src/reading/columns.rs"]
-mod columns;
+use analyze_run::reading::columns;
 
 #[tokio::main]
 async fn main() -> Result<()> {

@@ -2,11 +2,9 @@
 //!
 //! `interval_join ours|datafusion QUERY NAME=FILE…` prints the rows and the wall time as one line of JSON.
 
-#[path = "../src/functions/interval_join/mod.rs"]
-mod interval_join;
-
 use std::time::Instant;
 
+use analyze_engine::planner::interval_join;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::{
     error::{DataFusionError, Result},

@@ -1,12 +1,7 @@
 //! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
 //! terminals here, and only here.
 
-use std::{
-    fs::File,
-    io::Write,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io::Write, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array, RecordBatch, RecordBatchOptions, StringArray},
@@ -21,7 +16,7 @@ use arrow::{
 };
 use parquet::arrow::ArrowWriter;
 
-use crate::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, text::harmless};
 
 /// How a query's result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -40,18 +35,6 @@ pub enum Format {
 
 fn internal(error: impl std::fmt::Display) -> AnalyzeError {
     AnalyzeError::Internal(error.to_string())
-}
-
-/// Replaces control and bidirectional characters, which could forge what a terminal shows.
-pub fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            c if c.is_control() => '\u{fffd}',
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-            c => c,
-        })
-        .collect()
 }
 
 /// Writes a result as it comes. A table needs all of it first: its columns are as wide as their widest cell.
@@ -181,29 +164,6 @@ impl<W: Write + Send> Sink<W> {
     }
 }
 
-/// Opens a file that must not exist unless `force`.
-///
-/// # Errors
-/// If it exists, or cannot be created.
-pub fn create(path: &Path, force: bool) -> Result<File, AnalyzeError> {
-    if !force && path.exists() {
-        return Err(AnalyzeError::Exists(path.to_owned()));
-    }
-    File::create(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
-}
-
-/// Refuses an output that is one of the inputs, by whatever name.
-///
-/// # Errors
-/// If it is.
-pub fn differs<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), AnalyzeError> {
-    let Ok(place) = out.canonicalize() else { return Ok(()) };
-    match inputs.into_iter().any(|input| input.canonicalize().is_ok_and(|input| input == place)) {
-        true => Err(AnalyzeError::Query(format!("{} is an input: give --out another name", out.display()))),
-        false => Ok(()),
-    }
-}
-
 /// Rows of text in aligned columns; columns named in `right` are right-aligned.
 pub fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let rows: Vec<Vec<String>> =
@@ -233,11 +193,6 @@ pub fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn terminals_are_not_fooled() {
-        assert_eq!(harmless("a\u{1b}[31mb\u{202e}c\td"), "a\u{fffd}[31mb\u{fffd}c\td");
-    }
 
     #[test]
     fn columns_line_up() {

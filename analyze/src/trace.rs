@@ -1,110 +1,36 @@
 //! One or several runs, opened, checked and registered for SQL.
 //!
-//! `events` holds the rows of all of them, with the name of the run as first column. A query sees views
-//! (`queries/`) and tables derived by Rust ([`crate::functions`]); nothing is computed before it is asked.
+//! A query sees `events`, the views of the library (`queries/`) and the tables that Rust derives ([`crate::tables`]);
+//! nothing is computed before it is asked.
 
 use std::{
-    collections::HashSet,
-    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array};
-use datafusion::{
-    execution::{context::SQLOptions, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
-    prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
-    scalar::ScalarValue,
-};
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use trace_schema::{Bytes, COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Nanos, Op, Run, arrow_schema};
-
-use crate::{
-    analysis::judge::Params,
-    catalog::{self, Query},
+use analyze_engine::{catalog::Query, session::Session};
+use analyze_run::{
     error::AnalyzeError,
-    functions::{
-        self,
-        derived::{Derived, Source},
-    },
-    import, planner, progress,
-    run_table::{self, RowGroup, RunTable},
-    sql_error,
+    events::{Batches, Events},
+    progress,
+    run_file::{self, RunFile, tell_apart},
 };
+use analyze_verdict::{
+    classify::Params,
+    derived::{Derived, Source},
+};
+use arrow::array::RecordBatch;
+use datafusion::prelude::{DataFrame, SessionContext};
 
-/// One opened file.
-#[derive(Clone, Debug)]
-pub struct RunFile {
-    /// Name in the `run` column: the file's name without its ending.
-    pub name: String,
-    /// Where it is: one file, or its parts in order.
-    pub paths: Vec<PathBuf>,
-    /// What it says about itself.
-    pub run: Run,
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its rows.
-    pub rows_count: u64,
-    /// Of each path: its row groups; `None`: they are not in order.
-    row_groups: Vec<Option<Vec<RowGroup>>>,
-}
+use crate::{library::LIBRARY, tables};
 
 /// Opened runs.
 pub struct Trace {
-    context: SessionContext,
+    session: Session,
     files: Vec<RunFile>,
     derived: Arc<Source>,
-    /// The library, and the user's own queries.
-    queries: Vec<Query>,
-    /// Where runs lie that were imported for this trace; removed with it.
+    /// The folders of runs that were imported for this trace; they are removed with it.
     _imported: Vec<tempfile::TempDir>,
-}
-
-/// Reads the footer and checks that the file is a run this program understands.
-fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
-    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-    let not_a_run = |reason: String| AnalyzeError::NotARun { path: path.to_owned(), reason };
-    let file = File::open(path).map_err(io)?;
-    let size_bytes = file.metadata().map_err(io)?.len();
-    if file.metadata().map_err(io)?.is_dir() {
-        return Err(AnalyzeError::NotParquet {
-            path: path.to_owned(),
-            reason: "it is a directory".to_owned(),
-        });
-    }
-    let reader = SerializedFileReader::new(file)
-        .map_err(|error| AnalyzeError::NotParquet { path: path.to_owned(), reason: error.to_string() })?;
-    let metadata = reader.metadata();
-    let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
-    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
-    let version =
-        value(META_VERSION).ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
-    let version: u32 =
-        version.parse().map_err(|_| not_a_run(format!("its {META_VERSION} is {version:?}, not a number")))?;
-    if version > FORMAT_VERSION {
-        return Err(AnalyzeError::NewerVersion {
-            path: path.to_owned(),
-            found: version,
-            known: FORMAT_VERSION,
-        });
-    }
-    let run: Run = serde_json::from_str(value(META_RUN).unwrap_or("{}"))
-        .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
-    let found: HashSet<&str> =
-        metadata.file_metadata().schema_descr().columns().iter().map(|column| column.name()).collect();
-    // A run of an earlier version lacks the columns that came later; they read as null.
-    let mut required = COLUMNS.iter().filter(|column| !column.nullable);
-    if let Some(missing) = required.find(|column| !found.contains(column.name)) {
-        return Err(not_a_run(format!("it has no column {}", missing.name)));
-    }
-    Ok(RunFile {
-        name: path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
-        paths: vec![path.to_owned()],
-        run,
-        size_bytes,
-        rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
-        row_groups: vec![run_table::row_groups(metadata)],
-    })
 }
 
 /// Another tool's trace as a run in a temporary folder; `None`: it is none that is known.
@@ -113,7 +39,7 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     if !path.exists() {
         return Ok(None);
     }
-    let Some(format) = import::sniff(path).map_err(io)? else { return Ok(None) };
+    let Some(format) = analyze_import::sniff(path).map_err(io)? else { return Ok(None) };
     progress::say(&format!(
         "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
         path.display(),
@@ -121,68 +47,11 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
-    import::run(Some(format), &import::Layout::default(), path, &out, false)?;
-    let mut file = open_file(&out)?;
+    analyze_import::run(Some(format), &analyze_import::Layout::default(), path, &out, false)?;
+    let mut file = run_file::open(&out)?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     file.name = name.split('.').next().unwrap_or_default().to_owned();
     Ok(Some((directory, file)))
-}
-
-/// Opens a run: a file, or the numbered parts that `capture --max-size` wrote in its place.
-fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
-    let parts = if path.exists() { Vec::new() } else { trace_writer::parts_of(path) };
-    let Some((last, earlier)) = parts.split_last() else {
-        return open_file(path);
-    };
-    // The last part knows what was true to the end; losses, and who has ended before, are in the earlier ones.
-    let mut whole = open_file(last)?;
-    for part in earlier.iter().rev() {
-        let file = open_file(part)?;
-        if file.run.clock.start_ns != whole.run.clock.start_ns || file.run.host.name != whole.run.host.name {
-            return Err(AnalyzeError::NotARun {
-                path: part.clone(),
-                reason: format!("it is not a part of the run that {} ends", last.display()),
-            });
-        }
-        whole.rows_count += file.rows_count;
-        whole.size_bytes += file.size_bytes;
-        whole.paths.insert(0, part.clone());
-        whole.row_groups.splice(0..0, file.row_groups);
-        add_earlier(&mut whole.run, file.run);
-    }
-    whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    if !whole.run.part_is_last {
-        whole.run.not_captured.push(format!(
-            "the run goes on after {}: its last parts are missing, or wait for `analyze recover`",
-            last.display()
-        ));
-        whole.run.lost_is_counted = false;
-    }
-    if parts.len() as u32 != whole.run.part_number {
-        return Err(AnalyzeError::NotARun {
-            path: last.clone(),
-            reason: format!("it is part {} of its run, and {} are here", whole.run.part_number, parts.len()),
-        });
-    }
-    Ok(whole)
-}
-
-/// Adds what an earlier part knows to what later ones do.
-fn add_earlier(run: &mut Run, mut earlier: Run) {
-    run.lost_is_counted &= earlier.lost_is_counted;
-    let known: HashSet<String> = run.not_captured.iter().cloned().collect();
-    run.not_captured.extend(earlier.not_captured.drain(..).filter(|what| !known.contains(what)));
-    earlier.lost.append(&mut run.lost);
-    run.lost = earlier.lost;
-    let threads: HashSet<_> = run.threads.iter().map(|thread| (thread.pid, thread.tid)).collect();
-    run.threads.extend(earlier.threads.into_iter().filter(|t| !threads.contains(&(t.pid, t.tid))));
-    let processes: HashSet<_> = run.processes.iter().map(|process| process.pid).collect();
-    run.processes.extend(earlier.processes.into_iter().filter(|p| !processes.contains(&p.pid)));
-}
-
-/// SQL text of a string value.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// How runs are opened.
@@ -203,7 +72,7 @@ fn is_pattern(path: &Path) -> bool {
 /// another tool's trace.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-    let mut found: Vec<PathBuf> = if path.is_dir() && import::sniff(path).map_err(io)?.is_none() {
+    let mut found: Vec<PathBuf> = if path.is_dir() && analyze_import::sniff(path).map_err(io)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
         let paths = entries
             .map(|entry| entry.map(|entry| entry.path()).map_err(io))
@@ -225,33 +94,20 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     Ok(found)
 }
 
-/// Names of which two are the same get a number.
-pub fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
-    let mut known = HashSet::new();
-    for name in names {
-        let base = name.clone();
-        let mut number = 1;
-        while !known.insert(name.clone()) {
-            number += 1;
-            *name = format!("{base}-{number}");
-        }
-    }
-}
-
 impl Trace {
     /// Opens runs, or other tools' traces in their place. A directory stands for the runs in it, a pattern for those it
     /// fits. Two files of one name are told apart by a number.
     ///
     /// # Errors
-    /// If a file is missing, no run, or of a newer format.
+    /// Returns an error if a file is missing, is no run, or has a newer format.
     pub async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
         Self::open_with(paths, &Options::default()).await
     }
 
-    /// The same, in a way of one's own.
+    /// Opens runs with explicit [`Options`].
     ///
     /// # Errors
-    /// As [`Self::open`], or if a file of the user's queries is wrong.
+    /// Returns the errors of [`Self::open`], and an error if a file of the user's queries is wrong.
     pub async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
         let mut imported = Vec::new();
         let mut files = Vec::new();
@@ -261,29 +117,12 @@ impl Trace {
                     imported.push(directory);
                     file
                 }
-                None => open_run(&path)?,
+                None => run_file::open(&path)?,
             });
         }
         tell_apart(files.iter_mut().map(|file| &mut file.name));
-        let context = session(options.memory_limit_bytes)?;
-        let schema = arrow_schema();
-        let mut parts = Vec::new();
-        for file in &files {
-            for (path, row_groups) in file.paths.iter().zip(&file.row_groups) {
-                let table = format!("_run_{}", parts.len());
-                let options =
-                    ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
-                context.register_parquet(table.as_str(), path.to_string_lossy(), options).await?;
-                if let Some(inner) = context.deregister_table(table.as_str())? {
-                    let run = RunTable::new(inner, row_groups.clone());
-                    context.register_table(table.as_str(), Arc::new(run))?;
-                }
-                parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
-            }
-        }
-        let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
-        context.register_table("events", events)?;
-        let mut trace = Self::finish(context, files, true, options.queries.as_deref()).await?;
+        let session = Session::open(&files, options.memory_limit_bytes).await?;
+        let mut trace = Self::finish(session, files, true, options.queries.as_deref()).await?;
         trace._imported = imported;
         Ok(trace)
     }
@@ -291,7 +130,7 @@ impl Trace {
     /// Opens one run.
     ///
     /// # Errors
-    /// As [`Self::open`], or if the path stands for several.
+    /// Returns the errors of [`Self::open`], and an error if the path stands for several runs.
     pub async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
         let trace = Self::open(&[path.to_owned()]).await?;
         match trace.files.len() {
@@ -303,220 +142,79 @@ impl Trace {
         }
     }
 
+    /// Opens a trace whose table `events` is empty and takes rows: for tests of queries.
+    ///
+    /// # Errors
+    /// Returns an error if the tables cannot be registered.
+    pub async fn literal() -> Result<Self, AnalyzeError> {
+        Self::finish(Session::literal()?, Vec::new(), false, None).await
+    }
+
     async fn finish(
-        context: SessionContext,
+        mut session: Session,
         files: Vec<RunFile>,
         immutable: bool,
         queries: Option<&Path>,
     ) -> Result<Self, AnalyzeError> {
-        register_facts(&context, &files)?;
-        let derived = functions::register(&context, &files, immutable)?;
-        let queries = catalog::register(&context, queries).await?;
-        Ok(Self { context, files, derived, queries, _imported: Vec::new() })
+        let derived = tables::register(&session, &files, immutable)?;
+        session.register_views(&LIBRARY, queries).await?;
+        Ok(Self { session, files, derived, _imported: Vec::new() })
     }
 
-    /// An empty `events` table that rows can be inserted into: for tests of the queries.
-    #[cfg(test)]
-    pub async fn literal() -> Result<Self, AnalyzeError> {
-        let context = session(None)?;
-        use arrow::datatypes::{DataType, Field, Schema};
-        let mut fields = vec![Arc::new(Field::new("run", DataType::Utf8, true))];
-        fields.extend(arrow_schema().fields().iter().cloned());
-        let schema = Arc::new(Schema::new(fields));
-        let table = datafusion::datasource::MemTable::try_new(schema, vec![vec![]])?;
-        context.register_table("events", Arc::new(table))?;
-        Self::finish(context, Vec::new(), false, None).await
-    }
-
-    /// The calls, judged.
+    /// Returns the calls, classified.
     ///
     /// # Errors
-    /// If the data is damaged.
+    /// Returns an error if the data is damaged.
     pub async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         self.derived.get(params).await
     }
 
-    /// The opened files.
+    /// Returns the opened files.
     pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
-    /// The library, and the user's own queries.
+    /// Returns the queries of the library and the user's own.
     pub fn queries(&self) -> &[Query] {
-        &self.queries
+        self.session.queries()
     }
 
     /// Plans a query; nothing that writes is allowed.
     ///
     /// # Errors
-    /// If the query is wrong, or no query.
+    /// Returns an error if the query is wrong, or is no query.
     pub async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
-        let options =
-            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-        let planned = self.context.sql_with_options(query, options).await;
-        planned.map_err(|error| sql_error::explained(error, query, &self.context, &self.queries))
+        self.session.sql(query).await
     }
 
-    /// Plans a query of the library, with some of its parameters; the others are what its header says.
+    /// Plans a query of the library with some of its parameters; the others have the values of its header.
     ///
     /// # Errors
-    /// If a parameter is unknown or of another type.
+    /// Returns an error if a parameter is unknown or of another type.
     pub async fn query(&self, query: &Query, params: &[(String, String)]) -> Result<DataFrame, AnalyzeError> {
-        let mut values = Vec::new();
-        if let Some((name, _)) =
-            params.iter().find(|(name, _)| !query.params.iter().any(|param| param.name == *name))
-        {
-            return Err(AnalyzeError::Query(format!("{} has no parameter {name}", query.name)));
-        }
-        for param in &query.params {
-            let given = params.iter().find(|(name, _)| *name == param.name);
-            let text = given.map_or(param.default.as_str(), |(_, value)| value);
-            values.push((param.name.clone(), typed(&param.name, text, &param.ty)?));
-        }
-        Ok(self.sql(query.select()).await?.with_param_values(values)?)
+        self.session.query(query, params).await
     }
 
     /// Runs a query to its end.
     ///
     /// # Errors
-    /// If the query is wrong or the data is damaged.
+    /// Returns an error if the query is wrong or the data is damaged.
     pub async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
-        Ok(self.sql(query).await?.collect().await?)
+        self.session.batches(query).await
     }
 
-    /// The session, for replays that read `events` themselves.
+    /// Returns the table `events` and what is derived from it, for readers that know no session.
+    pub fn events(&self) -> Arc<dyn Events> {
+        self.session.events()
+    }
+
+    /// Returns the answer to a query whose sorts spill to disk rather than take much memory.
+    pub fn sorted(&self, query: &str) -> Batches {
+        self.session.events().sorted(query)
+    }
+
+    /// Returns DataFusion's own context.
     pub fn context(&self) -> &SessionContext {
-        &self.context
+        self.session.context()
     }
-}
-
-/// A parameter's value, as the type its header names.
-fn typed(name: &str, text: &str, ty: &str) -> Result<ScalarValue, AnalyzeError> {
-    let wrong = |what: &str| AnalyzeError::Query(format!("parameter {name}: {text:?} is {what}"));
-    Ok(match ty {
-        "int64" => ScalarValue::Int64(Some(text.parse().map_err(|_| wrong("no whole number"))?)),
-        "float64" => ScalarValue::Float64(Some(text.parse().map_err(|_| wrong("no number"))?)),
-        "ns" => {
-            ScalarValue::Int64(Some(text.parse::<Nanos>().map_err(|_| wrong("no time, such as 10ms"))?.0))
-        }
-        "bytes" => {
-            ScalarValue::Int64(Some(text.parse::<Bytes>().map_err(|_| wrong("no size, such as 2MiB"))?.0))
-        }
-        _ => ScalarValue::Utf8(Some(text.to_owned())),
-    })
-}
-
-/// A parameter that nobody has named a type for: a number if it reads as one.
-pub fn guessed(text: &str) -> ScalarValue {
-    let whole = text.parse().ok().map(|value| ScalarValue::Int64(Some(value)));
-    let number = || text.parse().ok().map(|value| ScalarValue::Float64(Some(value)));
-    whole.or_else(number).unwrap_or_else(|| ScalarValue::Utf8(Some(text.to_owned())))
-}
-
-fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeError> {
-    let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(bytes) = memory_limit_bytes {
-        runtime = runtime.with_memory_limit(bytes, 1.0);
-    }
-    let mut config = SessionConfig::new().with_information_schema(true);
-    let options = config.options_mut();
-    options.sql_parser.collect_spans = true;
-    options.execution.parquet.schema_force_view_types = false;
-    options.sql_parser.map_string_types_to_utf8view = false;
-    let runtime = runtime.build_arc()?;
-    let query_rules = planner::query_rules(&runtime.memory_pool);
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_physical_optimizer_rules(planner::plan_rules());
-    let state = query_rules.into_iter().fold(state, SessionStateBuilder::with_optimizer_rule);
-    Ok(SessionContext::new_with_state(state.build()))
-}
-
-/// What the files' metadata and the schema crate know, as tables.
-fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
-    let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
-    let batch = |columns: Vec<(&str, ArrayRef)>| {
-        RecordBatch::try_from_iter(columns).map_err(|error| AnalyzeError::Internal(error.to_string()))
-    };
-    let ops = Op::ALL;
-    let of_ops = |f: fn(&Op) -> &'static str| text(ops.iter().map(|op| f(op).to_owned()).collect());
-    context.register_batch(
-        "_ops",
-        batch(vec![
-            ("op", of_ops(|op| op.name())),
-            ("layer", of_ops(|op| op.layer().name())),
-            ("class", of_ops(|op| op.class().name())),
-        ])?,
-    )?;
-    let number = |of: &dyn Fn(&RunFile) -> Option<i64>| {
-        Arc::new(files.iter().map(of).collect::<arrow::array::Int64Array>()) as ArrayRef
-    };
-    let is_synchronised: BooleanArray = files.iter().map(|file| file.run.clock.is_synchronised).collect();
-    let runs = RecordBatch::try_from_iter_with_nullable(
-        [
-            ("run", text(files.iter().map(|file| file.name.clone()).collect())),
-            ("host", text(files.iter().map(|file| file.run.host.name.clone()).collect())),
-            ("producer", text(files.iter().map(|file| file.run.producer.clone()).collect())),
-            ("start_ns", number(&|file| Some(file.run.clock.start_ns))),
-            ("end_ns", number(&|file| Some(file.run.clock.end_ns))),
-            ("wall_offset_ns", number(&|file| file.run.clock.wall_offset().map(|(offset, _)| offset))),
-            ("wall_error_ns", number(&|file| file.run.clock.wall_offset().and_then(|(_, error)| error))),
-            ("is_synchronised", Arc::new(is_synchronised) as ArrayRef),
-            ("utc_error_ns", number(&|file| file.run.clock.utc_error_ns())),
-        ]
-        .map(|(name, column)| (name, column, true)),
-    );
-    context.register_batch("_runs", runs.map_err(|error| AnalyzeError::Internal(error.to_string()))?)?;
-    let threads: Vec<_> = files
-        .iter()
-        .flat_map(|file| file.run.threads.iter().map(move |thread| (&file.name, thread)))
-        .collect();
-    context.register_batch(
-        "_threads",
-        batch(vec![
-            ("run", text(threads.iter().map(|(run, _)| (*run).clone()).collect())),
-            ("pid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.pid)))),
-            ("tid", Arc::new(UInt32Array::from_iter_values(threads.iter().map(|(_, t)| t.tid)))),
-            ("comm", text(threads.iter().map(|(_, t)| t.comm.clone()).collect())),
-        ])?,
-    )?;
-    let processes: Vec<_> = files
-        .iter()
-        .flat_map(|file| file.run.processes.iter().map(move |process| (&file.name, process)))
-        .collect();
-    let of_processes = |f: fn(&trace_schema::ProcessInfo) -> String| {
-        text(processes.iter().map(|(_, process)| f(process)).collect())
-    };
-    context.register_batch(
-        "_processes",
-        batch(vec![
-            ("run", text(processes.iter().map(|(run, _)| (*run).clone()).collect())),
-            ("pid", Arc::new(UInt32Array::from_iter_values(processes.iter().map(|(_, p)| p.pid)))),
-            (
-                "parent_pid",
-                Arc::new(UInt32Array::from_iter_values(processes.iter().map(|(_, p)| p.parent_pid))),
-            ),
-            ("command", of_processes(|process| process.command.join(" "))),
-            ("cgroup", of_processes(|process| process.cgroup.clone())),
-            ("container_id", of_processes(|process| process.container_id.clone())),
-            ("pod_name", of_processes(|process| process.pod_name.clone())),
-        ])?,
-    )?;
-    let lost: Vec<_> =
-        files.iter().flat_map(|file| file.run.lost.iter().map(move |lost| (&file.name, lost))).collect();
-    let of_lost = |f: fn(&trace_schema::Lost) -> i64| {
-        Arc::new(arrow::array::Int64Array::from_iter_values(lost.iter().map(|(_, l)| f(l)))) as ArrayRef
-    };
-    context.register_batch(
-        "_lost",
-        batch(vec![
-            ("run", text(lost.iter().map(|(run, _)| (*run).clone()).collect())),
-            ("probe", text(lost.iter().map(|(_, l)| l.probe.clone()).collect())),
-            ("from_ns", of_lost(|l| l.from_ns)),
-            ("to_ns", of_lost(|l| l.to_ns)),
-            ("lost_count", of_lost(|l| l.count as i64)),
-        ])?,
-    )?;
-    Ok(())
 }

@@ -6,15 +6,16 @@ use trace_schema::{Bytes, Nanos};
 
 use super::{print, print_json};
 use crate::{
-    analysis::{
+    output,
+    questions::{
         alerts::{self, Alert, Subject, Verdict},
         info,
         threshold::{End, Threshold},
     },
-    error::AnalyzeError,
-    output,
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// When GPU memory was over a threshold for longer than it may be: in use of a GPU, and reserved by PyTorch
 ///
@@ -52,7 +53,7 @@ impl Args {
             alerts.iter().map(|alert| shown(alert, start_ns)).collect()
         };
         for warning in warnings {
-            text += &format!("note: {}\n", output::harmless(&warning));
+            text += &format!("note: {}\n", text::harmless(&warning));
         }
         print(&text)
     }

@@ -6,14 +6,12 @@ use trace_schema::{Alignment, Bytes, Nanos};
 
 use super::{print, print_json};
 use crate::{
-    error::AnalyzeError,
-    output,
-    rewrite::{
-        align::{self, Outcome},
-        blocking,
-    },
+    align::rewrite::{self, Outcome},
+    rewrite::blocking,
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Put a profiler's trace of a captured process on the run's clock: kernels beside the calls that caused them
 #[derive(clap::Args)]
@@ -43,14 +41,14 @@ impl Args {
         let captured = Trace::open(&[self.run]).await?;
         let profile = Trace::open(&[self.profile]).await?;
         let out = self.out.clone();
-        let outcome = blocking(move || align::run(&captured, &profile, &out, self.force)).await?;
+        let outcome = blocking(move || rewrite::run(&captured, &profile, &out, self.force)).await?;
         if self.json {
             return print_json(&outcome);
         }
         let size = Bytes(outcome.size_bytes as i64);
         let text =
             format!("{}{} events, {size}: {}\n", text(&outcome), outcome.rows_count, self.out.display());
-        print(&output::harmless(&text))
+        print(&text::harmless(&text))
     }
 }
 

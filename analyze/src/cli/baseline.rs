@@ -11,10 +11,11 @@ use crate::{
         facts::RunFigures,
         figure::{Figure, Key},
     },
-    error::AnalyzeError,
     output,
     trace::Options,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::new_file;
 
 /// Keep the figures of runs, so that their traces need not be kept; `compare` and `trend` take them in place of runs
 #[derive(clap::Args)]
@@ -90,7 +91,7 @@ impl Args {
                 if out.exists() && !force {
                     return Err(AnalyzeError::Exists(out));
                 }
-                output::differs(&out, &runs)?;
+                new_file::differs(&out, &runs)?;
                 let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
                 baseline::save(&out, &measured, force)?;
                 let figures: usize = measured.iter().map(|run| run.figures.len()).sum();

@@ -6,14 +6,13 @@ use trace_schema::Nanos;
 
 use super::{print, print_json, summary::shown};
 use crate::{
-    analysis::{
-        chains::{self, Chains, EXAMPLES},
-        judge::Params,
-    },
-    error::AnalyzeError,
     output,
+    questions::chains::{self, Chains, EXAMPLES},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
+use analyze_verdict::classify::Params;
 
 /// Links of one chain shown.
 const LINKS: usize = 12;
@@ -115,7 +114,7 @@ fn text(answer: &Chains, chains: usize) -> String {
     for warning in &answer.warnings {
         text += &format!("note: {warning}\n");
     }
-    output::harmless(&text)
+    text::harmless(&text)
 }
 
 fn culprits(answer: &Chains) -> String {

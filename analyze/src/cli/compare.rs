@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::{print, print_json, show, write};
 use crate::{
-    columns::floats,
     compare::{
         baseline,
         facts::RunFigures,
@@ -13,10 +12,12 @@ use crate::{
         junit,
         simulate::{self, Line, Noise, Plan, Power, Simulated},
     },
-    error::AnalyzeError,
     output, report,
     trace::{Options, Trace},
 };
+use analyze_run::new_file;
+use analyze_run::text;
+use analyze_run::{columns::floats, error::AnalyzeError};
 
 /// Did it get slower or hungrier? Two sets of runs, with error bars that hold
 ///
@@ -135,7 +136,7 @@ impl RuleArgs {
 
 /// A workflow command's text: what would end it is escaped.
 fn github(text: &str) -> String {
-    output::harmless(text).replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    text::harmless(text).replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// One line a gate that does not pass.
@@ -214,7 +215,7 @@ impl Args {
         if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
             return Err(AnalyzeError::Exists(html.clone()));
         }
-        self.html.iter().try_for_each(|html| output::differs(html, base.iter().chain(&new)))?;
+        self.html.iter().try_for_each(|html| new_file::differs(html, base.iter().chain(&new)))?;
         let options = self.rules.options();
         let (base, new) = (load(&base, &options).await?, load(&new, &options).await?);
         let comparison = judge::compare(&base, &new, &rules, &self.allow)?;

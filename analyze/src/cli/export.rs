@@ -9,16 +9,16 @@ use clap::Subcommand;
 
 use super::print;
 use crate::{
-    analysis::{info, memory_state::At},
-    error::AnalyzeError,
     export::{
         self, Format, NewFile, events, flame_graph,
         folded::{self, What},
         is_gzip,
     },
-    output,
+    questions::{info, memory::state::At},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Write a run in the format of another tool
 #[derive(clap::Args)]
@@ -99,7 +99,7 @@ impl Folded {
         let warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
         let notes: Vec<String> = warnings.into_iter().chain(folded.notes.iter().cloned()).collect();
         for note in &notes {
-            eprintln!("note: {}", output::harmless(note));
+            eprintln!("note: {}", text::harmless(note));
         }
         if folded.is_empty() {
             return Err(AnalyzeError::Query(format!("the run has {}", self.what.missing())));

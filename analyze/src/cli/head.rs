@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::print;
 use crate::{
-    analysis::head,
-    error::AnalyzeError,
     output::{Format, Sink},
+    questions::head,
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
 
 /// The first rows of a run, with the columns that have values in them
 #[derive(clap::Args)]

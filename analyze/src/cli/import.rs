@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use trace_schema::Bytes;
 
 use super::print;
-use crate::{error::AnalyzeError, import};
+use analyze_import as import;
+use analyze_run::error::AnalyzeError;
 
 /// Turn another tool's trace into a run
 #[derive(clap::Args)]

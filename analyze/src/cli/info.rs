@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use trace_schema::{Bytes, Nanos};
 
 use super::{align, print, print_json};
-use crate::{analysis::info, error::AnalyzeError, output, trace::Trace};
+use crate::{output, questions::info, trace::Trace};
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Where a run comes from, what was probed, what was lost, what is in it
 #[derive(clap::Args)]
@@ -87,5 +89,5 @@ fn text(info: &info::Info) -> String {
         .iter()
         .map(|count| vec![count.kind.clone(), count.op.clone(), count.rows_count.to_string()])
         .collect();
-    output::harmless(&text) + "\n" + &output::columns(&["kind", "op", "events"], &rows, &[2])
+    text::harmless(&text) + "\n" + &output::columns(&["kind", "op", "events"], &rows, &[2])
 }

@@ -5,18 +5,13 @@ use std::path::PathBuf;
 use trace_schema::Bytes;
 
 use super::{print, print_json};
-use crate::{
-    analysis::{
-        info,
-        leaks::{
-            account::{Account, Suspect},
-            growth::{self, Bin, Growth, Params},
-        },
-    },
-    error::AnalyzeError,
-    frames, output,
-    trace::Trace,
+use crate::{output, questions::info, trace::Trace};
+use analyze_memory::leaks::{
+    account::{Account, Suspect},
+    growth::{self, Bin, Growth, Params},
 };
+use analyze_run::text;
+use analyze_run::{error::AnalyzeError, symbols};
 
 /// Whether the memory of PyTorch's allocator leaks, from where, or what else lets it grow
 ///
@@ -49,7 +44,7 @@ pub struct Args {
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let growth = growth::run(trace.context(), trace.files(), &Params { epochs: self.epochs }).await?;
+        let growth = growth::run(&trace.events(), trace.files(), &Params { epochs: self.epochs }).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
             return print_json(&serde_json::json!({ "allocators": growth, "warnings": warnings }));
@@ -60,7 +55,7 @@ impl Args {
             parts => parts.join("\n"),
         };
         for warning in warnings {
-            text += &format!("note: {}\n", output::harmless(&warning));
+            text += &format!("note: {}\n", text::harmless(&warning));
         }
         print(&text)
     }
@@ -69,12 +64,12 @@ impl Args {
 fn shown(growth: &Growth, top: usize) -> String {
     let mut text = format!("process {}, device {}: {}\n", growth.pid, growth.device, growth.verdict.name());
     for reason in &growth.reasons {
-        text += &format!("  {}\n", output::harmless(reason));
+        text += &format!("  {}\n", text::harmless(reason));
     }
     text += &format!(
         "\n{} epochs ({}), the first {} of them warm-up\n",
         growth.epochs_count,
-        output::harmless(&growth.epochs.label()),
+        text::harmless(&growth.epochs.label()),
         growth.warm_up_count
     );
     text += &account(&growth.account);
@@ -139,7 +134,7 @@ fn sites(sites: &[Suspect], top: usize) -> String {
         let examples = site.examples.iter().map(|block| format!("{:#x}", block.addr));
         named.push(format!("#{}: {}\n", number + 1, examples.collect::<Vec<_>>().join(", ")));
         if let Some(frames) = &site.frames {
-            named.push(format!("    from {}\n", output::harmless(&frames::innermost(frames, 4))));
+            named.push(format!("    from {}\n", text::harmless(&symbols::innermost(frames, 4))));
         }
     }
     let header = [

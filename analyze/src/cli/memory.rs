@@ -6,18 +6,20 @@ use trace_schema::{Bytes, Nanos};
 
 use super::{print, print_json};
 use crate::{
-    analysis::{
+    output,
+    questions::{
         driver_memory::Driver,
         info,
-        memory_advice::{self, Review},
-        memory_state::{self, At, Device, Held, Moment},
+        memory::{
+            advice::{self, Review},
+            state::{self, At, Device, Held, Moment},
+        },
     },
-    error::AnalyzeError,
-    frames,
-    memory::check::Difference,
-    output,
     trace::Trace,
 };
+use analyze_memory::check::Difference;
+use analyze_run::text;
+use analyze_run::{error::AnalyzeError, symbols};
 
 /// Functions shown of a call stack, innermost first.
 const FRAMES: usize = 4;
@@ -45,17 +47,17 @@ impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         if self.advice {
-            let review = memory_advice::run(&trace).await?;
+            let review = advice::run(&trace).await?;
             return if self.json { print_json(&review) } else { print(&shown_review(&review)) };
         }
-        let moment = memory_state::run(&trace, &At::parse(&self.at)).await?;
+        let moment = state::run(&trace, &At::parse(&self.at)).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
             return print_json(&serde_json::json!({ "moment": moment, "warnings": warnings }));
         }
         let mut text = shown(&moment, self.top);
         for warning in warnings {
-            text += &format!("note: {}\n", output::harmless(&warning));
+            text += &format!("note: {}\n", text::harmless(&warning));
         }
         print(&text)
     }
@@ -64,7 +66,7 @@ impl Args {
 fn shown(moment: &Moment, top: usize) -> String {
     let mut text = format!(
         "{} ({} after recording began)\n",
-        output::harmless(&moment.label),
+        text::harmless(&moment.label),
         Nanos(moment.since_start_ns)
     );
     if moment.allocators.is_empty() && moment.drivers.is_empty() {
@@ -107,7 +109,7 @@ fn shown_review(review: &Review) -> String {
             "-".to_owned()
         };
         let of = advice.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-        text += &format!("- {} ({size}{of}): {}\n", advice.rule, output::harmless(&advice.text));
+        text += &format!("- {} ({size}{of}): {}\n", advice.rule, text::harmless(&advice.text));
     }
     text
 }
@@ -120,7 +122,7 @@ fn shown_device(device: &Device) -> String {
     for (number, share) in device.shares.iter().enumerate() {
         let sign = if number == 0 { '=' } else { '+' };
         let of = share.pid.map(|pid| format!("process {pid}: ")).unwrap_or_default();
-        let library = output::harmless(share.library.as_deref().unwrap_or_default());
+        let library = text::harmless(share.library.as_deref().unwrap_or_default());
         let (what, meaning) = match share.part {
             "allocator" => ("PyTorch's allocator".to_owned(), "reserved, see below"),
             "library" => (library, "had from the driver by its own calls"),
@@ -214,7 +216,7 @@ fn shown_held(held: &Held, top: usize) -> String {
         text += &format!("note: at {addr:#x} the snapshot has {said}; its events make {replayed}\n");
     }
     for setting in &held.unknown_settings {
-        text += &format!("note: setting not understood: {}\n", output::harmless(setting));
+        text += &format!("note: setting not understood: {}\n", text::harmless(setting));
     }
     if !held.pinned.is_empty() {
         text += &format!("\npinned: {} of {} segments\n", held.pinned.len().min(top), held.pinned.len());
@@ -250,9 +252,9 @@ fn pinned_table(held: &Held, top: usize) -> String {
     let largest = held.pinned.iter().take(top).filter_map(|segment| segment.pins.first());
     for pin in largest {
         let frames =
-            pin.frames.as_deref().map(|frames| frames::innermost(frames, FRAMES)).unwrap_or_default();
+            pin.frames.as_deref().map(|frames| symbols::innermost(frames, FRAMES)).unwrap_or_default();
         if !frames.is_empty() {
-            text += &format!("{:#x} came from {}\n", pin.addr, output::harmless(&frames));
+            text += &format!("{:#x} came from {}\n", pin.addr, text::harmless(&frames));
         }
     }
     text

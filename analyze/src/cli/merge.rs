@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use trace_schema::Bytes;
 
 use super::print;
-use crate::{error::AnalyzeError, output, rewrite::merge, trace::Trace};
+use crate::{rewrite::merge, trace::Trace};
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Write several runs of one host as one run
 #[derive(clap::Args)]
@@ -31,7 +33,7 @@ impl Args {
         let size = Bytes(merged.finished.size_bytes as i64);
         let mut text = format!("{} events, {size}: {}\n", merged.finished.rows_count, self.out.display());
         for conflict in &merged.conflicts {
-            text += &format!("note: {}\n", output::harmless(conflict));
+            text += &format!("note: {}\n", text::harmless(conflict));
         }
         print(&text)
     }

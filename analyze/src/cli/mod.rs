@@ -28,16 +28,15 @@ mod what_if;
 use std::{
     io::{IsTerminal, Write},
     path::Path,
+    process::ExitCode,
     time::Duration,
 };
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{
-    error::AnalyzeError,
-    output, progress,
-    report::{Document, terminal},
-};
+use crate::report::{Document, terminal};
+use analyze_run::new_file;
+use analyze_run::{error::AnalyzeError, progress};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 a defect of this program.";
@@ -90,8 +89,19 @@ fn with_exit_codes(command: Command) -> Command {
     command.after_help(help).mut_subcommands(with_exit_codes)
 }
 
+/// Runs the command line; an error is printed, and its exit code returned.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("analyze: {error}");
+            error.exit_code()
+        }
+    }
+}
+
 /// Parses the command line and runs the verb.
-pub fn run() -> Result<(), AnalyzeError> {
+fn run() -> Result<(), AnalyzeError> {
     /// What is still at work then may take to end, and to remove its files.
     const SHUTDOWN: Duration = Duration::from_secs(1);
     let matches = with_exit_codes(Cli::command()).get_matches();
@@ -149,7 +159,7 @@ fn print(text: &str) -> Result<(), AnalyzeError> {
 
 /// Writes a text into a file of its own.
 fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
-    output::create(path, force)?
+    new_file::create(path, force)?
         .write_all(text.as_bytes())
         .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
 }

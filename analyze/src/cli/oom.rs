@@ -6,10 +6,10 @@ use trace_schema::{Bytes, Nanos};
 
 use super::{memory::shown_moment, print, print_json};
 use crate::{
-    analysis::memory_history::{self, OomReport},
-    error::AnalyzeError,
+    questions::memory::history::{self, OomReport},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
 
 /// Why requests for GPU memory failed: what was free, in what pieces, who had the rest, and what would have made room
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ pub struct Args {
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let ooms = memory_history::run(&trace).await?.ooms;
+        let ooms = history::run(&trace).await?.ooms;
         if self.json {
             return print_json(&ooms);
         }

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use super::{print, print_json, sql::Answer};
-use crate::{
-    catalog::{self, Query},
-    error::AnalyzeError,
-    output,
-};
+use crate::{library::LIBRARY, output};
+use analyze_engine::{catalog::Query, error::query_error};
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// List the query library, show a query, or run it on runs
 #[derive(clap::Args)]
@@ -57,15 +56,15 @@ fn shown(query: &Query) -> String {
         .collect();
     text += &format!("\n{}", output::columns(&["column", "type", "unit", ""], &rows, &[]));
     text += &format!("\n{}\n", query.select());
-    output::harmless(&text)
+    text::harmless(&text)
 }
 
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         if self.markdown {
-            return print(&catalog::reference()?);
+            return print(&LIBRARY.reference()?);
         }
-        let mut queries = catalog::queries(self.answer.queries.as_deref())?;
+        let mut queries = LIBRARY.queries(self.answer.queries.as_deref())?;
         queries.sort_by(|a, b| (a.package(), &a.name).cmp(&(b.package(), &b.name)));
         let Some(name) = &self.name else {
             return if self.json { print_json(&queries) } else { print(&listed(&queries)) };
@@ -78,7 +77,7 @@ impl Args {
         }
         let trace = self.answer.open(&self.runs).await?;
         let frame = trace.query(query, &self.answer.params).await?;
-        let frame = if self.explain { frame.explain(false, false)? } else { frame };
+        let frame = if self.explain { frame.explain(false, false).map_err(query_error)? } else { frame };
         self.answer.write(&trace, frame).await
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use trace_schema::Bytes;
 
 use super::print;
-use crate::error::AnalyzeError;
+use analyze_run::error::AnalyzeError;
 
 /// Save what an interrupted recording had written (RUN.parquet.recording) as a run
 #[derive(clap::Args)]

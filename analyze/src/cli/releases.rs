@@ -6,11 +6,12 @@ use trace_schema::{Bytes, Nanos};
 
 use super::{print, print_json};
 use crate::{
-    analysis::memory_history::{self, History},
-    error::AnalyzeError,
     output,
+    questions::memory::history::{self, History},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// What empty_cache, pauses, process exits and phases gave back of GPU memory, what stayed, and why
 #[derive(clap::Args)]
@@ -28,7 +29,7 @@ pub struct Args {
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let history = memory_history::run(&trace).await?;
+        let history = history::run(&trace).await?;
         if self.json { print_json(&history) } else { print(&text(&history, self.top)) }
     }
 }
@@ -96,7 +97,7 @@ fn text(history: &History, top: usize) -> String {
             for share in &last.others {
                 let of = share.pid.map(|pid| format!("process {pid}: ")).unwrap_or_default();
                 let name = share.library.as_deref().unwrap_or(share.part);
-                text += &format!("  {} {of}{}\n", bytes(share.size_bytes), output::harmless(name));
+                text += &format!("  {} {of}{}\n", bytes(share.size_bytes), text::harmless(name));
             }
         }
     }
@@ -135,7 +136,7 @@ fn text(history: &History, top: usize) -> String {
     if !history.exits.is_empty() {
         let shown = most(&history.exits, top, |exit| exit.size_bytes);
         text += &title("left to the end of a process", shown.len(), history.exits.len());
-        let row = |exit: &&memory_history::ExitReport| {
+        let row = |exit: &&history::ExitReport| {
             vec![
                 Nanos(exit.since_start_ns).to_string(),
                 exit.pid.to_string(),
@@ -150,7 +151,7 @@ fn text(history: &History, top: usize) -> String {
         );
     }
     if !history.phases.is_empty() {
-        let change = |phase: &memory_history::PhaseReport| {
+        let change = |phase: &history::PhaseReport| {
             (phase.reserved_after_bytes - phase.reserved_before_bytes).abs()
                 + (phase.active_after_bytes - phase.active_before_bytes).abs()
         };

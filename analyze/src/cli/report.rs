@@ -6,11 +6,11 @@ use trace_schema::Bytes;
 
 use super::{print, show, write};
 use crate::{
-    error::AnalyzeError,
-    output,
     report::{self, Block, Document, Report},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::new_file;
 
 /// What was slow, why, who is innocent, where the memory is; as a page, figures, data, or here
 ///
@@ -78,7 +78,7 @@ impl Args {
     async fn single(&self) -> Result<(Document, String), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         for path in trace.files().iter().flat_map(|file| &file.paths) {
-            self.html.iter().try_for_each(|html| output::differs(html, [path]))?;
+            self.html.iter().try_for_each(|html| new_file::differs(html, [path]))?;
         }
         let report = Report::of(&trace).await?;
         let json = report.json()?;
@@ -88,7 +88,7 @@ impl Args {
     /// Of two sides.
     async fn comparison(&self, new: &Path) -> Result<(Document, String), AnalyzeError> {
         let (base, new) = (self.run.clone(), new.to_owned());
-        self.html.iter().try_for_each(|html| output::differs(html, [&base, &new]))?;
+        self.html.iter().try_for_each(|html| new_file::differs(html, [&base, &new]))?;
         let comparison = super::compare::usual(base, new).await?;
         Ok((report::comparison(&comparison), comparison.json()?))
     }

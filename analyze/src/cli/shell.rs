@@ -16,7 +16,10 @@ use super::{
     print,
     sql::{Answer, plan},
 };
-use crate::{catalog, error::AnalyzeError, functions::reference, output, progress, trace::Trace};
+use crate::{library::LIBRARY, output, trace::Trace};
+use analyze_engine::{catalog, functions::reference};
+use analyze_run::text;
+use analyze_run::{error::AnalyzeError, progress};
 
 const HELP: &str = "A query ends with a semicolon. \\d lists tables and views, \\d NAME describes one, \\df lists functions, \\q leaves; Tab completes names.\n";
 
@@ -102,7 +105,7 @@ fn functions() -> String {
 /// # Errors
 /// If the terminal cannot be used.
 pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeError> {
-    let queries = catalog::queries(answer.queries.as_deref())?;
+    let queries = LIBRARY.queries(answer.queries.as_deref())?;
     let words =
         ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "EXPLAIN", "WITH", "events"];
     let mut names: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -148,7 +151,7 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
                 };
                 progress::end();
                 if let Err(error) = result {
-                    print(&format!("{}\n", output::harmless(&error.to_string())))?;
+                    print(&format!("{}\n", text::harmless(&error.to_string())))?;
                 }
             }
         }

@@ -6,10 +6,10 @@ use trace_schema::{Bytes, Nanos};
 
 use super::print;
 use crate::{
-    error::AnalyzeError,
     rewrite::slice::{self, Params},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
 
 /// Write a part of a run as a run: some time of it, a process of it
 #[derive(clap::Args)]

@@ -24,12 +24,14 @@ use trace_schema::{Bytes, Nanos};
 
 use super::shell;
 use crate::{
-    absent,
-    error::AnalyzeError,
-    output::{self, Format, Sink},
-    progress,
-    trace::{Options, Trace, guessed},
+    output::{Format, Sink},
+    questions::explain_empty,
+    trace::{Options, Trace},
 };
+use analyze_engine::session::guessed;
+use analyze_engine::{error::query_error, scan_progress};
+use analyze_run::new_file;
+use analyze_run::{error::AnalyzeError, progress};
 
 /// Query runs with SQL: the table `events`, and the views of queries/ (ops, op_time, off_cpu, …)
 #[derive(clap::Args)]
@@ -107,7 +109,7 @@ impl Answer {
     pub(super) async fn write(&self, trace: &Trace, frame: DataFrame) -> Result<(), AnalyzeError> {
         let logical = frame.logical_plan().clone();
         if self.in_time(self.stream(frame)).await? {
-            for note in absent::notes(trace, &logical).await? {
+            for note in explain_empty::notes(trace, &logical).await? {
                 progress::say(&format!("note: {note}"));
             }
         }
@@ -123,12 +125,12 @@ impl Answer {
         let schema = frame.schema().inner().clone();
         // First, so that a query that cannot be run leaves what is there untouched.
         let context = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
-        progress::scans(&plan);
-        let rows = apart(execute_stream(plan, context)?);
+        let plan = frame.create_physical_plan().await.map_err(query_error)?;
+        scan_progress::register(&plan);
+        let rows = apart(execute_stream(plan, context).map_err(query_error)?);
         match &self.out {
             Some(path) => {
-                let file = std::io::BufWriter::new(output::create(path, self.force)?);
+                let file = std::io::BufWriter::new(new_file::create(path, self.force)?);
                 write_all(rows, Sink::new(format, schema, file)?, path).await
             }
             None => {
@@ -209,7 +211,7 @@ async fn write_all(
     let mut rows_count = 0;
     let mut says_something = false;
     while let Some(batch) = rows.next().await {
-        let batch = batch?;
+        let batch = batch.map_err(query_error)?;
         rows_count += batch.num_rows();
         says_something |= rows_count > 1 || (batch.num_rows() == 1 && !says_nothing(&batch));
         sink.write(&batch, path)?;
@@ -227,7 +229,7 @@ pub(super) async fn plan(
 ) -> Result<DataFrame, AnalyzeError> {
     let frame = trace.sql(query).await?;
     let values: Vec<_> = params.iter().map(|(name, value)| (name.clone(), guessed(value))).collect();
-    if values.is_empty() { Ok(frame) } else { Ok(frame.with_param_values(values)?) }
+    if values.is_empty() { Ok(frame) } else { frame.with_param_values(values).map_err(query_error) }
 }
 
 impl Args {

@@ -6,11 +6,12 @@ use trace_schema::Nanos;
 
 use super::{print, print_json};
 use crate::{
-    analysis::{info, phases, summary},
-    error::AnalyzeError,
     output,
+    questions::{info, phases, summary},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// How often and how long, by function and stratum (size, direction, first call), and by the workload's phases
 #[derive(clap::Args)]
@@ -61,7 +62,7 @@ impl Args {
                 .iter()
                 .map(|phase| {
                     vec![
-                        output::harmless(&phase.phase),
+                        text::harmless(&phase.phase),
                         phase.ranges_count.to_string(),
                         time(phase.total_ns),
                         phase.calls_count.to_string(),
@@ -75,7 +76,7 @@ impl Args {
             text += &format!("\n{}", output::columns(&header, &rows, &[1, 2, 3, 4, 5, 6]));
         }
         for warning in warnings {
-            text += &format!("note: {}\n", output::harmless(&warning));
+            text += &format!("note: {}\n", text::harmless(&warning));
         }
         print(&text)
     }

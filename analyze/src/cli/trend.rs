@@ -10,11 +10,11 @@ use crate::{
         judge::signed,
         trend::{self, Series},
     },
-    error::AnalyzeError,
     output,
     report::spark,
     trace::Options,
 };
+use analyze_run::error::AnalyzeError;
 
 /// When did it change? Change points in a series of runs
 #[derive(clap::Args)]

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::{print, print_json};
 use crate::{
-    analysis::verify::{self, Check},
-    error::AnalyzeError,
-    output,
+    questions::verify::{self, Check},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Check that a run is whole: schema, order, ranges, losses
 #[derive(clap::Args)]
@@ -56,5 +56,5 @@ fn text(check: &Check) -> String {
         Some(ratio) => format!("quality   {ratio:.6}\n"),
         None => "quality   not known: this source does not count what it loses\n".to_owned(),
     };
-    output::harmless(&text)
+    text::harmless(&text)
 }

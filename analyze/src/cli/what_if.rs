@@ -6,11 +6,11 @@ use trace_schema::{Bytes, Nanos};
 
 use super::{print, print_json};
 use crate::{
-    analysis::what_if::{self, Explained, Outcome, Params, WhatIf},
-    error::AnalyzeError,
-    output,
+    questions::what_if::{self, Explained, Outcome, Params, WhatIf},
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// What PyTorch would have reserved with other settings of its allocator
 ///
@@ -108,7 +108,7 @@ fn shown(found: &WhatIf) -> String {
             outcome.asked_count.to_string(),
             outcome.given_back_count.to_string(),
         ];
-        text += &line(&cells, &format!("{}{}", output::harmless(&outcome.settings), ended(outcome)));
+        text += &line(&cells, &format!("{}{}", text::harmless(&outcome.settings), ended(outcome)));
     }
     for note in &found.notes {
         text += &format!("note: {note}\n");
@@ -161,7 +161,7 @@ fn shown_explained(found: &Explained) -> String {
     );
     text += &format!("empty_cache would give back {}\n", bytes(found.releasable_bytes));
     for rests in &found.rests {
-        let names = rests.pinned_by.iter().map(|name| output::harmless(name)).collect::<Vec<_>>().join(", ");
+        let names = rests.pinned_by.iter().map(|name| text::harmless(name)).collect::<Vec<_>>().join(", ");
         text += &format!("{:>7} × {:>9}", rests.count, bytes(rests.size_bytes));
         text += &match names.is_empty() {
             true => "\n".to_owned(),

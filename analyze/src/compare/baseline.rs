@@ -24,11 +24,12 @@ use super::{
     facts::{Facts, RunFigures},
     figure::{self, Figure, Figures, Key},
 };
-use crate::{
+use crate::trace::{Options, Trace, expand};
+use analyze_run::new_file;
+use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
-    output,
-    trace::{Options, Trace, expand, tell_apart},
+    run_file::tell_apart,
 };
 
 /// Metadata key; its presence makes a Parquet file a baseline.
@@ -88,7 +89,7 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
         path: path.to_owned(),
         source: std::io::Error::other(error),
     };
-    let file = output::create(path, force)?;
+    let file = new_file::create(path, force)?;
     let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
     writer.write(&batch).map_err(failed)?;
     writer.close().map(drop).map_err(failed)

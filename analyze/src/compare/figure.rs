@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 use trace_schema::{Bytes, Nanos};
 
-use crate::{
+use crate::trace::Trace;
+use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
-    trace::Trace,
 };
 
 /// Views whose names begin so are made of metrics.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use trace_schema::{Bytes, Nanos};
 
 use super::figure::Key;
-use crate::error::AnalyzeError;
+use analyze_run::error::AnalyzeError;
 
 /// By how much a figure may change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -11,7 +11,7 @@ use super::{
     samples::{Difference, Method, TEST_FROM, benjamini_hochberg, difference, holm, mean, outliers},
     why::{self, Account},
 };
-use crate::error::AnalyzeError;
+use analyze_run::error::AnalyzeError;
 
 /// Of the data. What is added keeps it; what changes or goes raises it.
 const VERSION: u32 = 1;

@@ -4,10 +4,11 @@
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::judge::{Comparison, Judged, Outcome};
-use crate::{error::AnalyzeError, output};
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 fn case(gate: &Judged) -> TestCase {
-    let reason = output::harmless(&gate.reason);
+    let reason = text::harmless(&gate.reason);
     let status = match gate.outcome {
         Outcome::Pass => TestCaseStatus::success(),
         Outcome::Regression => {
@@ -21,7 +22,7 @@ fn case(gate: &Judged) -> TestCase {
             status
         }
     };
-    let mut case = TestCase::new(output::harmless(&format!("{} [{}]", gate.gate.text, gate.key)), status);
+    let mut case = TestCase::new(text::harmless(&format!("{} [{}]", gate.gate.text, gate.key)), status);
     case.set_classname("analyze.compare");
     case
 }

@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn ranks_are_permuted_exactly() {
-        let mut random = crate::random::Random(11);
+        let mut random = analyze_run::random::Random(11);
         for round in 0..30 {
             let mut draw =
                 |n: usize| (0..n).map(|_| 1.0 + random.below(6 + round * 10) as f64).collect::<Vec<_>>();
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn intervals_have_the_confidence_they_claim() {
         // A shift of 3 between two sets of five uniform numbers: in at most 5 % of 4,000 draws, give or take, outside.
-        let mut random = crate::random::Random(5);
+        let mut random = analyze_run::random::Random(5);
         let mut draw = |shift: f64| {
             (0..5).map(|_| 100.0 + shift + random.below(1000) as f64 / 100.0).collect::<Vec<_>>()
         };

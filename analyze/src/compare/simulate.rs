@@ -17,7 +17,7 @@ use super::{
     judge::{Outcome, gates_of},
     samples::{mean, moments},
 };
-use crate::{error::AnalyzeError, random::Random};
+use analyze_run::{error::AnalyzeError, random::Random};
 
 const SEED: u64 = 0x1296;
 /// Calls of a generated run.

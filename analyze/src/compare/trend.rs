@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use super::{facts::RunFigures, figure::Key, samples::median};
-use crate::random::Random;
+use analyze_run::random::Random;
 
 /// Runs between two changes at least: fewer are an outlier, not a level.
 pub const SEGMENT: usize = 3;

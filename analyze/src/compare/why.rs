@@ -10,7 +10,7 @@ use serde::Serialize;
 use trace_schema::{Class, Op};
 
 use super::{figure::Key, judge::Change};
-use crate::analysis::host_gaps;
+use crate::questions::host_gaps;
 
 /// Functions that are taken apart.
 const FUNCTIONS: usize = 3;

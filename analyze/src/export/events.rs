@@ -17,12 +17,14 @@ use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Run};
 
 use super::{NewFile, is_gzip};
 use crate::{
-    columns::{conformed, plain_schema},
-    error::AnalyzeError,
     output::{Format, Sink},
-    reading::plain,
     rewrite::blocking,
     trace::Trace,
+};
+use analyze_run::{
+    columns::{conformed, plain_schema},
+    error::AnalyzeError,
+    reading::plain,
 };
 
 /// The ending that tells the format, and whether gzip is wanted.

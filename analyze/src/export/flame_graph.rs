@@ -13,7 +13,7 @@ use askama::Template;
 use trace_schema::{Bytes, Nanos};
 
 use super::folded::{Folded, What};
-use crate::output::harmless;
+use analyze_run::text::harmless;
 
 /// Height of a frame, and of a line of text.
 const ROW: usize = 17;

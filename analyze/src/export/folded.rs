@@ -18,12 +18,12 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    analysis::memory_state::At,
+use crate::{questions::memory::state::At, trace::Trace};
+use analyze_run::text;
+use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    frames, output,
-    trace::Trace,
+    symbols,
 };
 
 /// What is summed up.
@@ -97,7 +97,7 @@ impl Folded {
                 c => c,
             }));
         }
-        let sum = self.sums.entry(output::harmless(&key)).or_default();
+        let sum = self.sums.entry(text::harmless(&key)).or_default();
         *sum = sum.saturating_add(value);
     }
 
@@ -143,9 +143,9 @@ impl Names {
             let (pid, stack) = (integers(&batch, "pid")?, integers(&batch, "stack")?);
             let text = strings(&batch, "frames")?;
             for row in 0..batch.num_rows() {
-                let of_program = frames::of_program(text.at(row).unwrap_or_default());
+                let of_program = symbols::of_program(text.at(row).unwrap_or_default());
                 let key = (pid.value(row) as u32, stack.value(row) as u32);
-                stacks.insert(key, of_program.map(frames::demangle).collect());
+                stacks.insert(key, of_program.map(symbols::demangle).collect());
             }
         }
         let threads = trace.files().iter().flat_map(|file| &file.run.threads);

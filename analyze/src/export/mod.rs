@@ -16,7 +16,8 @@ use std::path::Path;
 pub use new_file::{NewFile, is_gzip};
 pub use timeline::Counts;
 
-use crate::{analysis::info, error::AnalyzeError, trace::Trace};
+use crate::{questions::info, trace::Trace};
+use analyze_run::error::AnalyzeError;
 use folded::{Folded, What};
 
 /// Formats of timelines.

@@ -8,7 +8,9 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::{error::AnalyzeError, output, trace::Trace};
+use crate::trace::Trace;
+use analyze_run::error::AnalyzeError;
+use analyze_run::new_file;
 
 enum Encoder {
     Plain(BufWriter<File>),
@@ -33,8 +35,8 @@ impl NewFile {
     /// # Errors
     /// If it is a file of the run, exists without `force`, or cannot be created.
     pub fn create(trace: &Trace, path: &Path, force: bool, with_gzip: bool) -> Result<Self, AnalyzeError> {
-        output::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
-        let file = BufWriter::new(output::create(path, force)?);
+        new_file::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
+        let file = BufWriter::new(new_file::create(path, force)?);
         let encoder = match with_gzip {
             true => Encoder::Gzip(Box::new(GzEncoder::new(file, Compression::fast()))),
             false => Encoder::Plain(file),

@@ -12,7 +12,7 @@ use std::{
 use trace_schema::Run;
 
 use super::timeline::{Kind, Sink, Slice, Value};
-use crate::protobuf::Message;
+use analyze_import::protobuf::Message;
 
 /// Clocks as Perfetto numbers them.
 const REALTIME: u64 = 1;

@@ -11,7 +11,7 @@ use std::{
 use trace_schema::Run;
 
 use super::folded::{Folded, What};
-use crate::protobuf::Message;
+use analyze_import::protobuf::Message;
 
 /// Strings by their place in the table; the first is empty.
 struct Strings {

@@ -20,10 +20,11 @@ use std::{collections::HashMap, io, path::Path};
 
 use trace_schema::Run;
 
-pub(super) use content::{off_cpu_name, stream};
+pub(super) use content::off_cpu_name;
 
 use super::lanes::{Lanes, OPEN, Place};
-use crate::{error::AnalyzeError, trace::Trace};
+use crate::trace::Trace;
+use analyze_run::error::AnalyzeError;
 
 /// What a track is.
 #[derive(Clone, Copy, Debug)]

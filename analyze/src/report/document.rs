@@ -1,7 +1,7 @@
 //! What a report says, as blocks that every form of it can show: HTML, Markdown, terminal. A block holds words and
 //! numbers for reading; each form escapes what comes from the trace in its own one place.
 
-use crate::analysis::chains::Share;
+use crate::questions::chains::Share;
 
 use super::section::{percent, time};
 

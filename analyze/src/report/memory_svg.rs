@@ -3,10 +3,10 @@
 use trace_schema::{Bytes, Nanos};
 
 use super::svg::{Anchor, Drawing, LINE, Plot, size_ticks, time_ticks};
-use crate::analysis::{
-    memory::{Curve, Point},
-    memory_map::Map,
-    memory_state::Device,
+use crate::questions::memory::{
+    curve::{Curve, Point},
+    map::Map,
+    state::Device,
 };
 
 const CURVE: f64 = 260.0;

@@ -18,21 +18,21 @@ mod time_svg;
 use serde::Serialize;
 
 use crate::{
-    analysis::{
+    questions::{
         chains::{self, Chains, EXAMPLES},
         devices::{self, Device},
         host_gaps::{self, Gaps},
         info::{self, Info},
-        judge::Params,
-        memory_overview::{self, Overview},
+        memory::overview::{self, Overview},
         nccl::{self, Volume},
         phases::{self, Phase},
         summary::{self, Line},
         timeline::{self, Timeline},
     },
-    error::AnalyzeError,
     trace::Trace,
 };
+use analyze_run::error::AnalyzeError;
+use analyze_verdict::classify::Params;
 
 pub use document::{Block, Document};
 pub use form::{
@@ -86,7 +86,7 @@ impl Report {
             devices: devices::run(trace, &timeline).await?,
             nccl: nccl::run(trace).await?,
             timeline,
-            memory: memory_overview::run(trace).await?,
+            memory: overview::run(trace).await?,
         })
     }
 

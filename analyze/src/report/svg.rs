@@ -9,7 +9,7 @@
 //! Every mark says what it is, with units, in its `<title>`. Colours are those of classes in the style sheet; the same are
 //! written beside them, for files that have none.
 
-use crate::output;
+use analyze_run::text;
 
 /// A class of marks, and its colour on white. The style sheet has the same; a test compares them.
 const COLOURS: &[(&str, &str)] = &[
@@ -69,7 +69,7 @@ const WIDTH: f64 = 944.0;
 
 /// Text that no SVG takes for more than text.
 pub(super) fn escaped(text: &str) -> String {
-    output::harmless(text)
+    text::harmless(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -3,12 +3,12 @@
 use trace_schema::Nanos;
 
 use super::svg::{Anchor, Drawing, LINE, Plot, time_ticks};
-use crate::analysis::{
-    causes::Cause,
+use crate::questions::{
     chains::{Example, Link},
     devices::{Counter, Device, Reading, THROTTLE_REASONS, is_throttled, reading},
     timeline::{Lane, Timeline},
 };
+use analyze_verdict::causes::Cause;
 
 const UP: f64 = 20.0;
 const DOWN: f64 = 10.0;

@@ -17,12 +17,13 @@ use trace_schema::{Kind, Run};
 use trace_writer::Finished;
 
 use super::{blocking, numbers, texts};
-use crate::{
+use crate::trace::Trace;
+use analyze_run::new_file;
+use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    output,
     reading::plain,
-    trace::{RunFile, Trace},
+    run_file::RunFile,
 };
 
 /// By how much the offsets of the wall's clock may differ within one boot beyond what is known of it: it is corrected in steps.
@@ -42,7 +43,7 @@ pub struct Merged {
 pub async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, AnalyzeError> {
     let mut files = trace.files().to_vec();
     files.sort_by_key(|file| file.run.clock.start_ns);
-    output::differs(out, files.iter().flat_map(|file| &file.paths))?;
+    new_file::differs(out, files.iter().flat_map(|file| &file.paths))?;
     one_clock(&files)?;
     no_overlap(trace).await?;
     let (run, conflicts) = described(&files);

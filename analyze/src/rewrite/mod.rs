@@ -1,8 +1,6 @@
 //! Runs made of other runs: rows as they are, metadata that says what was done to them.
 
-pub mod align;
 pub mod merge;
-mod moved;
 pub mod slice;
 
 use arrow::{
@@ -11,7 +9,7 @@ use arrow::{
     datatypes::{ArrowPrimitiveType, DataType},
 };
 
-use crate::error::AnalyzeError;
+use analyze_run::error::AnalyzeError;
 
 /// A column of numbers.
 fn numbers<T: ArrowPrimitiveType>(

@@ -19,7 +19,9 @@ use trace_schema::{Kind, Nanos, Run};
 use trace_writer::Finished;
 
 use super::{blocking, numbers, texts};
-use crate::{error::AnalyzeError, output, reading::plain, trace::Trace};
+use crate::trace::Trace;
+use analyze_run::new_file;
+use analyze_run::{error::AnalyzeError, reading::plain};
 
 /// What is kept. Times are since recording began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +47,7 @@ pub async fn run(trace: &Trace, params: Params, out: &Path, force: bool) -> Resu
     let Some(file) = trace.files().first().cloned() else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));
     };
-    output::differs(out, &file.paths)?;
+    new_file::differs(out, &file.paths)?;
     let on_clock = |time: Option<Nanos>| time.map(|time| file.run.clock.start_ns.saturating_add(time.0));
     let bounds = Bounds {
         from_ns: on_clock(params.from).unwrap_or(i64::MIN),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::{Folded, Names, What};
 use crate::{
-    analysis::memory_state::{self, At},
-    error::AnalyzeError,
-    memory::{
-        input::{Input, Key, Listener, Replay},
-        span::{Block, State},
-        totals::releasable_bytes,
-    },
+    questions::memory::state::{self, At},
     trace::Trace,
 };
+use analyze_memory::{
+    input::{Input, Key, Listener, Replay},
+    span::{Block, State},
+    totals::releasable_bytes,
+};
+use analyze_run::error::AnalyzeError;
 
 /// Frame of bytes that no block on record pins.
 const NOBODY: &str = "no block on record";
@@ -73,9 +73,9 @@ pub(super) async fn run(
     names: Arc<Names>,
 ) -> Result<Folded, AnalyzeError> {
     let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-    let (ts, _) = memory_state::instant(trace, at, start_ns).await?;
+    let (ts, _) = state::instant(trace, at, start_ns).await?;
     let watch = Watch { what, names, folded: Folded::default(), unknown_bytes: 0, lost_count: 0 };
-    let input = Input::new(trace.context().clone(), trace.files());
+    let input = Input::new(trace.events(), trace.files());
     let (_, watch) = input.replay(vec![vec![ts]], watch).await?;
     let mut folded = watch.folded;
     let unknown_bytes = u64::try_from(watch.unknown_bytes).unwrap_or_default();

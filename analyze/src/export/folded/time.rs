@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use futures::TryStreamExt;
 
 use super::{Folded, Names};
-use crate::{
+use crate::{export::timeline::off_cpu_name, trace::Trace};
+use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    export::timeline::{off_cpu_name, stream},
-    trace::Trace,
 };
 
 /// Calls and, after those that begin at the same time, intervals off CPU.
@@ -91,7 +90,7 @@ pub(super) async fn run(trace: &Trace, names: &Names) -> Result<Times, AnalyzeEr
         watched.extend(integers(&batch, "pid")?.values().iter().map(|pid| *pid as u32));
     }
     let mut threads: HashMap<(u32, u32), Thread> = HashMap::new();
-    let mut batches = stream(trace, QUERY).await?;
+    let mut batches = trace.sorted(QUERY);
     while let Some(batch) = batches.try_next().await? {
         let column = |name| integers(&batch, name);
         let (pids, tids, ts, dur) = (column("pid")?, column("tid")?, column("ts")?, column("dur")?);

@@ -1,30 +1,21 @@
 //! What a timeline shows, from which view.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use arrow::array::{Float64Array, Int64Array, RecordBatch, StringArray};
-use datafusion::{
-    execution::{
-        SendableRecordBatchStream, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder,
-    },
-    prelude::SessionContext,
-};
 use futures::TryStreamExt;
 
 use super::{
     Group, Owner, Sink, Slice, Timeline, Value,
     imported::{self, CAUSED_WORK, work_flow},
 };
-use crate::{
-    analysis::{blocker::syscall_name, info},
+use crate::{questions::info, trace::Trace};
+use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
-    frames::demangle,
-    trace::Trace,
+    symbols::demangle,
 };
-
-/// Memory that sorting may take before it spills.
-const SORT_BYTES: usize = 512 << 20;
+use analyze_verdict::blocker::syscall_name;
 
 /// Calls, with what slow ones are due to, and the work of GPUs that they caused. Outer ones come before those in them.
 fn calls_query() -> String {
@@ -67,18 +58,6 @@ const EVENTS: &str =
 
 const REQUESTS: &str = "
     SELECT pid, tid, ts, device, requested_bytes, device_free_bytes, largest_free_bytes FROM memory_ooms ORDER BY ts";
-
-/// Runs a query whose sorts may spill.
-pub(in crate::export) async fn stream(
-    trace: &Trace,
-    query: &str,
-) -> Result<SendableRecordBatchStream, AnalyzeError> {
-    let environment = RuntimeEnvBuilder::new().with_memory_limit(SORT_BYTES, 1.0).build()?;
-    let state = SessionStateBuilder::new_from_existing(trace.context().state())
-        .with_runtime_env(Arc::new(environment))
-        .build();
-    Ok(SessionContext::new_with_state(state).sql(query).await?.execute_stream().await?)
-}
 
 /// Columns of a batch that become values beside a slice.
 pub(super) struct Args<'a> {
@@ -204,7 +183,7 @@ pub(super) fn point<'a>(
 }
 
 async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = stream(trace, &calls_query()).await?;
+    let mut batches = trace.sorted(&calls_query());
     // A kernel is launched many times.
     let mut kernels: HashMap<String, String> = HashMap::new();
     while let Some(batch) = batches.try_next().await? {
@@ -260,7 +239,7 @@ async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Analy
 }
 
 async fn off_cpu<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = stream(trace, OFF_CPU).await?;
+    let mut batches = trace.sorted(OFF_CPU);
     while let Some(batch) = batches.try_next().await? {
         let keys = Keys::new(&batch)?;
         let (dur, syscall) = (integers(&batch, "dur")?, integers(&batch, "syscall")?);
@@ -301,7 +280,7 @@ pub(in crate::export) fn off_cpu_name(state: &str, syscall: Option<i64>) -> Stri
 }
 
 async fn marks<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = stream(trace, MARKS).await?;
+    let mut batches = trace.sorted(MARKS);
     while let Some(batch) = batches.try_next().await? {
         let keys = Keys::new(&batch)?;
         let (dur, op, name) = (integers(&batch, "dur")?, strings(&batch, "op")?, strings(&batch, "name")?);
@@ -322,7 +301,7 @@ async fn marks<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Analy
 
 /// Links of chains, on the threads that calls waited for.
 async fn links<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = stream(trace, LINKS).await?;
+    let mut batches = trace.sorted(LINKS);
     while let Some(batch) = batches.try_next().await? {
         let keys = Keys::new(&batch)?;
         let column = |name| integers(&batch, name);
@@ -356,7 +335,7 @@ async fn links<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Analy
 
 /// What happened to a process: its life, and requests for memory that failed.
 async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = stream(trace, EVENTS).await?;
+    let mut batches = trace.sorted(EVENTS);
     while let Some(batch) = batches.try_next().await? {
         let (keys, op) = (Keys::new(&batch)?, strings(&batch, "op")?);
         let args = Args::new(&batch, &["detail"], &["addr"], &[])?;
@@ -368,7 +347,7 @@ async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Anal
             to.instant(track, &point(keys.ts.value(row), op.value(row), "process", &values))?;
         }
     }
-    let mut batches = stream(trace, REQUESTS).await?;
+    let mut batches = trace.sorted(REQUESTS);
     while let Some(batch) = batches.try_next().await? {
         let keys = Keys::new(&batch)?;
         let numbers = ["device", "requested_bytes", "device_free_bytes", "largest_free_bytes"];
@@ -388,7 +367,7 @@ async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Anal
 async fn memory<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     // Not sorted: rows come in the order of events, which tells those of one time apart.
     let query = "SELECT pid, device, ts, reserved_bytes, coalesce(active_bytes, allocated_bytes) AS in_use_bytes FROM memory_curve";
-    let mut batches = stream(trace, query).await?;
+    let mut batches = trace.sorted(query);
     let mut last = HashMap::new();
     while let Some(batch) = batches.try_next().await? {
         let column = |name| integers(&batch, name);
@@ -413,8 +392,7 @@ async fn memory<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Anal
 }
 
 async fn samples<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches =
-        stream(trace, "SELECT ts, counter, device, pid, value FROM samples ORDER BY ts").await?;
+    let mut batches = trace.sorted("SELECT ts, counter, device, pid, value FROM samples ORDER BY ts");
     while let Some(batch) = batches.try_next().await? {
         let column = |name| integers(&batch, name);
         let (ts, device, pid, value) = (column("ts")?, column("device")?, column("pid")?, column("value")?);

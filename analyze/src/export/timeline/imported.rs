@@ -6,13 +6,13 @@ use futures::TryStreamExt;
 
 use super::{
     Group, Sink, Slice, Timeline, Value,
-    content::{Args, Keys, flow, point, stream},
+    content::{Args, Keys, flow, point},
 };
-use crate::{
+use crate::trace::Trace;
+use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    frames::demangle,
-    trace::Trace,
+    symbols::demangle,
 };
 
 /// Work of GPUs, with the first call that has its correlation, in the process that the work is of. Where that is not known
@@ -44,7 +44,7 @@ pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result
         SELECT *, row_number() OVER (PARTITION BY call_pid, call_tid, call_ts, call_op ORDER BY ts, dur, device, stream) AS number
         FROM work ORDER BY ts, dur DESC"
     );
-    let mut batches = stream(trace, &query).await?;
+    let mut batches = trace.sorted(&query);
     // A kernel runs many times.
     let mut names: HashMap<String, String> = HashMap::new();
     while let Some(batch) = batches.try_next().await? {
@@ -75,7 +75,7 @@ pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result
 pub(super) async fn host<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let query = "SELECT pid, tid, ts, dur, CAST(op AS VARCHAR) AS op, detail FROM events WHERE kind = 'host' \
          ORDER BY ts, dur DESC";
-    let mut batches = stream(trace, query).await?;
+    let mut batches = trace.sorted(query);
     while let Some(batch) = batches.try_next().await? {
         let (keys, dur) = (Keys::new(&batch)?, integers(&batch, "dur")?);
         let (op, detail) = (strings(&batch, "op")?, strings(&batch, "detail")?);

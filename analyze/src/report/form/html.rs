@@ -3,11 +3,9 @@
 
 use askama::Template;
 
-use crate::{
-    error::AnalyzeError,
-    output,
-    report::document::{Block, Document},
-};
+use crate::report::document::{Block, Document};
+use analyze_run::error::AnalyzeError;
+use analyze_run::text;
 
 /// Data up to this size stands in the page, for download.
 const DATA_BYTES: usize = 1 << 20;
@@ -50,7 +48,7 @@ pub fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
     let data = inert(json);
     let page = Page { document, has_data: data.len() <= DATA_BYTES };
     let html = page.render().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-    let html = output::harmless(&html);
+    let html = text::harmless(&html);
     Ok(if page.has_data { html.replacen(DATA, &data, 1) } else { html })
 }
 

@@ -1,15 +1,13 @@
 //! Markdown, as steps' summaries and issue trackers show it. Figures are left out: their tables say the same.
 
-use crate::{
-    output,
-    report::document::{Block, Call, Document, Part, Table},
-};
+use crate::report::document::{Block, Call, Document, Part, Table};
+use analyze_run::text;
 
 /// Text that no Markdown takes for more than text.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     // Addresses are made links without further marks.
-    let text = output::harmless(text).replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.");
+    let text = text::harmless(text).replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.");
     for c in text.chars() {
         match c {
             '\n' | '\t' => out.push(' '),

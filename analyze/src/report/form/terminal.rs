@@ -1,9 +1,7 @@
 //! For a terminal: 80 columns, a line of blocks for a figure, colour if it is wanted.
 
-use crate::{
-    output,
-    report::document::{Block, Call, Column, Document, Figure, Part, Table, Tone},
-};
+use crate::report::document::{Block, Call, Column, Document, Figure, Part, Table, Tone};
+use analyze_run::text;
 
 /// Columns of the terminal.
 const WIDTH: usize = 80;
@@ -52,7 +50,7 @@ fn cut(text: &str, to: usize) -> String {
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = String::new();
     let mut line = indent.to_owned();
-    for word in output::harmless(text).split_whitespace() {
+    for word in text::harmless(text).split_whitespace() {
         let room = WIDTH - width(indent);
         let word = cut(word, room);
         if width(&line) + width(&word) + 1 > WIDTH && line.len() > indent.len() {
@@ -118,7 +116,7 @@ impl Terminal {
             text += &wrapped(&table.caption, "");
         }
         let shown = &table.rows[..table.rows.len().min(ROWS)];
-        let clean = |text: &str| output::harmless(text).replace(['\n', '\t'], " ");
+        let clean = |text: &str| text::harmless(text).replace(['\n', '\t'], " ");
         let mut rows: Vec<Vec<String>> =
             shown.iter().map(|row| row.cells.iter().map(|cell| clean(&cell.text)).collect()).collect();
         let mut widths = widths(&table.columns, &rows);
@@ -180,7 +178,7 @@ impl Terminal {
     }
 
     fn call(&self, call: &Call) -> String {
-        let head = format!("{}. {} {}", call.number, output::harmless(&call.op), call.dur);
+        let head = format!("{}. {} {}", call.number, text::harmless(&call.op), call.dur);
         let mut text = format!("{}\n{}", self.bold(&head), wrapped(&call.facts, "   "));
         text += &self.parts(&call.parts, "   ");
         for link in &call.links {
@@ -220,7 +218,7 @@ pub fn spark(values: &[f64], width: usize) -> String {
 pub fn text(document: &Document, is_coloured: bool) -> String {
     let terminal = Terminal { is_coloured };
     let verdict = &document.verdict;
-    let mut text = format!("{}\n\n", terminal.bold(&cut(&output::harmless(&document.title), WIDTH)));
+    let mut text = format!("{}\n\n", terminal.bold(&cut(&text::harmless(&document.title), WIDTH)));
     text += &terminal.painted(wrapped(&verdict.scheduler, "").trim_end(), verdict.tone.class());
     text += "\n\n";
     for answer in &verdict.answers {

@@ -2,7 +2,7 @@
 
 use super::{chains::linked, percent, time};
 use crate::{
-    analysis::chains::Chains,
+    questions::chains::Chains,
     report::document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
 };
 
@@ -25,7 +25,7 @@ pub fn build(chains: &Chains) -> Section {
     let table = Table::of_parts("Cause", &parts, sql).with(word("Mainly in"), links);
     let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
-        let row = |alibi: &crate::analysis::alibis::Alibi| -> Row {
+        let row = |alibi: &crate::questions::ruled_out::Alibi| -> Row {
             let suspect = Cell { tone: Tone::Cleared, ..Cell::from(&alibi.suspect) };
             vec![
                 suspect,

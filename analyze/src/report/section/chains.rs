@@ -4,7 +4,7 @@ use trace_schema::Nanos;
 
 use super::{percent, size, time};
 use crate::{
-    analysis::chains::{Chains, Example, Link, Verdict},
+    questions::chains::{Chains, Example, Link, Verdict},
     report::{
         document::{Block, Call, Figure, Link as To, Part, Section},
         time_svg,

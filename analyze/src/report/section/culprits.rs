@@ -4,9 +4,10 @@ use trace_schema::Nanos;
 
 use super::{chains::linked, percent};
 use crate::{
-    analysis::{chains::Chains, culprits::Culprit},
+    questions::chains::Chains,
     report::document::{Block, Cell, Row, Section, Table, number, word},
 };
+use analyze_verdict::culprits::Culprit;
 
 /// `None` if nobody did.
 pub fn build(chains: &Chains) -> Option<Section> {

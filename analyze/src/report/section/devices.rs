@@ -1,7 +1,7 @@
 //! What the GPUs' counters read (NVML), on the axis of the timeline.
 
 use crate::{
-    analysis::{
+    questions::{
         devices::{Device, THROTTLE_REASONS, reading},
         timeline::Timeline,
     },

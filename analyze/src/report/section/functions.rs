@@ -2,12 +2,10 @@
 
 use super::{chains::linked, if_known, time};
 use crate::{
-    analysis::{
-        chains::{Chains, Scheduler, Verdict},
-        strata::MIN_CALLS,
-    },
+    questions::chains::{Chains, Scheduler, Verdict},
     report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
 };
+use analyze_verdict::groups::MIN_CALLS;
 
 const COLUMNS: [Column; 9] = [
     word("Function"),

@@ -4,7 +4,7 @@ use trace_schema::Nanos;
 
 use super::{percent, time};
 use crate::{
-    analysis::host_gaps::{Gap, Gaps},
+    questions::host_gaps::{Gap, Gaps},
     report::document::{Block, Part, Row, Section, Table, number, word},
 };
 

@@ -2,17 +2,16 @@
 
 use super::{percent, size, time};
 use crate::{
-    analysis::{
-        causes::Cause,
+    questions::{
         chains::{Chains, Scheduler, Share, Verdict, share_of},
-        memory_overview::Overview,
-        memory_state::Held,
+        memory::{overview::Overview, state::Held},
     },
     report::{
         Report,
         document::{Answer, Headline, Link, Tone},
     },
 };
+use analyze_verdict::causes::Cause;
 
 /// Functions and causes that are named.
 const NAMED: usize = 3;

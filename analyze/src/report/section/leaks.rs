@@ -4,12 +4,10 @@ use std::fmt;
 
 use super::size;
 use crate::{
-    analysis::{
-        leaks::{epochs::Origin, growth::Growth},
-        memory_overview::Overview,
-    },
+    questions::memory::overview::Overview,
     report::document::{Cell, Row, Table, number, word},
 };
+use analyze_memory::leaks::{epochs::Origin, growth::Growth};
 
 /// Bytes kept epoch after epoch, and what became of them.
 pub struct Leak<'a> {

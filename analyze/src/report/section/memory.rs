@@ -4,10 +4,10 @@ use trace_schema::Nanos;
 
 use super::size;
 use crate::{
-    analysis::{
-        memory_history::{CauseSum, OomReport, ReleaseReport},
-        memory_overview::Overview,
-        memory_state::{Device, Held},
+    questions::memory::{
+        history::{CauseSum, OomReport, ReleaseReport},
+        overview::Overview,
+        state::{Device, Held},
     },
     report::{
         document::{Block, Figure, Row, Section, Table, number, word},

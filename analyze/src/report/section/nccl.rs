@@ -2,7 +2,7 @@
 
 use super::{size, time};
 use crate::{
-    analysis::nccl::Volume,
+    questions::nccl::Volume,
     report::document::{Block, Row, Section, Table, number, word},
 };
 

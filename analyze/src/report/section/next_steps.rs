@@ -3,13 +3,10 @@
 
 use super::size;
 use crate::{
-    analysis::{
-        blocker::Blocker,
-        causes::Cause,
-        chains::{GUILTY_RATIO, Share},
-    },
+    questions::chains::{GUILTY_RATIO, Share},
     report::Report,
 };
+use analyze_verdict::{blocker::Blocker, causes::Cause};
 
 /// Causes that get a step.
 const STEPS: usize = 2;

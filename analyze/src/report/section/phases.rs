@@ -2,7 +2,7 @@
 
 use super::{if_known, time};
 use crate::{
-    analysis::phases::Phase,
+    questions::phases::Phase,
     report::document::{Block, Row, Section, Table, number, word},
 };
 

@@ -3,7 +3,7 @@
 use trace_schema::{Bytes, Nanos};
 
 use crate::{
-    analysis::info::Info,
+    questions::info::Info,
     report::document::{Block, Row, Section, Table, word},
 };
 

@@ -2,7 +2,7 @@
 
 use super::time;
 use crate::{
-    analysis::summary::Line,
+    questions::summary::Line,
     report::document::{Block, Row, Section, Table, number, word},
 };
 

@@ -1,7 +1,7 @@
 //! How each thread spent the run.
 
 use crate::{
-    analysis::timeline::Timeline,
+    questions::timeline::Timeline,
     report::{
         document::{Block, Figure, Section},
         time_svg,

@@ -1,0 +1,239 @@
+//! A library of queries: files with a header that says what they answer, in the order of what they need.
+//!
+//! A query file is a header of comments and one SELECT:
+//!
+//! ```sql
+//! -- name: one sentence on what a row is.
+//! -- needs: tables and views it reads, separated by commas
+//! -- columns:
+//! --   name  type  unit-or-dash  meaning
+//! SELECT ...
+//! ```
+//! A file that takes parameters has before its columns
+//!
+//! ```sql
+//! -- params:
+//! --   name  type  default  meaning
+//! ```
+//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. Names that begin with `_` are internal. Files of
+//! a user's own directory are read the same way; one of a name that is known replaces it.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use analyze_run::error::AnalyzeError;
+
+/// One column as its header documents it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Column {
+    pub name: String,
+    pub ty: String,
+    pub unit: String,
+    pub doc: String,
+}
+
+/// One parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Param {
+    pub name: String,
+    pub ty: String,
+    /// What it is unless given.
+    pub default: String,
+    pub doc: String,
+}
+
+/// One query file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Query {
+    pub path: String,
+    pub name: String,
+    pub purpose: String,
+    pub needs: Vec<String>,
+    pub params: Vec<Param>,
+    pub columns: Vec<Column>,
+    pub sql: String,
+}
+
+impl Query {
+    /// The folder it lies in.
+    pub fn package(&self) -> &str {
+        Path::new(&self.path).parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("")
+    }
+
+    /// Its SELECT, without the header.
+    pub fn select(&self) -> &str {
+        let header: usize =
+            self.sql.split_inclusive('\n').take_while(|line| line.starts_with("--")).map(str::len).sum();
+        self.sql[header..].trim_end()
+    }
+}
+
+/// Splits "a   b  c d" into its first three words and the rest.
+fn words(line: &str) -> Option<[String; 4]> {
+    let mut rest = line.trim_start();
+    let mut word = || {
+        let end = rest.find(char::is_whitespace)?;
+        let (first, tail) = rest.split_at(end);
+        rest = tail.trim_start();
+        Some(first.to_owned())
+    };
+    let (first, second, third) = (word()?, word()?, word()?);
+    Some([first, second, third, rest.trim_end().to_owned()])
+}
+
+/// Reads a file's header. What is wrong with it, if anything.
+fn parse(path: &str, text: &str) -> Result<Query, String> {
+    let mut query = Query {
+        path: path.to_owned(),
+        name: String::new(),
+        purpose: String::new(),
+        needs: Vec::new(),
+        params: Vec::new(),
+        columns: Vec::new(),
+        sql: text.to_owned(),
+    };
+    let mut part = "";
+    for line in text.lines().map_while(|line| line.strip_prefix("--")) {
+        let incomplete =
+            || format!("{path}: of {} a line is incomplete: --{line}", part.trim_end_matches(':'));
+        if let Some(needs) = line.strip_prefix(" needs:") {
+            query.needs = needs.split(',').map(|need| need.trim().to_owned()).collect();
+        } else if matches!(line.trim(), "columns:" | "params:") {
+            part = line.trim();
+        } else if part == "columns:" {
+            let [name, ty, unit, doc] = words(line).ok_or_else(incomplete)?;
+            query.columns.push(Column { name, ty, unit, doc });
+        } else if part == "params:" {
+            let [name, ty, default, doc] = words(line).ok_or_else(incomplete)?;
+            query.params.push(Param { name, ty, default, doc });
+        } else if query.name.is_empty() {
+            let (name, purpose) =
+                line.trim().split_once(": ").ok_or_else(|| format!("{path}: no purpose"))?;
+            (query.name, query.purpose) = (name.to_owned(), purpose.to_owned());
+        }
+    }
+    if query.name.is_empty() || query.needs.is_empty() || query.columns.is_empty() {
+        return Err(format!("{path}: the header lacks its name, its needs or its columns"));
+    }
+    Ok(query)
+}
+
+/// Files of a directory, and of the directories in it.
+fn files_of(directory: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
+    let list = |directory: &Path| -> Result<Vec<PathBuf>, AnalyzeError> {
+        let io = |source| AnalyzeError::Io { path: directory.to_owned(), source };
+        let entries = std::fs::read_dir(directory).map_err(io)?;
+        let mut paths = entries
+            .map(|entry| entry.map(|entry| entry.path()).map_err(io))
+            .collect::<Result<Vec<_>, _>>()?;
+        paths.sort();
+        Ok(paths)
+    };
+    let mut files = Vec::new();
+    for path in list(directory)? {
+        if path.is_dir() {
+            files.extend(list(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "sql"));
+    Ok(files)
+}
+
+/// The query files that a program brings, and the tables that exist before any view.
+#[derive(Clone, Copy, Debug)]
+pub struct Library<'a> {
+    /// Every embedded file: its path below `queries/`, and its text.
+    pub files: &'a [(&'a str, &'a str)],
+    /// The names of the tables that a query may need.
+    pub tables: &'a [&'a str],
+}
+
+impl Library<'_> {
+    /// Returns every query, each after what it needs. `directory`: the user's own, which add to the embedded ones or replace them.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read, or if its header is malformed or needs something that does not exist. In an
+    /// embedded file that is an internal error.
+    pub fn queries(&self, directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
+        let mut waiting = Vec::new();
+        for (path, text) in self.files {
+            waiting.push(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
+        }
+        for path in directory.map_or_else(|| Ok(Vec::new()), files_of)? {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+            let query = parse(&path.display().to_string(), &text).map_err(AnalyzeError::Query)?;
+            waiting.retain(|known| known.name != query.name);
+            waiting.push(query);
+        }
+        let mut ordered: Vec<Query> = Vec::new();
+        while !waiting.is_empty() {
+            let known =
+                |name: &str| self.tables.contains(&name) || ordered.iter().any(|query| query.name == name);
+            let (ready, rest): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|query| query.needs.iter().all(|need| known(need)));
+            if ready.is_empty() {
+                let needs = |query: &Query| {
+                    let missing: Vec<&str> =
+                        query.needs.iter().map(String::as_str).filter(|need| !known(need)).collect();
+                    format!("{} needs {}", query.path, missing.join(", "))
+                };
+                let needs: Vec<String> = rest.iter().map(needs).collect();
+                let text = format!("queries that need what there is not: {}", needs.join("; "));
+                return Err(if directory.is_some() {
+                    AnalyzeError::Query(text)
+                } else {
+                    AnalyzeError::Internal(text)
+                });
+            }
+            ordered.extend(ready);
+            waiting = rest;
+        }
+        Ok(ordered)
+    }
+
+    /// Returns the embedded files as a document.
+    ///
+    /// # Errors
+    /// Returns an error if the header of a file is malformed.
+    pub fn reference(&self) -> Result<String, AnalyzeError> {
+        let mut queries = self.queries(None)?;
+        queries.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut text = "# The query library: reference\n\nGenerated from the headers of the files; `BLESS=1 cargo nextest run reference` writes it.\n".to_owned();
+        for query in &queries {
+            text += &format!(
+                "\n## {}\n\n`{}`: {}\n\nNeeds {}.\n",
+                query.name,
+                query.path,
+                query.purpose,
+                query.needs.join(", ")
+            );
+            if !query.params.is_empty() {
+                text += "\n| parameter | type | default | meaning |\n|---|---|---|---|\n";
+                for param in &query.params {
+                    text += &format!(
+                        "| {} | {} | {} | {} |\n",
+                        param.name,
+                        param.ty,
+                        param.default,
+                        param.doc.replace('|', "\\|")
+                    );
+                }
+            }
+            text += "\n| column | type | unit | meaning |\n|---|---|---|---|\n";
+            for column in &query.columns {
+                text += &format!(
+                    "| {} | {} | {} | {} |\n",
+                    column.name,
+                    column.ty,
+                    column.unit,
+                    column.doc.replace('|', "\\|")
+                );
+            }
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,172 @@
+//! Tables whose rows a program derives, made anew each time that they are scanned and handed on as they are made, so that
+//! no table is ever in memory as a whole. Their rows come in no order that a query could rely on.
+
+use std::{fmt, sync::Arc};
+
+use analyze_run::error::AnalyzeError;
+use arrow::{array::RecordBatch, datatypes::SchemaRef, error::ArrowError};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::Session,
+    datasource::{TableProvider, TableType},
+    error::Result,
+    execution::{SendableRecordBatchStream, TaskContext},
+    logical_expr::Expr,
+    physical_plan::{
+        ExecutionPlan,
+        stream::RecordBatchReceiverStream,
+        streaming::{PartitionStream, StreamingTableExec},
+    },
+    prelude::SessionContext,
+};
+use futures::future::BoxFuture;
+use tokio::sync::mpsc::Sender;
+use trace_schema::Kind;
+
+use crate::{error::query_error, events::external};
+
+/// The number of batches that wait to be read.
+const WAITING: usize = 2;
+
+/// Where the rows of a table go.
+#[derive(Debug)]
+pub struct Output {
+    sender: Sender<Result<RecordBatch>>,
+    schema: SchemaRef,
+}
+
+fn unread<E>(_: E) -> AnalyzeError {
+    AnalyzeError::Internal("a table is not read any more".to_owned())
+}
+
+impl Output {
+    /// Returns the columns that are asked for.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns whether a column is asked for.
+    pub fn wants(&self, name: &str) -> bool {
+        self.schema.column_with_name(name).is_some()
+    }
+
+    fn wanted(&self, batch: &RecordBatch) -> Result<RecordBatch, AnalyzeError> {
+        let fields = self.schema.fields().iter();
+        let wanted = fields.map(|field| batch.schema().index_of(field.name()));
+        let wanted = wanted.collect::<Result<Vec<_>, ArrowError>>().and_then(|wanted| batch.project(&wanted));
+        wanted.map_err(|error| AnalyzeError::Internal(error.to_string()))
+    }
+
+    /// Hands on rows that have the columns asked for, or more. It blocks until there is room, so that asynchronous code
+    /// calls [`Self::send_when_ready`] instead.
+    ///
+    /// # Errors
+    /// Returns an error if nobody reads the rows any more, or if a column is missing.
+    pub fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
+        self.sender.blocking_send(Ok(self.wanted(batch)?)).map_err(unread)
+    }
+
+    /// Hands on rows as [`Self::send`] does, from asynchronous code.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::send`].
+    pub async fn send_when_ready(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
+        self.sender.send(Ok(self.wanted(batch)?)).await.map_err(unread)
+    }
+}
+
+/// Makes the rows of a table from its source.
+pub type Make<S> = fn(Arc<S>, Output) -> BoxFuture<'static, Result<(), AnalyzeError>>;
+
+/// A table that is derived from a source.
+pub struct TableDef<S: 'static> {
+    /// The name in SQL; one that begins with `_` is internal.
+    pub name: &'static str,
+    /// The kinds of events without which the table has no rows.
+    pub needs: &'static [Kind],
+    /// The columns.
+    pub schema: fn() -> SchemaRef,
+    /// What makes the rows.
+    pub make: Make<S>,
+}
+
+/// Registers tables.
+///
+/// # Errors
+/// Returns an error if two tables have one name, which is an internal error.
+pub fn register<S: Send + Sync>(
+    context: &SessionContext,
+    source: &Arc<S>,
+    tables: &[TableDef<S>],
+) -> Result<(), AnalyzeError> {
+    for TableDef { name, schema, make, .. } in tables {
+        let table = Table { source: Arc::clone(source), schema: schema(), make: *make };
+        context.register_table(*name, Arc::new(table)).map_err(query_error)?;
+    }
+    Ok(())
+}
+
+/// A table, or one scan of some of its columns.
+struct Table<S: 'static> {
+    source: Arc<S>,
+    schema: SchemaRef,
+    make: Make<S>,
+}
+
+impl<S> fmt::Debug for Table<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<S: Send + Sync> TableProvider for Table<S> {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => TableProvider::schema(self),
+        };
+        let scan = Self { source: Arc::clone(&self.source), schema: Arc::clone(&schema), make: self.make };
+        let plan = StreamingTableExec::try_new(schema, vec![Arc::new(scan)], None, [], false, limit)?;
+        Ok(Arc::new(plan))
+    }
+}
+
+impl<S: Send + Sync> PartitionStream for Table<S> {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), WAITING);
+        let output = Output { sender: stream.tx(), schema: Arc::clone(&self.schema) };
+        let made = (self.make)(Arc::clone(&self.source), output);
+        stream.spawn(async move { made.await.map_err(external) });
+        stream.build()
+    }
+}
+
+/// Does work that blocks, as sending rows does.
+///
+/// # Errors
+/// Returns the errors of the work, and an error if it panics.
+pub async fn blocking(
+    work: impl FnOnce() -> Result<(), AnalyzeError> + Send + 'static,
+) -> Result<(), AnalyzeError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|error| AnalyzeError::Internal(format!("a table was cut off: {error}")))?
+}

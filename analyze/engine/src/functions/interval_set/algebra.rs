@@ -1,0 +1,144 @@
+//! Sets of nanoseconds as half-open intervals `[ts, end)`, sorted, that neither overlap nor touch.
+//!
+//! ```text
+//! a           ├──────┤     ├────────►        ►: open, its end is not on record
+//! b               ├──────────┤
+//! union       ├─────────────────────►
+//! intersect       ├──┤     ├─┤
+//! subtract    ├───┤          ├──────►
+//! ```
+
+/// The end of an interval that was still open: after every other.
+pub(super) const OPEN: i64 = i64::MAX;
+
+/// One interval, never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Interval {
+    pub(super) ts: i64,
+    pub(super) end: i64,
+}
+
+/// What is in any of them. Takes intervals in any order.
+pub(super) fn merge(intervals: &mut Vec<Interval>) {
+    if intervals.is_sorted_by(|a, b| a.end < b.ts) {
+        return;
+    }
+    intervals.sort_unstable();
+    intervals.dedup_by(|later, kept| {
+        let joins = later.ts <= kept.end;
+        if joins {
+            kept.end = kept.end.max(later.end);
+        }
+        joins
+    });
+}
+
+/// What is in both sets.
+pub(super) fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(left), Some(right)) = (a.peek(), b.peek()) {
+        let (ts, end) = (left.ts.max(right.ts), left.end.min(right.end));
+        if ts < end {
+            both.push(Interval { ts, end });
+        }
+        if left.end <= right.end {
+            a.next()
+        } else {
+            b.next()
+        };
+    }
+    both
+}
+
+/// What is in the first set and not in the second.
+pub(super) fn subtract(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
+    let mut rest = Vec::new();
+    let mut b = b;
+    for interval in a {
+        // Those that end before this one begins end before all later ones begin.
+        b = &b[b.partition_point(|hole| hole.end <= interval.ts)..];
+        let mut ts = interval.ts;
+        for hole in b.iter().take_while(|hole| hole.ts < interval.end) {
+            if hole.ts > ts {
+                rest.push(Interval { ts, end: hole.ts });
+            }
+            ts = ts.max(hole.end);
+        }
+        if ts < interval.end {
+            rest.push(Interval { ts, end: interval.end });
+        }
+    }
+    rest
+}
+
+/// Nanoseconds in a set; `None`: its last interval is open.
+pub(super) fn coverage_ns(set: &[Interval]) -> Option<i128> {
+    let is_open = set.last().is_some_and(|last| last.end == OPEN);
+    let sum = || set.iter().map(|interval| i128::from(interval.end) - i128::from(interval.ts)).sum();
+    (!is_open).then(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use analyze_run::random::Random;
+
+    /// Times that are counted one by one.
+    const TIMES: usize = 48;
+
+    /// What a set has of them, and whether it goes on after the last.
+    fn counted(intervals: &[Interval]) -> ([bool; TIMES], bool) {
+        let has = |time: usize| intervals.iter().any(|i| i.ts <= time as i64 && (time as i64) < i.end);
+        (std::array::from_fn(has), intervals.iter().any(|interval| interval.end == OPEN))
+    }
+
+    fn random(random: &mut Random) -> Vec<Interval> {
+        let mut intervals = Vec::new();
+        for _ in 0..random.below(8) {
+            let ts = random.below(TIMES) as i64;
+            let is_open = random.below(10) == 0;
+            let end = if is_open { OPEN } else { (ts + 1 + random.below(12) as i64).min(TIMES as i64) };
+            if ts < end {
+                intervals.push(Interval { ts, end });
+            }
+        }
+        intervals
+    }
+
+    fn is_canonical(set: &[Interval]) -> bool {
+        set.iter().all(|interval| interval.ts < interval.end)
+            && set.windows(2).all(|pair| pair[0].end < pair[1].ts)
+    }
+
+    #[test]
+    fn sets_are_what_counting_every_nanosecond_says() {
+        let mut numbers = Random(0x9e37_79b9_7f4a_7c15);
+        let mut open = 0;
+        for round in 0..20_000 {
+            let (mut a, mut b) = (random(&mut numbers), random(&mut numbers));
+            let (in_a, in_b) = (counted(&a), counted(&b));
+            merge(&mut a);
+            merge(&mut b);
+            assert!(is_canonical(&a) && is_canonical(&b), "round {round}: {a:?} {b:?}");
+            assert_eq!((counted(&a), counted(&b)), (in_a, in_b), "round {round}");
+            let (both, rest) = (intersect(&a, &b), subtract(&a, &b));
+            assert!(is_canonical(&both) && is_canonical(&rest), "round {round}: {both:?} {rest:?}");
+            let expected = |of: fn(bool, bool) -> bool| {
+                (std::array::from_fn(|time| of(in_a.0[time], in_b.0[time])), of(in_a.1, in_b.1))
+            };
+            assert_eq!(counted(&both), expected(|a, b| a && b), "round {round}: {a:?} and {b:?}");
+            assert_eq!(counted(&rest), expected(|a, b| a && !b), "round {round}: {a:?} without {b:?}");
+            let times = in_a.0.iter().filter(|is_in| **is_in).count() as i128;
+            assert_eq!(coverage_ns(&a), (!in_a.1).then_some(times), "round {round}");
+            open += usize::from(in_a.1);
+        }
+        assert!(open > 1_000, "{open} open sets");
+    }
+
+    #[test]
+    fn all_of_time_is_counted() {
+        let all = [Interval { ts: i64::MIN, end: OPEN - 1 }];
+        assert_eq!(coverage_ns(&all), Some((1 << 64) - 2));
+    }
+}

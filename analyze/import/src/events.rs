@@ -1,0 +1,214 @@
+//! Rows of `events` in a file that is no run: what `analyze export events` or `analyze sql --out` wrote, or a program that
+//! edited it, as CSV, JSON lines or Parquet; or a table of any tool as CSV, of which a map says which column is which. Arrow files are not read: the library's reader trusts them.
+//!
+//! Columns are known by name; those that are missing are null, one that is unknown is an error. Parquet may carry what the run
+//! said about itself; where nothing does, the new run says so: what was lost is not known then.
+
+use std::{
+    cell::Cell,
+    fs::File,
+    io::{BufReader, Read},
+    path::Path,
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    csv,
+    datatypes::{Int64Type, Schema, SchemaRef},
+    error::ArrowError,
+    json,
+};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use trace_schema::{COLUMNS, Clock, META_RUN, Run, arrow_schema};
+use trace_writer::Finished;
+
+use super::{Layout, compressed, map};
+use analyze_run::{
+    columns::{conformed, plain_schema},
+    error::AnalyzeError,
+};
+
+/// First bytes of a Parquet file.
+const PARQUET: &[u8] = b"PAR1";
+
+/// Rows converted at once.
+const BATCH_ROWS: usize = 1 << 14;
+
+type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + 'a>;
+
+/// Why rows could not be read on.
+enum Failure {
+    Arrow(ArrowError),
+    /// A line, counted from 1.
+    Line(u64, String),
+}
+
+impl From<ArrowError> for Failure {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
+
+/// Whether text begins as rows do: CSV with the required columns in its header, or an object with them.
+pub(super) fn is_text(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut required = COLUMNS.iter().filter(|column| !column.nullable).map(|column| column.name);
+    match line.strip_prefix('{') {
+        Some(object) => required.all(|name| object.contains(&format!("\"{name}\":"))),
+        None => required.all(|name| line.trim_end().split(',').any(|cell| cell.trim_matches('"') == name)),
+    }
+}
+
+/// Where to read from.
+struct Source<'a> {
+    path: &'a Path,
+}
+
+impl Source<'_> {
+    fn damaged(&self, what: impl std::fmt::Display) -> AnalyzeError {
+        AnalyzeError::Damaged(format!("{}: {what}", self.path.display()))
+    }
+
+    fn open(&self) -> Result<Box<dyn Read>, AnalyzeError> {
+        let io = |source| AnalyzeError::Io { path: self.path.to_owned(), source };
+        Ok(compressed::open(self.path).map_err(io)?.0)
+    }
+
+    /// The columns found, all of which must be known, and those that must be there.
+    fn known(&self, found: &Schema) -> Result<(), AnalyzeError> {
+        let names: Vec<&str> = found.fields().iter().map(|field| field.name().as_str()).collect();
+        if let Some(unknown) = names.iter().find(|name| COLUMNS.iter().all(|column| column.name != **name)) {
+            return Err(self.damaged(format!("column {unknown} is none of the table events")));
+        }
+        let mut required = COLUMNS.iter().filter(|column| !column.nullable);
+        match required.find(|column| !names.contains(&column.name)) {
+            Some(missing) => Err(self.damaged(format!("it has no column {}", missing.name))),
+            None => Ok(()),
+        }
+    }
+
+    fn csv<'b>(&self, layout: &'b Layout) -> Result<Batches<'b>, AnalyzeError> {
+        let format = csv::reader::Format::default().with_header(true).with_delimiter(layout.delimiter);
+        let (found, _) = format.infer_schema(self.open()?, Some(0)).map_err(|error| self.damaged(error))?;
+        if let Some(map) = &layout.map {
+            map.check(&found).map_err(|reason| AnalyzeError::BadLine {
+                path: self.path.to_owned(),
+                line: 1,
+                reason,
+            })?;
+            let reader = csv::ReaderBuilder::new(Arc::new(map::texts_of(&found)))
+                .with_format(format)
+                .with_batch_size(BATCH_ROWS)
+                .build(self.open()?)
+                .map_err(|error| self.damaged(error))?;
+            let mut line = 2;
+            return Ok(Box::new(reader.map(move |batch| {
+                let batch = batch?;
+                let rows = map.rows(&batch);
+                let rows = rows.map_err(|wrong| Failure::Line(line + wrong.lines, wrong.reason))?;
+                line += map::lines_to(&batch, batch.num_rows());
+                Ok(rows)
+            })));
+        }
+        self.known(&found)?;
+        let plain = plain_schema();
+        let fields = found.fields().iter().map(|field| plain.field_with_name(field.name()).cloned());
+        let fields: Vec<_> = fields.collect::<Result<_, _>>().map_err(|error| self.damaged(error))?;
+        let reader = csv::ReaderBuilder::new(Arc::new(Schema::new(fields)))
+            .with_header(true)
+            .with_batch_size(BATCH_ROWS)
+            .build(self.open()?)
+            .map_err(|error| self.damaged(error))?;
+        Ok(Box::new(reader.map(|batch| Ok(batch?))))
+    }
+
+    fn ndjson(&self) -> Result<Batches<'static>, AnalyzeError> {
+        let reader = json::ReaderBuilder::new(Arc::new(plain_schema()))
+            .with_strict_mode(true)
+            .with_batch_size(BATCH_ROWS)
+            .build(BufReader::new(self.open()?))
+            .map_err(|error| self.damaged(error))?;
+        Ok(Box::new(reader.map(|batch| Ok(batch?))))
+    }
+
+    /// Rows, and what the run says about itself.
+    fn parquet(&self) -> Result<(Batches<'static>, Option<Run>), AnalyzeError> {
+        let file = File::open(self.path)
+            .map_err(|source| AnalyzeError::Io { path: self.path.to_owned(), source })?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(error))?;
+        self.known(builder.schema())?;
+        let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
+        let run = pairs.iter().find(|pair| pair.key == META_RUN).and_then(|pair| pair.value.as_deref());
+        let run = run.map(serde_json::from_str).transpose();
+        let run =
+            run.map_err(|error| self.damaged(format!("its {META_RUN} is not what it should be: {error}")))?;
+        let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| self.damaged(error))?;
+        Ok((Box::new(reader.map(|batch| Ok(batch?))), run))
+    }
+}
+
+/// What is known of a run without metadata: when its rows were.
+fn rows_only(from_ns: i64, to_ns: i64) -> Run {
+    Run {
+        producer: "imported from rows".to_owned(),
+        joined_running: true,
+        clock: Clock { start_ns: from_ns, end_ns: to_ns.max(from_ns), ..Clock::default() },
+        lost_is_counted: false,
+        not_captured: vec!["the circumstances of the recording: the source has rows only".to_owned()],
+        ..Run::default()
+    }
+}
+
+/// Converts a file.
+///
+/// # Errors
+/// If it has other columns, a value does not fit its column, or the run cannot be written.
+pub(super) fn import(
+    layout: &Layout,
+    path: &Path,
+    out: &Path,
+    force: bool,
+) -> Result<Finished, AnalyzeError> {
+    let source = Source { path };
+    let mut first = Vec::new();
+    source
+        .open()?
+        .take(1 << 16)
+        .read_to_end(&mut first)
+        .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+    let (batches, run) = match first.first() {
+        _ if layout.map.is_some() => (source.csv(layout)?, None),
+        _ if first.starts_with(PARQUET) => source.parquet()?,
+        Some(b'{') => (source.ndjson()?, None),
+        _ => (source.csv(layout)?, None),
+    };
+    let schema: SchemaRef = Arc::new(arrow_schema());
+    let (first_ns, last_ns) = (Cell::new(i64::MAX), Cell::new(i64::MIN));
+    let mut rows_count = 0;
+    let rows = batches.map(|batch| {
+        let batch = batch.and_then(|batch| Ok(conformed(&batch, &schema)?));
+        let batch = batch.map_err(|failure| match failure {
+            Failure::Arrow(error) => source.damaged(format!("after {rows_count} rows: {error}")),
+            Failure::Line(line, reason) => AnalyzeError::BadLine { path: path.to_owned(), line, reason },
+        })?;
+        rows_count += batch.num_rows();
+        let of = |name: &str| batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Int64Type>());
+        if let (Some(ts), Some(dur)) = (of("ts"), of("dur")) {
+            for row in 0..batch.num_rows() {
+                let ts = ts.value(row);
+                let dur = if dur.is_valid(row) { dur.value(row) } else { 0 };
+                first_ns.set(first_ns.get().min(ts));
+                last_ns.set(last_ns.get().max(ts.saturating_add(dur)));
+            }
+        }
+        Ok(batch)
+    });
+    trace_writer::write(out, force, rows, || {
+        run.unwrap_or_else(|| match first_ns.get() {
+            i64::MAX => rows_only(0, 0),
+            from_ns => rows_only(from_ns, last_ns.get()),
+        })
+    })
+}

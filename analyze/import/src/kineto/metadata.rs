@@ -1,0 +1,114 @@
+//! What a trace says beside its events: GPUs, processes, threads.
+
+use std::{collections::BTreeMap, io::Read};
+
+use trace_schema::{Gpu, ProcessInfo, Run, Thread};
+
+use super::event::{Event, Field};
+use crate::json::{Json, JsonError, Shape};
+
+/// Names that are kept; more is no program's.
+const MAX_NAMES: usize = 1 << 16;
+
+/// Facts collected while reading.
+#[derive(Default)]
+pub(super) struct Metadata {
+    gpus: Vec<String>,
+    /// 1000 × major + 10 × minor.
+    cuda_version: Option<u32>,
+    labels: BTreeMap<u32, String>,
+    processes: BTreeMap<u32, String>,
+    threads: BTreeMap<(u32, u32), String>,
+    /// Names that were too many.
+    left_out_count: u64,
+}
+
+/// `thread 681 (python3)` is how Kineto writes the thread `python3`.
+fn thread_name(name: &str) -> &str {
+    let inner = name.strip_prefix("thread ").and_then(|rest| rest.split_once(" (")).map(|(_, name)| name);
+    inner.and_then(|name| name.strip_suffix(')')).unwrap_or(name).trim()
+}
+
+impl Metadata {
+    /// Takes the names of GPUs.
+    ///
+    /// # Errors
+    /// If the list is not one.
+    pub(super) fn read_devices(&mut self, json: &mut Json<impl Read>) -> Result<(), JsonError> {
+        json.begin(Shape::List, "`deviceProperties`")?;
+        let (mut is_first, mut key) = (true, String::new());
+        while json.next_element(&mut is_first)? {
+            json.begin(Shape::Object, "a device")?;
+            let mut is_first = true;
+            while json.next_key(&mut is_first, &mut key)? {
+                if key == "name" {
+                    json.text(&mut key, "the name of a device")?;
+                    if self.gpus.len() < MAX_NAMES {
+                        self.gpus.push(key.clone());
+                    }
+                } else {
+                    json.skip()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the newest CUDA that the driver knows.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub(super) fn read_cuda_version(&mut self, json: &mut Json<impl Read>) -> Result<(), JsonError> {
+        let mut text = String::new();
+        json.number(&mut text, "`cuda_driver_version`")?;
+        self.cuda_version = text.parse().ok();
+        Ok(())
+    }
+
+    /// Takes an event of phase `M`.
+    pub(super) fn event(&mut self, event: &Event) {
+        let number = |field| match field {
+            Field::Integer(number) => u32::try_from(number).ok(),
+            _ => None,
+        };
+        let Some(pid) = number(event.pid) else { return };
+        if self.labels.len() + self.processes.len() + self.threads.len() >= MAX_NAMES {
+            self.left_out_count += 1;
+            return;
+        }
+        match (event.name.as_str(), number(event.tid)) {
+            ("process_labels", _) => drop(self.labels.insert(pid, event.label.clone())),
+            ("process_name", _) => drop(self.processes.insert(pid, event.label.clone())),
+            ("thread_name", Some(tid)) => {
+                drop(self.threads.insert((pid, tid), thread_name(&event.label).to_owned()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands over what is known.
+    pub(super) fn finish(self, run: &mut Run) {
+        let driver = self.cuda_version.map_or_else(
+            || "unknown".to_owned(),
+            |version| format!("of CUDA {}.{}", version / 1000, version % 1000 / 10),
+        );
+        run.gpus = self.gpus.into_iter().map(|name| Gpu { name, driver: driver.clone() }).collect();
+        // A GPU has the number of the device where a process has its own.
+        let is_gpu = |pid: u32| self.labels.get(&pid).is_some_and(|label| label.starts_with("GPU"));
+        let mut threads: BTreeMap<(u32, u32), String> = self
+            .processes
+            .iter()
+            .filter(|(pid, _)| !is_gpu(**pid))
+            .map(|(pid, name)| ((*pid, *pid), name.clone()))
+            .collect();
+        let processes: Vec<u32> = threads.keys().map(|(pid, _)| *pid).collect();
+        threads.extend(self.threads.into_iter().filter(|((pid, _), _)| !is_gpu(*pid)));
+        run.processes =
+            processes.into_iter().map(|pid| ProcessInfo { pid, ..ProcessInfo::default() }).collect();
+        run.threads = threads.into_iter().map(|((pid, tid), comm)| Thread { pid, tid, comm }).collect();
+        if self.left_out_count > 0 {
+            run.not_captured
+                .push(format!("{} names of processes and threads: there are too many", self.left_out_count));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Traces of PyTorch's profiler: the JSON that `export_chrome_trace` writes, also with gzip.
+//!
+//! What has to be known to read one rightly: times are microseconds with three decimals, since
+//! `baseTimeNanoseconds` of Unix time; events come in no order; work of a GPU has the device as `pid` and the
+//! stream as `tid`; a call and what it caused have one `correlation`; pids such as `Spans` are no processes.
+//!
+//! ```text
+//! "traceEvents": [ {…}, {…}, … ]      one event at a time ─► row ─► recording ─► sorted run
+//! "baseTimeNanoseconds": …            if it stands behind the events, they are read again
+//! ```
+
+mod convert;
+mod event;
+mod metadata;
+
+use std::{io::Read, path::Path};
+
+use trace_schema::Run;
+use trace_writer::{Finished, Recorder, WriteError};
+
+use self::convert::Converter;
+pub(super) use self::convert::without_version;
+use super::{
+    compressed,
+    json::{Json, JsonError, Shape, scaled},
+};
+use analyze_run::error::AnalyzeError;
+
+/// Why a trace could not be read.
+enum Failure {
+    Json(JsonError),
+    Write(WriteError),
+    /// The events have to be read with this time as their zero.
+    Base(i64),
+}
+
+impl From<JsonError> for Failure {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl Failure {
+    fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
+        Err(Self::Json(JsonError::At { offset, reason: reason.into() }))
+    }
+}
+
+/// Converts a trace.
+///
+/// # Errors
+/// If it is no such trace, is damaged, or the run cannot be written.
+pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+    let mut base_ns = 0;
+    loop {
+        let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+        let (bytes, _) = compressed::open(path).map_err(io)?;
+        let recorder = Recorder::create(out, force, &Run::default())?;
+        let mut converter = Converter::new(recorder, base_ns);
+        match read(&mut Json::new(bytes), &mut converter) {
+            Ok(()) => {
+                let (recorder, run) = converter.finish();
+                return Ok(recorder.finish_sorted(&run)?);
+            }
+            Err(failure) => {
+                converter.recorder.discard();
+                match failure {
+                    Failure::Base(found) => base_ns = found,
+                    Failure::Write(error) => return Err(error.into()),
+                    Failure::Json(JsonError::Io(source)) => return Err(io(source)),
+                    Failure::Json(JsonError::At { offset, reason }) => {
+                        return Err(AnalyzeError::BadBytes { path: path.to_owned(), offset, reason });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the whole text: an object with the events and what else is known, or the list of events alone.
+fn read(json: &mut Json<impl Read>, converter: &mut Converter) -> Result<(), Failure> {
+    if json.shape()? == Shape::List {
+        read_events(json, converter)?;
+        return Ok(json.end()?);
+    }
+    json.begin(Shape::Object, "this is no trace of PyTorch's profiler: it")?;
+    let (mut is_first, mut key) = (true, String::new());
+    let mut has_events = false;
+    while json.next_key(&mut is_first, &mut key)? {
+        match key.as_str() {
+            "traceEvents" if has_events => return Ok(json.wrong("`traceEvents` is there twice")?),
+            "traceEvents" => {
+                read_events(json, converter)?;
+                has_events = true;
+            }
+            "baseTimeNanoseconds" => {
+                let offset = json.offset();
+                json.number(&mut key, "`baseTimeNanoseconds`")?;
+                let Some(base_ns) = scaled(&key, 0).filter(|base_ns| *base_ns >= 0) else {
+                    return Failure::at(offset, format!("`baseTimeNanoseconds` is {key}"));
+                };
+                if has_events && base_ns != converter.base_ns {
+                    return Err(Failure::Base(base_ns));
+                }
+                converter.base_ns = base_ns;
+            }
+            "deviceProperties" => converter.metadata.read_devices(json)?,
+            "cuda_driver_version" => converter.metadata.read_cuda_version(json)?,
+            _ => json.skip()?,
+        }
+    }
+    if !has_events {
+        return Ok(json.wrong("this is no trace of PyTorch's profiler: it has no `traceEvents`")?);
+    }
+    Ok(json.end()?)
+}
+
+fn read_events(json: &mut Json<impl Read>, converter: &mut Converter) -> Result<(), Failure> {
+    json.begin(Shape::List, "`traceEvents`")?;
+    let mut event = event::Event::default();
+    let mut is_first = true;
+    while json.next_element(&mut is_first)? {
+        event.read(json)?;
+        converter.event(&event)?;
+    }
+    Ok(())
+}

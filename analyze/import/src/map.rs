@@ -1,0 +1,249 @@
+//! Which column of somebody's table is which of ours: `ts=time_ns,dur=lat_us:us,op=func,kind='call'`.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray},
+    datatypes::{DataType, Field, Int32Type, Int64Type, Schema, UInt32Type, UInt64Type},
+};
+use trace_schema::{COLUMNS, Column, ColumnType, Kind};
+
+use super::json::scaled;
+use analyze_run::suggest::{alike, perhaps};
+
+/// Units of times, as powers of ten of a nanosecond.
+const UNITS: [(&str, i32); 5] = [("ns", 0), ("us", 3), ("µs", 3), ("ms", 6), ("s", 9)];
+
+/// Where the values of a column come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    /// A column of the table.
+    Column(String),
+    /// The same value in each row.
+    Constant(String),
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    column: &'static Column,
+    from: From,
+    /// Power of ten of the unit.
+    power: i32,
+}
+
+/// How a table is read.
+#[derive(Clone, Debug)]
+pub struct Map {
+    entries: Vec<Entry>,
+}
+
+/// What is wrong in a row, counted from 0, and how many ends of lines its cells hold with those before it.
+pub(super) struct Wrong {
+    pub(super) lines: u64,
+    pub(super) reason: String,
+}
+
+/// Parts between commas that are in no quotes.
+fn parts(text: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    text.split(|letter| {
+        is_quoted ^= letter == '\'';
+        letter == ',' && !is_quoted
+    })
+    .collect()
+}
+
+impl Map {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// If it names no column of ours, one twice, a unit that is none, or not all that a row needs.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for part in parts(text) {
+            let Some((name, source)) = part.split_once('=') else {
+                return Err(format!("`{part}` is not COLUMN=NAME or COLUMN='VALUE'"));
+            };
+            let (name, source) = (name.trim(), source.trim());
+            let Some(column) = COLUMNS.iter().find(|column| column.name == name) else {
+                let near = alike(name, COLUMNS.iter().map(|column| column.name));
+                return Err(format!("a run has no column {name}{}", perhaps(&near)));
+            };
+            if entries.iter().any(|entry| entry.column.name == name) {
+                return Err(format!("{name} is there twice"));
+            }
+            let mut power = 0;
+            let constant = source.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+            let from = match (constant, source.rsplit_once(':')) {
+                (Some(value), _) => From::Constant(value.to_owned()),
+                (None, Some((source, unit))) => {
+                    let Some((_, found)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+                        return Err(format!("`{unit}` is no unit of {name}: ns, us, ms or s"));
+                    };
+                    if column.unit != "ns" {
+                        return Err(format!("{name} is no time and has no unit"));
+                    }
+                    power = *found;
+                    From::Column(source.to_owned())
+                }
+                (None, None) => From::Column(source.to_owned()),
+            };
+            entries.push(Entry { column, from, power });
+        }
+        let mut required = COLUMNS.iter().filter(|column| !column.nullable);
+        match required.find(|column| entries.iter().all(|entry| entry.column.name != column.name)) {
+            Some(missing) => Err(format!(
+                "{name} is missing: say which column it is ({name}=NAME), or its value ({name}='VALUE')",
+                name = missing.name
+            )),
+            None => Ok(Self { entries }),
+        }
+    }
+
+    /// Whether a table has the columns it takes.
+    ///
+    /// # Errors
+    /// If not: which one, and what it may be called.
+    pub(super) fn check(&self, found: &Schema) -> Result<(), String> {
+        let names = || found.fields().iter().map(|field| field.name().as_str());
+        for entry in &self.entries {
+            if let From::Column(name) = &entry.from
+                && !names().any(|known| known == name)
+            {
+                let near = alike(name, names());
+                return Err(format!("column {name}: there is none in line 1{}", perhaps(&near)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the table, all of it text, as rows of a run.
+    ///
+    /// # Errors
+    /// If a value does not fit its column.
+    pub(super) fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch, Wrong> {
+        let mut fields = Vec::new();
+        let mut arrays = Vec::new();
+        for entry in &self.entries {
+            let (name, cells) = match &entry.from {
+                From::Column(name) => (name.as_str(), batch.column_by_name(name).cloned()),
+                From::Constant(value) => {
+                    let repeated = std::iter::repeat_n(value, batch.num_rows());
+                    (entry.column.name, Some(Arc::new(StringArray::from_iter_values(repeated)) as ArrayRef))
+                }
+            };
+            let cells = cells.unwrap_or_else(|| Arc::new(StringArray::new_null(batch.num_rows())));
+            let array = entry.array(cells.as_string::<i32>()).map_err(|(row, reason)| Wrong {
+                lines: lines_to(batch, row),
+                reason: format!("column {name}: {reason}"),
+            })?;
+            fields.push(Field::new(entry.column.name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+            .map_err(|error| Wrong { lines: 0, reason: error.to_string() })
+    }
+}
+
+/// Lines that the rows up to one take: a cell in quotes may hold ends of lines.
+pub(super) fn lines_to(batch: &RecordBatch, row: usize) -> u64 {
+    let ends = |column: &ArrayRef| {
+        let cells = column.as_string::<i32>();
+        let of = |row: usize| if cells.is_null(row) { 0 } else { cells.value(row).matches('\n').count() };
+        (0..row).map(of).sum::<usize>()
+    };
+    (row + batch.columns().iter().map(ends).sum::<usize>()) as u64
+}
+
+impl Entry {
+    /// The values of a column; an error: of which row, and why.
+    fn array(&self, cells: &StringArray) -> Result<ArrayRef, (usize, String)> {
+        Ok(match self.column.ty {
+            ColumnType::Int64 if self.column.unit == "ns" => {
+                self.numbers::<Int64Type>(cells, |text| scaled(text, self.power).filter(|ns| *ns >= 0))?
+            }
+            ColumnType::Int64 => self.numbers::<Int64Type>(cells, |text| text.parse().ok())?,
+            ColumnType::Int32 => self.numbers::<Int32Type>(cells, |text| text.parse().ok())?,
+            ColumnType::UInt32 => self.numbers::<UInt32Type>(cells, |text| text.parse().ok())?,
+            ColumnType::UInt64 => {
+                self.numbers::<UInt64Type>(cells, |text| match text.strip_prefix("0x") {
+                    Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                    None => text.parse().ok(),
+                })?
+            }
+            ColumnType::Text => {
+                for row in 0..cells.len() {
+                    self.present(cells, row)?;
+                    if self.column.name == "kind" && Kind::from_name(cells.value(row).trim()).is_none() {
+                        let near = alike(cells.value(row), Kind::ALL.iter().map(|kind| kind.name()));
+                        return Err((row, format!("`{}` is no kind{}", cells.value(row), perhaps(&near))));
+                    }
+                }
+                let texts = cells.iter().map(|cell| cell.map(str::trim).filter(|cell| !cell.is_empty()));
+                Arc::new(texts.collect::<StringArray>())
+            }
+        })
+    }
+
+    /// Whether a cell has a value; an error: it must have one.
+    fn present(&self, cells: &StringArray, row: usize) -> Result<bool, (usize, String)> {
+        let is_there = cells.is_valid(row) && !cells.value(row).trim().is_empty();
+        if !is_there && !self.column.nullable {
+            return Err((row, format!("there is no value, and {} needs one", self.column.name)));
+        }
+        Ok(is_there)
+    }
+
+    fn numbers<T: arrow::array::ArrowPrimitiveType>(
+        &self,
+        cells: &StringArray,
+        parse: impl Fn(&str) -> Option<T::Native>,
+    ) -> Result<ArrayRef, (usize, String)> {
+        let mut values = arrow::array::PrimitiveBuilder::<T>::with_capacity(cells.len());
+        for row in 0..cells.len() {
+            if !self.present(cells, row)? {
+                values.append_null();
+                continue;
+            }
+            let text = cells.value(row).trim();
+            match parse(text) {
+                Some(value) => values.append_value(value),
+                None => {
+                    let shown: String = text.chars().take(40).collect();
+                    let what = if self.column.unit == "ns" { "time" } else { "number" };
+                    return Err((row, format!("`{shown}` is no {what} that {} can hold", self.column.name)));
+                }
+            }
+        }
+        Ok(Arc::new(values.finish()))
+    }
+}
+
+/// Every column as text.
+pub(super) fn texts_of(found: &Schema) -> Schema {
+    let text = |field: &Arc<Field>| Field::new(field.name(), DataType::Utf8, true);
+    Schema::new(found.fields().iter().map(text).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_says_what_it_lacks() {
+        assert!(Map::parse("ts=t:us, dur=d:ms,kind='call',op=f,pid='1',tid=x").is_ok());
+        assert!(Map::parse("ts=t,kind='a,b',op=f,pid=p,tid=x").is_ok());
+        for (text, words) in [
+            ("ts=t,kind='call',op=f,pid=p", "tid is missing"),
+            ("tss=t", "no column tss; perhaps ts"),
+            ("ts=t:min", "`min` is no unit"),
+            ("pid=t:us", "pid is no time"),
+            ("ts=t,ts=u", "ts is there twice"),
+            ("ts", "`ts` is not COLUMN=NAME"),
+            ("", "is not COLUMN=NAME"),
+        ] {
+            let why = Map::parse(text).err().unwrap_or_default();
+            assert!(why.contains(words), "{text}: {why}");
+        }
+    }
+}

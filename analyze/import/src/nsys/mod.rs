@@ -1,0 +1,203 @@
+//! Exports of Nsight Systems: SQLite, and folders of Parquet files with the same tables.
+//!
+//! What has to be known to read one rightly: times are nanoseconds since the session's start, whose Unix time
+//! `TARGET_INFO_SESSION_START_TIME` has; `globalTid` is machine, process and thread in one number (24 bits each of
+//! the last two); texts are numbers into `StringIds`; a table that recorded nothing is absent, and columns come and
+//! go with versions; runtime and driver calls are in one table.
+
+mod parquet_dir;
+mod source;
+mod switches;
+mod tables;
+
+use std::path::Path;
+
+use trace_schema::{Clock, Gpu, ProcessInfo, Run, Thread};
+use trace_writer::{Finished, Recorder};
+
+use self::{
+    parquet_dir::ParquetDir,
+    source::{Cells, Source, Sqlite, Wanted},
+    tables::{TABLES, Table},
+};
+use analyze_run::error::AnalyzeError;
+
+pub(super) use self::parquet_dir::is_export;
+
+/// Process and thread in a `globalTid`.
+fn thread_of(global: i64) -> (u32, u32) {
+    (((global >> 24) & 0xff_ffff) as u32, (global & 0xff_ffff) as u32)
+}
+
+/// Rows on their way into the run.
+struct Import {
+    source: Box<dyn Source>,
+    recorder: Recorder,
+    /// Unix time of the session's start.
+    base_ns: i64,
+    first_ns: Option<i64>,
+    last_ns: i64,
+    run: Run,
+}
+
+/// Converts an export.
+///
+/// # Errors
+/// If it is none, a row does not fit, or the run cannot be written.
+pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+    let foreign = |reason: String| AnalyzeError::NotNsys { path: path.to_owned(), reason };
+    let source: Box<dyn Source> = if path.is_dir() {
+        if !is_export(path) {
+            return Err(foreign("it has no table StringIds".to_owned()));
+        }
+        Box::new(ParquetDir::open(path)?)
+    } else {
+        Box::new(Sqlite::open(path).map_err(foreign)?)
+    };
+    if source.columns("StringIds").map_err(foreign)?.is_empty() {
+        return Err(foreign("it has no table StringIds".to_owned()));
+    }
+    let found: Vec<&Table> = TABLES
+        .iter()
+        .filter_map(|table| match source.columns(table.name) {
+            Ok(columns) if columns.is_empty() => None,
+            Ok(columns) => Some(match table.required.iter().find(|c| !columns.iter().any(|f| f == *c)) {
+                Some(missing) => Err(foreign(format!("its table {} has no column {missing}", table.name))),
+                None => Ok(table),
+            }),
+            Err(reason) => Some(Err(foreign(reason))),
+        })
+        .collect::<Result<_, _>>()?;
+    let recorder = Recorder::create(out, force, &Run::default())?;
+    let mut import = Import {
+        source,
+        recorder,
+        base_ns: 0,
+        first_ns: None,
+        last_ns: 0,
+        run: Run {
+            producer: "imported from Nsight Systems".to_owned(),
+            joined_running: true,
+            not_captured: vec![
+                "bytes, directions and streams of calls; those of the work on the GPU are in the `device` row of \
+                 the same process and `correlation`"
+                    .to_owned(),
+                "allocator events of PyTorch".to_owned(),
+            ],
+            ..Run::default()
+        },
+    };
+    match import.all(&found) {
+        Ok(()) => {
+            import.run.clock = Clock {
+                start_ns: import.first_ns.unwrap_or(import.base_ns),
+                end_ns: import.last_ns,
+                ..Clock::default()
+            };
+            Ok(import.recorder.finish_sorted(&import.run)?)
+        }
+        Err(error) => {
+            import.recorder.discard();
+            Err(error)
+        }
+    }
+}
+
+impl Import {
+    fn all(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
+        self.facts()?;
+        for table in found {
+            self.table(table)?;
+        }
+        self.switches()?;
+        for table in TABLES.iter().filter(|table| !found.iter().any(|there| there.name == table.name)) {
+            self.run.not_captured.push(format!("{}: there is no table {}", table.what, table.name));
+        }
+        self.other_tables(found)
+    }
+
+    /// Whether a table has these columns.
+    fn has(&self, table: &str, columns: &[&str]) -> bool {
+        let found = self.source.columns(table).unwrap_or_default();
+        columns.iter().all(|column| found.iter().any(|name| name == column))
+    }
+
+    /// What is known of the session, the machine and the names of threads.
+    fn facts(&mut self) -> Result<(), AnalyzeError> {
+        if self.has("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"]) {
+            let starts = self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| {
+                cells.required("utcEpochNs")
+            })?;
+            self.base_ns = starts.first().copied().unwrap_or_default();
+        } else {
+            self.run.not_captured.push("the time of day: times count from the session's start".to_owned());
+        }
+        if self.has("TARGET_INFO_GPU", &["name"]) {
+            self.run.gpus = self.list("TARGET_INFO_GPU", &["name"], |cells| {
+                Ok(Gpu { name: cells.text("name")?, driver: "unknown".to_owned() })
+            })?;
+        }
+        if self.has("PROCESSES", &["pid", "name"]) {
+            let pids = self.list("PROCESSES", &["pid", "name"], |cells| {
+                Ok(cells.text("name").is_ok().then_some(cells.extent("pid")?).flatten())
+            })?;
+            self.run.processes =
+                pids.into_iter().flatten().map(|pid| ProcessInfo { pid, ..ProcessInfo::default() }).collect();
+        }
+        if self.has("ThreadNames", &["nameId", "globalTid"]) {
+            // One without a name is none that could be shown.
+            let threads = self.list("ThreadNames", &["nameId", "globalTid"], |cells| {
+                let (pid, tid) = thread_of(cells.required("globalTid")?);
+                Ok(cells.text("nameId").ok().map(|comm| Thread { pid, tid, comm }))
+            })?;
+            self.run.threads = threads.into_iter().flatten().collect();
+        }
+        Ok(())
+    }
+
+    /// What each row of a small table says.
+    fn list<T>(
+        &self,
+        table: &'static str,
+        columns: &[&'static str],
+        mut read: impl FnMut(&Cells<'_>) -> Result<T, String>,
+    ) -> Result<Vec<T>, AnalyzeError> {
+        let mut found = Vec::new();
+        let wanted = Wanted { table, columns, texts: &["nameId"], by: None };
+        self.source.rows(&wanted, &mut |cells| {
+            found.push(read(cells)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// A time of the trace as Unix time; `None`: out of range.
+    fn time(base_ns: i64, ns: i64) -> Option<i64> {
+        base_ns.checked_add(ns).filter(|ts| *ts >= 0)
+    }
+
+    fn saw(&mut self, ts: i64, end: i64) {
+        self.first_ns = Some(self.first_ns.map_or(ts, |first| first.min(ts)));
+        self.last_ns = self.last_ns.max(end);
+    }
+
+    /// Says which tables were not read.
+    fn other_tables(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
+        let names = self.source.tables()?;
+        let is_fact = |name: &str| {
+            ["ENUM_", "META_DATA_", "TARGET_INFO_", "sqlite_"].iter().any(|start| name.starts_with(start))
+                || matches!(
+                    name,
+                    "StringIds" | "ThreadNames" | "PROCESSES" | "EXPORT_SCHEMA_VERSION" | switches::TABLE
+                )
+        };
+        let others: Vec<String> = names
+            .into_iter()
+            .filter(|name| !is_fact(name) && !found.iter().any(|table| table.name == name))
+            .collect();
+        if !others.is_empty() {
+            self.run.not_captured.push(format!("tables that are not understood: {}", others.join(", ")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! `nsys export --type parquetdir`: a folder with a Parquet file for each table, with the columns of the SQLite tables.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    compute::cast,
+    datatypes::{DataType, Int64Type, UInt64Type},
+};
+use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
+
+use super::source::{Cell, Cells, Source, Take, Wanted};
+use analyze_run::{error::AnalyzeError, progress};
+
+/// Rows converted at once.
+const BATCH_ROWS: usize = 1 << 13;
+const TEXTS: &str = "StringIds";
+
+/// A folder whose tables are read.
+pub(super) struct ParquetDir {
+    path: PathBuf,
+    texts: HashMap<i64, String>,
+}
+
+/// The file of a table.
+fn file_of(directory: &Path, table: &str) -> PathBuf {
+    directory.join(format!("{table}.parquet"))
+}
+
+/// Whether a folder is such an export.
+pub(crate) fn is_export(path: &Path) -> bool {
+    path.is_dir() && file_of(path, TEXTS).is_file()
+}
+
+/// A column as cells have it.
+enum Values {
+    Absent,
+    Integers(ArrayRef),
+    Texts(ArrayRef),
+    Other(&'static str),
+}
+
+impl Values {
+    fn of(batch: &RecordBatch, name: &str) -> Result<Self, String> {
+        let Some(array) = batch.column_by_name(name) else { return Ok(Self::Absent) };
+        let to = |ty: &DataType| cast(array, ty).map_err(|error| format!("column {name}: {error}"));
+        Ok(match array.data_type() {
+            // A number of 64 bits without sign is kept bit by bit, as SQLite has it.
+            DataType::UInt64 => {
+                let numbers = array.as_primitive::<UInt64Type>();
+                Self::Integers(std::sync::Arc::new(numbers.unary::<_, Int64Type>(|number| number as i64)))
+            }
+            ty if ty.is_integer() || matches!(ty, DataType::Boolean | DataType::Timestamp(..)) => {
+                Self::Integers(to(&DataType::Int64)?)
+            }
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
+                Self::Texts(to(&DataType::Utf8)?)
+            }
+            DataType::Null => Self::Absent,
+            ty if ty.is_floating() => Self::Other("Real"),
+            _ => Self::Other("none that is read"),
+        })
+    }
+
+    fn cell(&self, row: usize) -> Cell<'_> {
+        match self {
+            Self::Absent => Cell::Null,
+            Self::Other(name) => Cell::Other(name),
+            Self::Integers(array) | Self::Texts(array) if array.is_null(row) => Cell::Null,
+            Self::Integers(array) => Cell::Integer(array.as_primitive::<Int64Type>().value(row)),
+            Self::Texts(array) => Cell::Text(array.as_string::<i32>().value(row).as_bytes()),
+        }
+    }
+}
+
+impl ParquetDir {
+    /// Opens it and reads its texts.
+    ///
+    /// # Errors
+    /// If it has none, or they cannot be read.
+    pub(super) fn open(path: &Path) -> Result<Self, AnalyzeError> {
+        let mut directory = Self { path: path.to_owned(), texts: HashMap::new() };
+        let mut texts = HashMap::new();
+        let wanted = Wanted { table: TEXTS, columns: &["id", "value"], texts: &[], by: None };
+        directory.rows(&wanted, &mut |cells| {
+            texts.insert(cells.required("id")?, cells.text("value")?);
+            Ok(())
+        })?;
+        directory.texts = texts;
+        Ok(directory)
+    }
+
+    fn damaged(&self, table: &str, what: impl std::fmt::Display) -> AnalyzeError {
+        AnalyzeError::Damaged(format!("{}: {what}", file_of(&self.path, table).display()))
+    }
+
+    fn builder(&self, table: &str) -> Result<ParquetRecordBatchReaderBuilder<File>, AnalyzeError> {
+        let path = file_of(&self.path, table);
+        let file = File::open(&path).map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(table, error))
+    }
+}
+
+impl Source for ParquetDir {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn tables(&self) -> Result<Vec<String>, AnalyzeError> {
+        let io = |source| AnalyzeError::Io { path: self.path.clone(), source };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.extension().is_some_and(|ending| ending == "parquet") {
+                names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn columns(&self, table: &str) -> Result<Vec<String>, String> {
+        if !file_of(&self.path, table).is_file() {
+            return Ok(Vec::new());
+        }
+        let builder = self.builder(table).map_err(|error| error.to_string())?;
+        Ok(builder.schema().fields().iter().map(|field| field.name().clone()).collect())
+    }
+
+    fn rows(&self, wanted: &Wanted<'_>, take: Take<'_>) -> Result<(), AnalyzeError> {
+        let table = wanted.table;
+        let builder = self.builder(table)?;
+        let progress =
+            progress::rows(u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default());
+        let mask = ProjectionMask::columns(builder.parquet_schema(), wanted.columns.iter().copied());
+        let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build();
+        let mut number = 0;
+        for batch in reader.map_err(|error| self.damaged(table, error))? {
+            let batch = batch.map_err(|error| self.damaged(table, error))?;
+            let values = wanted.columns.iter().map(|name| Values::of(&batch, name));
+            let values: Vec<Values> =
+                values.collect::<Result<_, _>>().map_err(|error| self.damaged(table, error))?;
+            for row in 0..batch.num_rows() {
+                progress.add(1);
+                number += 1;
+                let cells = wanted.columns.iter().zip(&values).map(|(name, values)| match values.cell(row) {
+                    Cell::Integer(id) if wanted.texts.contains(name) => {
+                        self.texts.get(&id).map_or(Cell::Null, |text| Cell::Text(text.as_bytes()))
+                    }
+                    other => other,
+                });
+                let cells: Vec<Cell<'_>> = cells.collect();
+                take(&Cells { number, names: wanted.columns, cells: &cells })
+                    .map_err(|refused| self.refused(table, number, refused))?;
+            }
+        }
+        Ok(())
+    }
+}

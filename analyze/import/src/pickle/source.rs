@@ -1,0 +1,171 @@
+//! The bytes of a pickle, as a stream with a position.
+//!
+//! A claimed length is never believed: room grows with the bytes that have come.
+
+use std::io::{self, Read};
+
+use super::PickleError;
+
+/// Bytes that are asked for at once.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// Longest line of a text opcode.
+const LINE_BYTES: usize = 1 << 24;
+
+/// A stream of bytes.
+pub(crate) struct Source<'a> {
+    inner: Box<dyn Read + 'a>,
+    buffer: Vec<u8>,
+    position: usize,
+    end: usize,
+    /// Offset of the buffer's first byte.
+    base: u64,
+    /// Bytes of the whole stream, where that is known.
+    length: Option<u64>,
+}
+
+impl<'a> Source<'a> {
+    /// A source of `length` bytes, where that is known.
+    pub(crate) fn new(inner: impl Read + 'a, length: Option<u64>) -> Self {
+        Self { inner: Box::new(inner), buffer: vec![0; CHUNK_BYTES], position: 0, end: 0, base: 0, length }
+    }
+
+    /// Offset of the next byte.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.base + self.position as u64
+    }
+
+    fn cut(&self) -> PickleError {
+        let end = self.base + self.end as u64;
+        PickleError::at(end, "the pickle is cut off: it ends here, in the middle")
+    }
+
+    /// Reads more; `false` at the end of the stream.
+    fn read_more(&mut self) -> Result<bool, PickleError> {
+        if self.end == self.buffer.len() {
+            if self.position > 0 {
+                self.buffer.copy_within(self.position..self.end, 0);
+                self.base += self.position as u64;
+                self.end -= self.position;
+                self.position = 0;
+            } else {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+        }
+        loop {
+            match self.inner.read(&mut self.buffer[self.end..]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What the decompressor says of a damaged file.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::InvalidData
+                            | io::ErrorKind::InvalidInput
+                            | io::ErrorKind::UnexpectedEof
+                    ) =>
+                {
+                    let offset = self.base + self.end as u64;
+                    return Err(PickleError::at(offset, format!("the compressed file is damaged: {error}")));
+                }
+                Err(error) => return Err(PickleError::Io(error)),
+            }
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self, count: usize) -> Result<(), PickleError> {
+        if self.length.is_some_and(|length| count as u64 > length.saturating_sub(self.offset())) {
+            let left = self.length.unwrap_or(0).saturating_sub(self.offset());
+            let reason =
+                format!("the pickle is cut off, or lies: {count} bytes are to follow here, {left} are left");
+            return Err(PickleError::at(self.offset(), reason));
+        }
+        while self.end - self.position < count {
+            if !self.read_more()? {
+                return Err(self.cut());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next `count` bytes.
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> Result<&[u8], PickleError> {
+        if self.end - self.position < count {
+            self.fill(count)?;
+        }
+        let start = self.position;
+        self.position += count;
+        Ok(&self.buffer[start..start + count])
+    }
+
+    /// The next byte.
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, PickleError> {
+        if self.position == self.end {
+            self.fill(1)?;
+        }
+        let byte = self.buffer[self.position];
+        self.position += 1;
+        Ok(byte)
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], PickleError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    /// The bytes up to the next line feed, which is read too.
+    pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
+        let mut searched = 0;
+        let length = loop {
+            let waiting = &self.buffer[self.position + searched..self.end];
+            if let Some(found) = waiting.iter().position(|byte| *byte == b'\n') {
+                break searched + found;
+            }
+            searched += waiting.len();
+            if searched > LINE_BYTES {
+                return Err(PickleError::at(
+                    self.offset(),
+                    format!("a line of more than {LINE_BYTES} bytes begins here"),
+                ));
+            }
+            if !self.read_more()? {
+                return Err(self.cut());
+            }
+        };
+        let start = self.position;
+        self.position += length + 1;
+        Ok(&self.buffer[start..start + length])
+    }
+
+    /// Reads over bytes.
+    pub(super) fn skip(&mut self, count: u64) -> Result<(), PickleError> {
+        let mut left = count;
+        while left > 0 {
+            let step = left.min(CHUNK_BYTES as u64);
+            self.take(step as usize)?;
+            left -= step;
+        }
+        Ok(())
+    }
+
+    /// Whether the stream has ended.
+    pub(super) fn is_at_end(&mut self) -> Result<bool, PickleError> {
+        Ok(self.position == self.end && !self.read_more()?)
+    }
+
+    /// Bytes of the whole stream, where that is known.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.length
+    }
+}

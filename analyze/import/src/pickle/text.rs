@@ -1,0 +1,102 @@
+//! Strings, each distinct one kept once.
+
+use std::{collections::HashMap, sync::Arc};
+
+/// Number of a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TextId(pub(crate) u32);
+
+/// Bytes that a string costs besides its own.
+const OVERHEAD_BYTES: usize = 80;
+
+/// All strings seen.
+pub(super) struct Texts {
+    words: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// The known strings get the first numbers, in their order.
+    pub(super) fn new(known: &[&str]) -> Self {
+        let mut texts = Self { words: Vec::new(), numbers: HashMap::new(), bytes: 0 };
+        for word in known {
+            texts.number(word);
+        }
+        texts
+    }
+
+    /// The number of a string.
+    pub(super) fn number(&mut self, word: &str) -> TextId {
+        if let Some(number) = self.numbers.get(word) {
+            return TextId(*number);
+        }
+        let number = self.words.len() as u32;
+        let word: Arc<str> = word.into();
+        self.bytes += word.len() + OVERHEAD_BYTES;
+        self.words.push(Arc::clone(&word));
+        self.numbers.insert(word, number);
+        TextId(number)
+    }
+
+    /// The string of a number.
+    pub(super) fn word(&self, id: TextId) -> &Arc<str> {
+        &self.words[id.0 as usize]
+    }
+
+    /// Memory it takes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// A string of a text opcode (protocol 0): Latin-1 with `\uXXXX` and `\UXXXXXXXX`. `None` if malformed.
+pub(super) fn unescape_unicode(line: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let [byte, after @ ..] = rest {
+        let digits = match (byte, after) {
+            (b'\\', [b'u', ..]) => 4,
+            (b'\\', [b'U', ..]) => 8,
+            _ => {
+                text.push(char::from(*byte));
+                rest = after;
+                continue;
+            }
+        };
+        let hex = std::str::from_utf8(after.get(1..=digits)?).ok()?;
+        let code = u32::from_str_radix(hex, 16).ok()?;
+        text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        rest = &after[1 + digits..];
+    }
+    Some(text)
+}
+
+/// A quoted string of Python 2. `None` if malformed.
+pub(super) fn unquote(line: &[u8]) -> Option<String> {
+    let (quote, inner) = match line {
+        [first @ (b'\'' | b'"'), inner @ .., last] if first == last => (*first, inner),
+        _ => return None,
+    };
+    let mut bytes = inner.iter();
+    let mut text = Vec::with_capacity(inner.len());
+    while let Some(byte) = bytes.next() {
+        let byte = match *byte {
+            b'\\' => match *bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                b'x' => {
+                    let hex = [*bytes.next()?, *bytes.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?
+                }
+                other @ (b'\\' | b'\'' | b'"') => other,
+                _ => return None,
+            },
+            byte if byte == quote => return None,
+            byte => byte,
+        };
+        text.push(byte);
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
+}

@@ -1,0 +1,511 @@
+//! Events of the scheduler, in the order of time, to rows: what `capture` does in the kernel.
+//!
+//! ```text
+//! thread  ████ switch-out ░░░░ asleep ░░░░ waking ▒▒▒ in a queue ▒▒▒ switch-in ████ switch-out
+//!              └──────────────── off_cpu ────────────────────────────┘└─── run ───┘
+//! ```
+//! Every thread but the idle ones is traced. An interval that has no end on record is censored: at the end of the
+//! recording, where a thread leaves that was away already, and where events were lost meanwhile.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trace_schema::{Kind, Lost, ProcessInfo, Row, Run, Text, Thread};
+use trace_writer::{Finished, Recorder, WriteError};
+
+use super::state::State;
+
+/// Intervals of lost events that are told apart; later ones are added to the last.
+const MAX_LOST: usize = 1 << 14;
+/// By how much times that are rounded to a microsecond each may miss each other.
+const ROUNDING_NS: i64 = 2_000;
+
+/// A thread, as an event names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task<'a> {
+    pub(crate) tid: u32,
+    /// Empty: not told.
+    pub(crate) comm: &'a str,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// `prev`: not told where nothing is known of the CPU before.
+    Switch {
+        prev: Option<Task<'a>>,
+        state: State,
+        next: Task<'a>,
+    },
+    Waking {
+        tid: u32,
+    },
+    Wakeup {
+        tid: u32,
+        cpu: Option<u32>,
+    },
+    Migrate {
+        tid: u32,
+        cpu: u32,
+    },
+    /// `is_thread`: of the process that made it, if that is told.
+    New {
+        child: Task<'a>,
+        is_thread: Option<bool>,
+    },
+    Exec {
+        tid: u32,
+        file: &'a str,
+    },
+    Exit {
+        task: Task<'a>,
+    },
+}
+
+/// When, where, and what the CPU was doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) ts: i64,
+    pub(crate) cpu: Option<u32>,
+    /// The current thread, and its process.
+    pub(crate) tid: Option<u32>,
+    pub(crate) pid: Option<u32>,
+    /// Whether an interrupt did it, not the current thread.
+    pub(crate) in_interrupt: Option<bool>,
+}
+
+/// A stint of a thread on a CPU, and its wait before, as `perf sched timehist` has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stint<'a> {
+    pub(super) task: Task<'a>,
+    pub(super) pid: u32,
+    pub(super) cpu: u32,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) wait_ns: i64,
+    /// Its part since the wake-up. 0: none is on record.
+    pub(super) delay_ns: i64,
+    /// How it left.
+    pub(super) state: State,
+}
+
+/// Who ended a sleep.
+#[derive(Clone, Copy, Debug)]
+enum Waker {
+    Interrupt,
+    Task(u32),
+}
+
+/// A thread that has left its CPU.
+struct Away {
+    ts: i64,
+    state: State,
+    cpu: Option<u32>,
+    next_tid: Option<u32>,
+    next_comm: Option<Text>,
+    wake_ts: Option<i64>,
+    waker: Option<Waker>,
+    /// In whose queue it is, as far as events say.
+    queue: Option<u32>,
+    /// Losses before.
+    losses: u64,
+}
+
+/// What a CPU does.
+#[derive(Default)]
+struct Cpu {
+    /// The thread that it runs, and since when.
+    current: Option<(u32, i64)>,
+    last_ns: i64,
+}
+
+/// What could not be told, counted.
+#[derive(Default)]
+struct Untold {
+    returns: u64,
+    stints: u64,
+    wakers: u64,
+    children: u64,
+}
+
+/// Rows on their way into the run.
+pub(crate) struct Machine {
+    recorder: Recorder,
+    pub(crate) run: Run,
+    away: HashMap<u32, Away>,
+    cpus: HashMap<u32, Cpu>,
+    processes: HashMap<u32, u32>,
+    comms: HashMap<u32, Text>,
+    span: Option<(i64, i64)>,
+    losses: u64,
+    switches: u64,
+    untold: Untold,
+}
+
+impl Machine {
+    pub(crate) fn new(recorder: Recorder, run: Run) -> Self {
+        Self {
+            recorder,
+            run,
+            away: HashMap::new(),
+            cpus: HashMap::new(),
+            processes: HashMap::from([(0, 0)]),
+            comms: HashMap::new(),
+            span: None,
+            losses: 0,
+            switches: 0,
+            untold: Untold::default(),
+        }
+    }
+
+    /// Gives up.
+    pub(crate) fn discard(self) {
+        self.recorder.discard();
+    }
+
+    /// Time of the last event; none may be earlier from now on.
+    pub(crate) fn last_ns(&self) -> Option<i64> {
+        self.span.map(|(_, last)| last)
+    }
+
+    /// Context switches so far.
+    pub(crate) fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    /// A thread is of this process.
+    pub(crate) fn learn(&mut self, tid: u32, pid: u32) {
+        self.processes.insert(tid, pid);
+    }
+
+    /// The name of a thread, kept as its last one.
+    pub(crate) fn name(&mut self, task: Task<'_>) -> Option<Text> {
+        let known = self.comms.get(&task.tid);
+        if task.comm.is_empty() || known.is_some_and(|known| **known == *task.comm) {
+            return known.cloned();
+        }
+        let comm = Text::new(task.comm);
+        self.comms.insert(task.tid, comm.clone());
+        Some(comm)
+    }
+
+    /// Whether a thread has a name yet.
+    pub(crate) fn is_named(&self, tid: u32) -> bool {
+        self.comms.contains_key(&tid)
+    }
+
+    /// The process of a thread; 0: not known.
+    fn process(&self, tid: u32) -> u32 {
+        self.processes.get(&tid).copied().unwrap_or_default()
+    }
+
+    /// What happened at a moment that is not before the last one.
+    ///
+    /// # Errors
+    /// On I/O.
+    pub(crate) fn event(&mut self, at: &Moment, event: &Event<'_>) -> Result<(), WriteError> {
+        self.span = Some(self.span.map_or((at.ts, at.ts), |(first, last)| (first, last.max(at.ts))));
+        if let (Some(tid), Some(pid)) = (at.tid, at.pid) {
+            self.learn(tid, pid);
+        }
+        match *event {
+            Event::Switch { prev, state, next } => self.switch(at, prev, state, next)?,
+            Event::Waking { tid } => self.woken(at, tid, true, None),
+            Event::Wakeup { tid, cpu } => self.woken(at, tid, false, cpu),
+            Event::Migrate { tid, cpu } => {
+                if let Some(queue) = self.away.get_mut(&tid).and_then(|away| away.queue.as_mut()) {
+                    *queue = cpu;
+                }
+            }
+            Event::New { child, is_thread } => self.new_task(at, child, is_thread)?,
+            Event::Exec { tid, file } => {
+                self.learn(tid, tid);
+                self.life(at, "exec", tid, Some(Text::new(file)))?;
+            }
+            Event::Exit { task } => {
+                self.name(task);
+                self.life(at, "exit", task.tid, None)?;
+            }
+        }
+        if let Some(cpu) = at.cpu {
+            self.cpus.entry(cpu).or_default().last_ns = at.ts;
+        }
+        Ok(())
+    }
+
+    fn life(
+        &mut self,
+        at: &Moment,
+        op: &'static str,
+        tid: u32,
+        detail: Option<Text>,
+    ) -> Result<(), WriteError> {
+        let row = Row::new(at.ts, Kind::Process, op.into(), self.process(tid), tid);
+        self.recorder.push(&Row { comm: self.comms.get(&tid).cloned(), detail, ..row })
+    }
+
+    fn new_task(&mut self, at: &Moment, child: Task<'_>, is_thread: Option<bool>) -> Result<(), WriteError> {
+        // Whatever had that number is gone.
+        self.away.remove(&child.tid);
+        self.name(child);
+        match is_thread {
+            None => {
+                // Another event may have told it just before.
+                self.untold.children += u64::from(!self.processes.contains_key(&child.tid));
+                Ok(())
+            }
+            Some(true) => {
+                let parent = at.tid.map_or(0, |tid| self.process(tid));
+                match parent {
+                    0 => drop(self.processes.remove(&child.tid)),
+                    parent => self.learn(child.tid, parent),
+                }
+                Ok(())
+            }
+            Some(false) => {
+                self.learn(child.tid, child.tid);
+                self.life(at, "fork", child.tid, None)
+            }
+        }
+    }
+
+    fn switch(
+        &mut self,
+        at: &Moment,
+        prev: Option<Task<'_>>,
+        state: State,
+        next: Task<'_>,
+    ) -> Result<(), WriteError> {
+        self.switches += 1;
+        let comm = prev.and_then(|prev| self.name(prev));
+        let next_comm = self.name(next);
+        let since = at.cpu.and_then(|cpu| {
+            let slot = self.cpus.entry(cpu).or_default();
+            slot.current.replace((next.tid, at.ts))
+        });
+        match (since, at.cpu) {
+            (Some((tid, start)), Some(cpu)) if prev.is_some_and(|prev| prev.tid == tid) => {
+                if tid != 0 {
+                    let row = Row::new(start, Kind::Run, "run".into(), self.process(tid), tid);
+                    self.recorder.push(&Row { dur: Some(at.ts - start), comm, cpu: Some(cpu), ..row })?;
+                }
+            }
+            (Some(_), _) => self.untold.stints += 1,
+            (None, _) => {}
+        }
+        if let Some(prev) = prev.filter(|prev| prev.tid != 0) {
+            if let Some(open) = self.away.remove(&prev.tid) {
+                self.untold.returns += 1;
+                self.push(prev.tid, &open, None, None)?;
+            }
+            if state != State::Dead {
+                let away = Away {
+                    ts: at.ts,
+                    state,
+                    cpu: at.cpu,
+                    next_tid: Some(next.tid),
+                    next_comm,
+                    wake_ts: None,
+                    waker: None,
+                    queue: at.cpu.filter(|_| state == State::Runnable),
+                    losses: self.losses,
+                };
+                self.away.insert(prev.tid, away);
+            }
+        }
+        if next.tid != 0
+            && let Some(away) = self.away.remove(&next.tid)
+        {
+            // It may have been here and gone again among what was lost.
+            let is_whole = away.losses == self.losses;
+            self.untold.returns += u64::from(!is_whole);
+            self.push(next.tid, &away, is_whole.then_some(at.ts), at.cpu)?;
+        }
+        Ok(())
+    }
+
+    fn woken(&mut self, at: &Moment, tid: u32, is_waker_here: bool, cpu: Option<u32>) {
+        let Some(away) = self.away.get_mut(&tid).filter(|away| away.state != State::Runnable) else { return };
+        let current = at.cpu.and_then(|cpu| self.cpus.get(&cpu)?.current);
+        let waker = at.tid.or(current.map(|(tid, _)| tid));
+        if away.wake_ts.is_none() {
+            away.wake_ts = Some(at.ts);
+            away.waker = match (is_waker_here, at.in_interrupt, waker) {
+                (false, _, _) | (true, _, None) => None,
+                // The idle thread ends nobody's sleep itself.
+                (true, Some(true), _) | (true, _, Some(0)) => Some(Waker::Interrupt),
+                (true, Some(false), Some(tid)) => Some(Waker::Task(tid)),
+                (true, None, Some(_)) => None,
+            };
+            self.untold.wakers += u64::from(away.waker.is_none());
+        }
+        away.queue = away.queue.or(cpu);
+    }
+
+    /// A stint that ends no earlier than the one before.
+    ///
+    /// # Errors
+    /// On I/O.
+    pub(super) fn stint(&mut self, stint: &Stint<'_>) -> Result<(), WriteError> {
+        let Stint { task, start, end, cpu, .. } = *stint;
+        self.switches += 1;
+        self.span = Some(self.span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+        self.learn(task.tid, stint.pid);
+        let comm = self.name(task);
+        if let Some(mut away) = self.away.remove(&task.tid) {
+            // Each of the three times is rounded.
+            let is_same = (start - away.ts - stint.wait_ns).abs() <= ROUNDING_NS;
+            let back = start.max(away.ts);
+            away.wake_ts = (stint.delay_ns > 0).then(|| (back - stint.delay_ns).max(away.ts));
+            self.untold.returns += u64::from(!is_same);
+            self.push(task.tid, &away, is_same.then_some(back), Some(cpu))?;
+        }
+        if end > start {
+            let row = Row::new(start, Kind::Run, "run".into(), stint.pid, task.tid);
+            self.recorder.push(&Row { dur: Some(end - start), comm, cpu: Some(cpu), ..row })?;
+        }
+        if stint.state != State::Dead {
+            let away = Away {
+                ts: end,
+                state: stint.state,
+                cpu: Some(cpu),
+                next_tid: None,
+                next_comm: None,
+                wake_ts: None,
+                waker: None,
+                queue: None,
+                losses: self.losses,
+            };
+            self.away.insert(task.tid, away);
+        }
+        Ok(())
+    }
+
+    /// An interval off CPU, to its end if that is known.
+    fn push(
+        &mut self,
+        tid: u32,
+        away: &Away,
+        end: Option<i64>,
+        in_cpu: Option<u32>,
+    ) -> Result<(), WriteError> {
+        let in_cpu = in_cpu.filter(|_| end.is_some());
+        let is_runnable = away.state == State::Runnable;
+        let runnable_from = if is_runnable { Some(away.ts) } else { away.wake_ts };
+        // Who comes back on a CPU has waited in its queue.
+        let waited_for = in_cpu.filter(|_| runnable_from.is_some()).or(away.queue);
+        let comm = |tid: u32| self.comms.get(&tid).cloned();
+        let (waker_pid, waker_tid, waker_comm) = match away.waker {
+            None => (None, None, None),
+            Some(Waker::Interrupt) => (Some(0), Some(0), None),
+            Some(Waker::Task(tid)) => (self.processes.get(&tid).copied(), Some(tid), comm(tid)),
+        };
+        let row = Row::new(away.ts, Kind::OffCpu, away.state.name().into(), self.process(tid), tid);
+        self.recorder.push(&Row {
+            dur: end.map(|end| end - away.ts),
+            comm: comm(tid),
+            cpu: waited_for.or(away.cpu),
+            in_cpu,
+            runnable_ns: end.zip(runnable_from).map(|(end, from)| end - from),
+            waker_pid,
+            waker_tid,
+            waker_comm,
+            next_pid: away.next_tid.and_then(|tid| self.processes.get(&tid).copied()),
+            next_tid: away.next_tid,
+            next_comm: away.next_comm.clone(),
+            ..row
+        })
+    }
+
+    /// Events were lost, on one CPU or all, since its last one.
+    pub(crate) fn lost(&mut self, ts: i64, cpu: Option<u32>, count: u64) {
+        self.losses += 1;
+        let first = self.span.map_or(ts, |(first, _)| first);
+        let from_ns = match cpu {
+            Some(cpu) => self.cpus.remove(&cpu).map_or(first, |cpu| cpu.last_ns),
+            None => {
+                self.cpus.clear();
+                self.span.map_or(ts, |(_, last)| last)
+            }
+        };
+        let is_full = self.run.lost.len() >= MAX_LOST;
+        match self.run.lost.last_mut().filter(|_| is_full) {
+            Some(last) => {
+                last.from_ns = last.from_ns.min(from_ns);
+                last.to_ns = last.to_ns.max(ts);
+                last.count = last.count.saturating_add(count);
+            }
+            None => {
+                let from_ns = from_ns.min(ts);
+                self.run.lost.push(Lost { probe: "off_cpu".to_owned(), from_ns, to_ns: ts, count });
+            }
+        }
+    }
+
+    /// Writes what is open, and the run.
+    ///
+    /// # Errors
+    /// On I/O.
+    pub(crate) fn finish(mut self) -> Result<Finished, WriteError> {
+        let mut open: Vec<_> = std::mem::take(&mut self.away).into_iter().collect();
+        open.sort_by_key(|(tid, away)| (away.ts, *tid));
+        for (tid, away) in open {
+            if let Err(error) = self.push(tid, &away, None, None) {
+                self.discard();
+                return Err(error);
+            }
+        }
+        let mut run = self.run;
+        (run.clock.start_ns, run.clock.end_ns) = self.span.unwrap_or_default();
+        run.joined_running = true;
+        self.comms.remove(&0);
+        let names: BTreeMap<u32, Text> = self.comms.into_iter().collect();
+        let of = |tid: u32| self.processes.get(&tid).copied();
+        let mut pids: Vec<u32> = names.keys().filter_map(|tid| of(*tid)).filter(|pid| *pid != 0).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut known: HashMap<u32, ProcessInfo> =
+            run.processes.drain(..).map(|process| (process.pid, process)).collect();
+        let info = |pid| known.remove(&pid).unwrap_or_else(|| ProcessInfo { pid, ..ProcessInfo::default() });
+        run.processes = pids.into_iter().map(info).collect();
+        let unknown_count = names.keys().filter(|tid| of(**tid).is_none()).count();
+        run.threads = names
+            .iter()
+            .map(|(tid, comm)| Thread {
+                pid: of(*tid).unwrap_or_default(),
+                tid: *tid,
+                comm: comm.to_string(),
+            })
+            .collect();
+        let untold = self.untold;
+        let mut say = |count: u64, what: String| {
+            if count > 0 {
+                run.not_captured.push(what);
+            }
+        };
+        let unknown = format!("the processes of {unknown_count} of {} threads: their pid is 0", names.len());
+        say(unknown_count as u64, unknown);
+        say(
+            untold.wakers,
+            format!(
+                "who ended {} sleeps: a thread's own deed and an interrupt's during it look the same, or it is not told",
+                untold.wakers
+            ),
+        );
+        say(untold.returns, format!("the ends of {} intervals off CPU", untold.returns));
+        say(untold.stints, format!("{} stints on CPUs: another thread left than had come", untold.stints));
+        say(
+            untold.children,
+            format!("whether {} new tasks are processes or threads: they have no row", untold.children),
+        );
+        run.not_captured.extend(
+            [
+                "calls of CUDA, work of GPUs and memory",
+                "the system calls in which threads slept",
+                "whether a thread that could go on had to leave because its control group had used up its CPU time",
+                "where threads were that were off CPU when the recording began",
+            ]
+            .map(str::to_owned),
+        );
+        self.recorder.finish_sorted(&run)
+    }
+}

@@ -1,0 +1,103 @@
+//! The state in which a thread left its CPU, as the kernel's letters or its number tell it.
+
+/// What `sched_switch` says of the thread that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It could go on.
+    Runnable,
+    Sleeping,
+    Uninterruptible,
+    Stopped,
+    /// It sleeps and does not count as load.
+    Idle,
+    /// One of the kernel's states that has no name here.
+    Unknown,
+    /// It never comes back.
+    Dead,
+}
+
+impl State {
+    /// Of letters such as `S`, `R+` and `D|N`, or a number; `None`: it is neither.
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        let number = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| i64::from_str_radix(hex, 16));
+        if let Ok(number) = number {
+            return Some(Self::of_number(number));
+        }
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphabetic() || b"|+".contains(&byte)) {
+            return None;
+        }
+        let has = |letters: &[char]| text.contains(letters);
+        Some(match () {
+            // A thread that loses its CPU on the way to sleep could go on, too.
+            () if has(&['R', '+']) => Self::Runnable,
+            () if has(&['X', 'x', 'Z']) => Self::Dead,
+            () if has(&['T', 't']) => Self::Stopped,
+            () if has(&['I']) || (has(&['D']) && has(&['N'])) => Self::Idle,
+            () if has(&['D']) => Self::Uninterruptible,
+            () if has(&['S']) => Self::Sleeping,
+            () => Self::Unknown,
+        })
+    }
+
+    /// Of `prev_state`: the low byte has the states that kernels since 4.14 report, a bit above it says that the thread
+    /// could go on.
+    pub(crate) fn of_number(state: i64) -> Self {
+        match state & 0xff {
+            0 => Self::Runnable,
+            state if state & 0x30 != 0 => Self::Dead,
+            state if state & 0x0c != 0 => Self::Stopped,
+            state if state & 0x80 != 0 => Self::Idle,
+            state if state & 0x02 != 0 => Self::Uninterruptible,
+            state if state & 0x01 != 0 => Self::Sleeping,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its name in rows. A dead thread has none.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Runnable => "preempted",
+            Self::Sleeping => "sleeping",
+            Self::Uninterruptible => "uninterruptible",
+            Self::Stopped => "stopped",
+            Self::Idle => "idle",
+            Self::Unknown | Self::Dead => "unknown",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_numbers_of_several_kernels() {
+        for (text, state) in [
+            ("R", State::Runnable),
+            ("R+", State::Runnable),
+            ("S", State::Sleeping),
+            ("D", State::Uninterruptible),
+            ("D|K", State::Uninterruptible),
+            ("D|N", State::Idle),
+            ("I", State::Idle),
+            ("T", State::Stopped),
+            ("t", State::Stopped),
+            ("X", State::Dead),
+            ("Z", State::Dead),
+            ("x", State::Dead),
+            ("P", State::Unknown),
+            ("0", State::Runnable),
+            ("256", State::Runnable),
+            ("0x1", State::Sleeping),
+            ("2", State::Uninterruptible),
+            ("128", State::Idle),
+            ("16", State::Dead),
+            ("64", State::Unknown),
+        ] {
+            assert_eq!(State::of_text(text), Some(state), "{text}");
+        }
+        for text in ["", "?", "==>", "S S"] {
+            assert_eq!(State::of_text(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Rows of `events` to what they are to a replay.
+//!
+//! A process whose allocator itself was probed (`alloc`, `segment_alloc`, …) is replayed from that. Of a process
+//! with reports to the profiler only (`usage`), the reports say which blocks are handed out, and cudaMalloc and
+//! cuMemMap by PyTorch's own library say where segments are; what is in use by other streams, and the streams,
+//! are not known then. With neither, the calls still tell of segments, and nothing of what they hold.
+
+use std::collections::HashMap;
+
+use futures::TryStreamExt;
+
+use super::{
+    event::{Action, Event},
+    settings::SMALL_SEGMENT_BYTES,
+    span::{BEFORE, Block, NO_SEGMENT, Segment, State},
+};
+use analyze_run::{
+    columns::{integers, strings},
+    error::AnalyzeError,
+    events::Events,
+    reading::{Kind, Names, Rows},
+};
+
+/// PyTorch's library.
+const TORCH_LIBRARY: &str = "libc10_cuda";
+
+/// Whether a library is the one of PyTorch's allocator.
+pub fn is_torch(library: &str) -> bool {
+    library.starts_with(TORCH_LIBRARY)
+}
+
+/// Columns that it reads, beside those that every reading has.
+pub(super) const COLUMNS: &[&str] =
+    &["addr", "device", "stream", "caller", "ret", "pool_owner", "pool_id", "stack", "value"];
+
+/// One allocator: run (its place in the list of runs), process, device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub run: u32,
+    pub pid: u32,
+    pub device: i32,
+}
+
+/// What the rows of a process have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Events of the allocator itself.
+    pub events: bool,
+    /// Reports to the profiler.
+    pub usage: bool,
+    /// The state at the end.
+    pub state: bool,
+    /// Pools that the program made itself.
+    pub users_pools: bool,
+}
+
+/// Asks what the rows of each process have, by run and process; those that have nothing are left out.
+///
+/// # Errors
+/// If they cannot be read.
+pub(super) async fn told(events: &dyn Events) -> Result<HashMap<(String, u32), Told>, AnalyzeError> {
+    let query = format!(
+        "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
+         AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment')) \
+         OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
+    );
+    let mut found: HashMap<(String, u32), Told> = HashMap::new();
+    let mut batches = events.select(&query);
+    while let Some(batch) = batches.try_next().await? {
+        let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
+        let (ops, pooled) = (strings(&batch, "op")?, integers(&batch, "pooled")?);
+        for row in 0..batch.num_rows() {
+            let told = found.entry((runs.value(row).to_owned(), pids.value(row) as u32)).or_default();
+            told.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
+            match ops.value(row) {
+                "usage" => told.usage = true,
+                "state_segment" => told.state = true,
+                "cudaMalloc" | "cuMemMap" => (),
+                _ => told.events = true,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What an op is.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Event(Action),
+    Usage,
+    Call(Action),
+    StateSegment,
+    StateBlock,
+    EmptyCache,
+    Nothing,
+}
+
+impl Word {
+    fn of(op: &str) -> Self {
+        match op {
+            "usage" => Self::Usage,
+            "state_segment" => Self::StateSegment,
+            "state_block" => Self::StateBlock,
+            "empty_cache" => Self::EmptyCache,
+            "cudaMalloc" => Self::Call(Action::SegmentAlloc),
+            "cudaFree" => Self::Call(Action::SegmentFree),
+            "cuMemMap" => Self::Call(Action::SegmentMap),
+            "cuMemUnmap" => Self::Call(Action::SegmentUnmap),
+            other => Action::from_op(other).map_or(Self::Nothing, Self::Event),
+        }
+    }
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    Event(Event),
+    /// Of the state at the end.
+    Segment(Segment),
+    Block(Block),
+    /// A thread asked all allocators of its process to give back what they can.
+    EmptyCache {
+        ts: i64,
+        tid: u32,
+    },
+}
+
+/// Reads rows.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    pub(super) names: Names,
+    words: Vec<Word>,
+    told: HashMap<(u32, u32), Told>,
+}
+
+impl Decoder {
+    /// For processes, by run and number, whose rows have this.
+    pub(super) fn new(told: HashMap<(u32, u32), Told>) -> Self {
+        Self { told, ..Self::default() }
+    }
+
+    /// What the rows of a process have.
+    pub(super) fn told(&self, run: u32, pid: u32) -> Told {
+        self.told.get(&(run, pid)).copied().unwrap_or_default()
+    }
+
+    fn word(&mut self, number: u32) -> Word {
+        let number = number as usize;
+        while self.words.len() <= number {
+            self.words.push(Word::of(self.names.name(self.words.len() as u32)));
+        }
+        self.words[number]
+    }
+
+    /// What the row is, if it matters.
+    pub(super) fn item(&mut self, rows: &Rows, row: usize, run: u32) -> Option<(Key, Item)> {
+        let kind = rows.kind(row);
+        if !matches!(kind, Kind::Alloc | Kind::Call) {
+            return None;
+        }
+        let word = self.word(rows.op.at(row)?);
+        let pid = rows.pid.at(row).unwrap_or_default();
+        let size = rows.size_bytes.at(row).unwrap_or_default();
+        let action = match (kind, word) {
+            (Kind::Alloc, Word::Event(action)) => action,
+            (Kind::Alloc, Word::Usage) if !self.told(run, pid).events => match rows.size_bytes.at(row)? < 0 {
+                true => Action::UsageFree,
+                false => Action::UsageAlloc,
+            },
+            (Kind::Alloc, Word::StateSegment | Word::StateBlock) => {
+                let key = Key { run, pid, device: rows.device.at(row).unwrap_or_default() };
+                return Some((key, state(rows, row, matches!(word, Word::StateSegment))?));
+            }
+            (Kind::Alloc, Word::EmptyCache) => {
+                let (ts, tid) = (rows.ts.value(row), rows.tid.at(row).unwrap_or_default());
+                return Some((Key { run, pid, device: 0 }, Item::EmptyCache { ts, tid }));
+            }
+            (Kind::Call, Word::Call(action)) if !self.told(run, pid).events => {
+                let caller = rows.caller.at(row).map_or("", |caller| self.names.name(caller));
+                if !is_torch(caller) || rows.ret.at(row).is_some_and(|ret| ret != 0) {
+                    return None;
+                }
+                action
+            }
+            _ => return None,
+        };
+        let event = Event {
+            ts: rows.ts.value(row),
+            action,
+            addr: rows.addr.at(row)?,
+            size_bytes: size.unsigned_abs(),
+            stream: rows.stream.at(row).unwrap_or_default(),
+            pool: (rows.pool_owner.at(row).unwrap_or_default(), rows.pool_id.at(row).unwrap_or_default()),
+            tid: rows.tid.at(row).unwrap_or_default(),
+            stack: rows.stack.at(row),
+        };
+        Some((Key { run, pid, device: rows.device.at(row).unwrap_or_default() }, Item::Event(event)))
+    }
+}
+
+/// A row of the state at the end.
+fn state(rows: &Rows, row: usize, is_segment: bool) -> Option<Item> {
+    let addr = rows.addr.at(row)?;
+    let detail = rows.detail.text(row).unwrap_or_default();
+    let stream = rows.stream.at(row).unwrap_or_default();
+    let stack = rows.stack.at(row);
+    if is_segment {
+        let size_bytes = u64::try_from(rows.size_bytes.at(row)?).ok()?;
+        let mut words = detail.split(',');
+        return Some(Item::Segment(Segment {
+            addr,
+            size_bytes,
+            stream,
+            pool: (rows.pool_owner.at(row).unwrap_or_default(), rows.pool_id.at(row).unwrap_or_default()),
+            is_expandable: words.clone().any(|word| word == "expandable"),
+            is_small: words.next().map_or(size_bytes <= SMALL_SEGMENT_BYTES, |word| word == "small"),
+            ts: BEFORE,
+            alloc_ts: BEFORE,
+            tid: 0,
+            stack,
+            page_bytes: 0,
+            is_stale: false,
+        }));
+    }
+    let state = [State::Active, State::PendingFree].into_iter().find(|state| state.name() == detail);
+    let requested = rows.size_bytes.at(row).and_then(|bytes| u64::try_from(bytes).ok());
+    Some(Item::Block(Block {
+        addr,
+        size_bytes: u64::try_from(rows.value.at(row)?).ok()?,
+        requested_bytes: if state.is_some() { requested } else { Some(0) },
+        state: state.unwrap_or(State::Inactive),
+        ts: BEFORE,
+        alloc_ts: BEFORE,
+        tid: 0,
+        stack: stack.filter(|_| state.is_some()),
+        stream,
+        segment: NO_SEGMENT,
+    }))
+}

@@ -1,0 +1,436 @@
+//! The allocators' events of some runs, in order of time, and the replay of all of them.
+//!
+//! ```text
+//! rows of events ──► what was there when they began ──► replay ──► what is there in the end
+//!                    (first reading; snapshots whose                (checked against the state
+//!                    history begins in the middle)                  that a snapshot has)
+//! ```
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
+
+use trace_schema::{Lost, Run};
+
+pub use super::decode::{Key, is_torch};
+use crate::{
+    allocator::{Allocator, Knowledge},
+    check::{self, Difference},
+    decode::{COLUMNS, Decoder, Item, Told, told},
+    event::{Event, PoolId},
+    fault::Fault,
+    initial_state::{Beginning, Held, Seed},
+    pool_split::{Rest, Study},
+    settings::Settings,
+    span::{Block, Observer, Segment},
+};
+use analyze_run::{
+    error::AnalyzeError,
+    events::Events,
+    reading::{self, Consumer, Names, Origin, Rows},
+    run_file::RunFile,
+};
+
+/// Whose losses are losses of the allocator's own events, and of reports and calls.
+const EVENT_PROBE: &str = "record_trace";
+const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
+
+/// Hears what happens, in order.
+pub trait Listener: Send {
+    /// An allocator is there, with what it held before its first event.
+    fn began(&mut self, _key: Key, _allocator: &Allocator, _ts: i64) {}
+    /// Whether it asks allocators for their pools.
+    const WANTS_POOLS: bool = false;
+
+    /// An event is about to be replayed.
+    fn before(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
+    /// An event has been replayed.
+    fn after(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
+    /// A thread asked all allocators of its process to give back what they can.
+    fn empty_cache(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {}
+    /// Time passed one of the instants asked for.
+    fn instant(&mut self, _run: u32, _number: usize, _replay: &Replay) {}
+    /// See [`Observer::block`].
+    fn block(&mut self, _key: Key, _block: &Block, _segment: Option<&Segment>, _end: Option<i64>) {}
+    /// See [`Observer::segment`].
+    fn segment(&mut self, _key: Key, _segment: &Segment, _end: Option<i64>) {}
+    /// That was all.
+    fn end(&mut self) {}
+    /// Some rows have been read, or all.
+    ///
+    /// # Errors
+    /// If what was made of them cannot be handed on: ends the replay.
+    fn flush(&mut self, _replay: &Replay, _all: bool) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+}
+
+struct Of<'a, L> {
+    key: Key,
+    listener: &'a mut L,
+}
+
+impl<L: Listener> Observer for Of<'_, L> {
+    fn block(&mut self, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
+        self.listener.block(self.key, block, segment, end);
+    }
+
+    fn segment(&mut self, segment: &Segment, end: Option<i64>) {
+        self.listener.segment(self.key, segment, end);
+    }
+}
+
+/// What the replay needs to know of a run.
+#[derive(Clone, Debug, Default)]
+struct About {
+    joined_running: bool,
+    settings: HashMap<u32, Settings>,
+    /// Losses of the allocator's own events, and of the rest, in order of time.
+    lost: [Vec<Lost>; 2],
+}
+
+impl About {
+    fn of(run: &Run) -> Self {
+        let of_process = |process: &trace_schema::ProcessInfo| {
+            (process.pid, Settings::of_environment(&process.environment, &process.torch_version))
+        };
+        let lost = |names: &[&str]| {
+            let is_meant = |lost: &&Lost| names.iter().any(|name| lost.probe.contains(name));
+            let mut lost: Vec<Lost> = run.lost.iter().filter(is_meant).cloned().collect();
+            lost.sort_by_key(|lost| lost.from_ns);
+            lost
+        };
+        Self {
+            joined_running: run.joined_running,
+            settings: run.processes.iter().map(of_process).collect(),
+            lost: [lost(&[EVENT_PROBE]), lost(&REPORT_PROBES)],
+        }
+    }
+}
+
+/// All allocators.
+#[derive(Debug, Default)]
+pub struct Replay {
+    names: Vec<String>,
+    about: Vec<About>,
+    told: HashMap<(u32, u32), Told>,
+    allocators: BTreeMap<Key, Allocator>,
+    seeds: BTreeMap<Key, Seed>,
+    rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
+    held: BTreeMap<Key, Held>,
+    differences: BTreeMap<Key, Vec<Difference>>,
+    /// Instants by run, in order of time, and how many have passed.
+    instants: Vec<Vec<i64>>,
+    passed: Vec<usize>,
+    /// How many of the losses of a run have been told, of either kind.
+    lost_told: [usize; 2],
+    current: u32,
+}
+
+/// What is to be replayed.
+#[derive(Clone)]
+pub struct Input {
+    events: Arc<dyn Events>,
+    files: Vec<RunFile>,
+    /// What runs say of themselves, in the order of their numbers; a table without files may have some.
+    runs: Vec<(String, Run)>,
+}
+
+impl Input {
+    /// The `events` of a session, with the files that they are from.
+    pub fn new(events: Arc<dyn Events>, files: &[RunFile]) -> Self {
+        let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        Self { events, files: files.to_vec(), runs }
+    }
+
+    /// The same, with runs that have no files.
+    pub fn with_runs(self, runs: &[(String, Run)]) -> Self {
+        Self { runs: runs.to_vec(), ..self }
+    }
+
+    /// Replays all of it. `instants`: by run, times at which [`Listener::instant`] is to be called.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the listener fails.
+    pub async fn replay<L: Listener + 'static>(
+        &self,
+        instants: Vec<Vec<i64>>,
+        listener: L,
+    ) -> Result<(Replay, L), AnalyzeError> {
+        let mut replay = Replay { instants, ..Replay::default() };
+        for (name, _) in &self.runs {
+            replay.number(name);
+        }
+        replay.about = self.runs.iter().map(|(_, run)| About::of(run)).collect();
+        for ((run, pid), told) in told(&*self.events).await? {
+            let run = replay.number(&run);
+            replay.told.insert((run, pid), told);
+        }
+        // A table without files says nothing about itself.
+        let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
+        let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
+        if replay.told.values().any(wants) {
+            let decoder = Decoder::new(replay.told.clone());
+            let first =
+                First { decoder, replay, begins_late, beginnings: BTreeMap::new(), studies: BTreeMap::new() };
+            let First { replay: read, beginnings, studies, .. } = self.read(first).await?;
+            replay = read;
+            for (key, (beginning, held)) in beginnings {
+                replay.seeds.insert(key, beginning.finish(&held));
+            }
+            replay.rests = studies.into_iter().map(|(key, study)| (key, study.finish())).collect();
+        }
+        if replay.told.is_empty() {
+            return Ok((replay, listener));
+        }
+        let decoder = Decoder::new(replay.told.clone());
+        let feed = self.read(Feed { decoder, replay, listener }).await?;
+        Ok((feed.replay, feed.listener))
+    }
+
+    async fn read<C: Consumer + 'static>(&self, consumer: C) -> Result<C, AnalyzeError> {
+        let origin = Origin::of(&self.files, Arc::clone(&self.events));
+        reading::read(origin, COLUMNS, consumer).await
+    }
+}
+
+impl Replay {
+    /// The name of a run.
+    pub fn name(&self, run: u32) -> &str {
+        self.names.get(run as usize).map_or("", String::as_str)
+    }
+
+    /// Every allocator.
+    pub fn allocators(&self) -> impl Iterator<Item = (Key, &Allocator)> {
+        self.allocators.iter().map(|(key, allocator)| (*key, allocator))
+    }
+
+    /// What the rows of a process have.
+    pub fn told(&self, run: u32, pid: u32) -> Told {
+        self.told.get(&(run, pid)).copied().unwrap_or_default()
+    }
+
+    /// Where the state at the end is not as replayed.
+    pub fn differences(&self, key: Key) -> &[Difference] {
+        self.differences.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(place) = self.names.iter().position(|known| known == name) {
+            return place as u32;
+        }
+        self.names.push(name.to_owned());
+        self.names.len() as u32 - 1
+    }
+
+    fn settings(&self, key: Key) -> Settings {
+        let about = self.about.get(key.run as usize);
+        about.and_then(|about| about.settings.get(&key.pid)).cloned().unwrap_or_default()
+    }
+
+    /// Calls for the instants of a run before `ts`.
+    fn pass(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
+        let place = run as usize;
+        self.passed.resize(self.passed.len().max(place + 1), 0);
+        while let Some(at) = self.instants.get(place).and_then(|of| of.get(self.passed[place])).copied() {
+            if at >= ts {
+                break;
+            }
+            self.lose(run, at, listener);
+            listener.instant(run, self.passed[place], self);
+            self.passed[place] += 1;
+        }
+    }
+
+    /// Tells allocators of events that were lost before `ts`.
+    fn lose(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
+        let Some(about) = self.about.get(run as usize) else { return };
+        for (kind, list) in about.lost.iter().enumerate() {
+            while let Some(lost) = list.get(self.lost_told[kind]).filter(|lost| lost.from_ns <= ts) {
+                self.lost_told[kind] += 1;
+                let of_run = self.allocators.iter_mut().filter(|(key, _)| key.run == run);
+                for (key, allocator) in of_run {
+                    let told = self.told.get(&(run, key.pid)).copied().unwrap_or_default();
+                    if told.events == (kind == 0) {
+                        let mut observer = Of { key: *key, listener: &mut *listener };
+                        allocator.lose(lost.from_ns, lost.to_ns, lost.count, &mut observer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes an allocator that has its first event, or only a state, at `ts`.
+    fn begin<L: Listener>(&mut self, key: Key, ts: i64, listener: &mut L) {
+        let settings = self.settings(key);
+        let about = self.about.get(key.run as usize);
+        let told = self.told(key.run, key.pid);
+        let rests = self.rests.get(&key).cloned().unwrap_or_default();
+        let allocator = match self.seeds.get(&key) {
+            Some(seed) => Allocator::seeded(
+                settings,
+                Knowledge { rests, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
+                seed,
+            ),
+            None => {
+                let mut knowledge = Knowledge {
+                    is_partial: about.is_some_and(|about| about.joined_running),
+                    has_blocks: told.events || told.usage,
+                    rests,
+                    wants_pools: L::WANTS_POOLS,
+                    ..Knowledge::default()
+                };
+                let lost = about.map_or(&[][..], |about| &about.lost[usize::from(!told.events)]);
+                for lost in lost.iter().filter(|lost| lost.from_ns <= ts) {
+                    knowledge.is_partial = true;
+                    knowledge.lost_count += lost.count;
+                    knowledge.lost_until_ts = knowledge.lost_until_ts.max(lost.to_ns);
+                }
+                Allocator::new(settings, knowledge)
+            }
+        };
+        if self.seeds.get(&key).is_some_and(|seed| !seed.is_empty()) {
+            listener.began(key, &allocator, ts);
+        }
+        self.allocators.insert(key, allocator);
+    }
+
+    fn apply(&mut self, key: Key, event: &Event, listener: &mut impl Listener) {
+        if !self.allocators.contains_key(&key) {
+            self.begin(key, event.ts, listener);
+        }
+        if let Some(allocator) = self.allocators.get_mut(&key) {
+            // What no device has is a fault, and nothing that happened.
+            let is_possible = event.is_possible();
+            if is_possible {
+                listener.before(key, allocator, event);
+            }
+            allocator.apply(event, &mut Of { key, listener });
+            if is_possible {
+                listener.after(key, allocator, event);
+            }
+        }
+    }
+
+    /// Tells of the instants that are left, and of everything that is still there.
+    fn finish(&mut self, listener: &mut impl Listener) {
+        for (key, held) in std::mem::take(&mut self.held) {
+            let Some(allocator) = self.allocators.get_mut(&key) else { continue };
+            let found = check::differences(allocator, &held);
+            let segments = found.iter().filter(|difference| difference.is_of_segment).count();
+            allocator.add_faults(Fault::EndSegment, segments as u64);
+            allocator.add_faults(Fault::EndBlock, (found.len() - segments) as u64);
+            self.differences.insert(key, found);
+        }
+        self.pass(self.current, i64::MAX, listener);
+        self.lose(self.current, i64::MAX, listener);
+        for (key, allocator) in &self.allocators {
+            allocator.finish(&mut Of { key: *key, listener });
+        }
+        listener.end();
+    }
+}
+
+/// The first reading: what was there when events began, and what pools do.
+struct First {
+    decoder: Decoder,
+    replay: Replay,
+    begins_late: bool,
+    beginnings: BTreeMap<Key, (Beginning, Held)>,
+    studies: BTreeMap<Key, Study>,
+}
+
+impl Consumer for First {
+    fn names(&mut self) -> &mut Names {
+        &mut self.decoder.names
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
+        self.replay.current = self.replay.number(name);
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
+        for row in range {
+            let Some((key, item)) = self.decoder.item(rows, row, self.replay.current) else { continue };
+            let told = self.decoder.told(key.run, key.pid);
+            let settings = || self.replay.settings(key);
+            if let Item::Event(event) = &item
+                && told.users_pools
+            {
+                self.studies.entry(key).or_insert_with(|| Study::new(settings())).event(event);
+            }
+            if !self.begins_late || !told.state {
+                continue;
+            }
+            let (beginning, held) =
+                self.beginnings.entry(key).or_insert_with(|| (Beginning::new(settings()), Held::default()));
+            match item {
+                Item::Event(event) => beginning.event(&event),
+                Item::EmptyCache { .. } => (),
+                Item::Segment(segment) => drop(held.segments.insert(segment.addr, segment)),
+                Item::Block(block) => drop(held.blocks.insert(block.addr, block)),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), AnalyzeError> {
+        Ok(())
+    }
+}
+
+/// The replay of rows as they are read.
+struct Feed<L> {
+    decoder: Decoder,
+    replay: Replay,
+    listener: L,
+}
+
+impl<L: Listener> Consumer for Feed<L> {
+    fn names(&mut self) -> &mut Names {
+        &mut self.decoder.names
+    }
+
+    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
+        let run = self.replay.number(name);
+        if run != self.replay.current {
+            self.replay.pass(self.replay.current, i64::MAX, &mut self.listener);
+            self.replay.lose(self.replay.current, i64::MAX, &mut self.listener);
+        }
+        self.replay.current = run;
+        self.replay.lost_told = [0; 2];
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
+        let Self { decoder, replay, listener } = self;
+        for row in range {
+            let Some((key, item)) = decoder.item(rows, row, replay.current) else { continue };
+            let ts = rows.ts.value(row);
+            replay.pass(key.run, ts, listener);
+            replay.lose(key.run, ts, listener);
+            match item {
+                Item::Event(event) => replay.apply(key, &event, listener),
+                Item::EmptyCache { ts, tid } => listener.empty_cache(key.run, key.pid, tid, ts, replay),
+                Item::Segment(segment) => {
+                    if !replay.allocators.contains_key(&key) {
+                        replay.begin(key, ts, listener);
+                    }
+                    replay.held.entry(key).or_default().segments.insert(segment.addr, segment);
+                }
+                Item::Block(block) => {
+                    replay.held.entry(key).or_default().blocks.insert(block.addr, block);
+                }
+            }
+        }
+        self.listener.flush(&self.replay, false)
+    }
+
+    fn finish(&mut self) -> Result<(), AnalyzeError> {
+        self.replay.finish(&mut self.listener);
+        self.listener.flush(&self.replay, true)
+    }
+}

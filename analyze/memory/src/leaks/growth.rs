@@ -1,0 +1,271 @@
+//! Growth of what PyTorch's allocators hand out, from the end of the warm-up to the end of the last epoch: epochs, replay,
+//! account and verdict, put together.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use serde::Serialize;
+use trace_schema::Run;
+
+use super::{
+    account::{self, Account, Named, Suspect},
+    epochs::{self, Epochs},
+    site::{Amount, Site},
+    stacks::{self, Frames},
+    survivors::{Heard, Survivors},
+    trend::{Trend, trend},
+    verdict::{self, Verdict},
+};
+use crate::{
+    input::{Input, Key, Replay},
+    totals::Totals,
+};
+use analyze_run::{error::AnalyzeError, events::Events, run_file::RunFile};
+
+/// What may be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Params {
+    /// Marks that are the epochs; `None`: those that fit best.
+    pub epochs: Option<String>,
+}
+
+/// The sums at one bound of the epochs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Point {
+    pub ts_ns: i64,
+    /// Handed out.
+    pub live_bytes: i64,
+    /// Given back, but other streams may use it.
+    pub pending_bytes: i64,
+    pub reserved_bytes: i64,
+    /// Free, and `empty_cache` would give it back (or would, if no graph's pool kept it).
+    pub releasable_bytes: i64,
+    /// Free, in segments that are in use; in use outside of known segments counts against it.
+    pub pinned_bytes: i64,
+    pub unknown_bytes: i64,
+    /// Handed out since the bound before, and still so at the last one.
+    pub survived_count: u64,
+    pub survived_bytes: i64,
+}
+
+/// Blocks of a class.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Bin {
+    /// Smallest age in epochs, or smallest size in bytes.
+    pub from: u64,
+    /// First one that is too large.
+    pub to: u64,
+    pub count: u64,
+    pub bytes: i64,
+}
+
+/// The growth of one allocator.
+#[derive(Clone, Debug, Serialize)]
+pub struct Growth {
+    pub run: String,
+    pub pid: u32,
+    pub device: i32,
+    pub verdict: Verdict,
+    /// Why it is that verdict, or none.
+    pub reasons: Vec<String>,
+    pub epochs: Epochs,
+    pub epochs_count: usize,
+    pub warm_up_count: usize,
+    pub account: Account,
+    /// From the end of the warm-up.
+    pub live_trend: Option<Trend>,
+    pub reserved_trend: Option<Trend>,
+    /// Leaks first, then by bytes.
+    pub sites: Vec<Suspect>,
+    /// Blocks from after the warm-up that are alive at the end of the last epoch, by age.
+    pub ages: Vec<Bin>,
+    /// The same by size.
+    pub sizes: Vec<Bin>,
+    /// At each bound of the epochs.
+    pub points: Vec<Point>,
+}
+
+/// Answers for every allocator of some runs, in order of run, process and device.
+///
+/// # Errors
+/// If there is no such mark, or the data cannot be read.
+pub async fn run(
+    events: &Arc<dyn Events>,
+    files: &[RunFile],
+    params: &Params,
+) -> Result<Vec<Growth>, AnalyzeError> {
+    let plan = Plan::of(events, files, params).await?;
+    let input = Input::new(Arc::clone(events), files).with_runs(&plan.runs);
+    let (replay, survivors) = input.replay(Vec::new(), plan.survivors()).await?;
+    plan.finish(events, &replay, survivors).await
+}
+
+/// What a replay is to hear.
+pub struct Plan {
+    runs: Vec<(String, Run)>,
+    epochs: HashMap<Key, Epochs>,
+}
+
+impl Plan {
+    /// Of some runs.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub async fn of(
+        events: &Arc<dyn Events>,
+        files: &[RunFile],
+        params: &Params,
+    ) -> Result<Self, AnalyzeError> {
+        let candidates = epochs::candidates(&**events).await?;
+        if let Some(name) = &params.epochs
+            && !candidates.is_empty()
+            && !candidates.values().any(|of_run| of_run.has(name))
+        {
+            let query = "`analyze sql RUN 'SELECT DISTINCT name FROM marks'` lists them";
+            return Err(AnalyzeError::Query(format!("the run has no marks {name:?}; {query}")));
+        }
+        let mut runs: Vec<(String, Run)> =
+            files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
+        for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
+            // Rows without a file: nothing was lost of them.
+            runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
+        }
+        let mut epochs = HashMap::new();
+        for (number, (name, _)) in runs.iter().enumerate() {
+            let Some(of_run) = candidates.get(name) else { continue };
+            for (pid, device) in of_run.allocators() {
+                if let Some(of) = of_run.epochs(pid, device, params.epochs.as_deref()) {
+                    epochs.insert(Key { run: number as u32, pid, device }, of);
+                }
+            }
+        }
+        Ok(Self { runs, epochs })
+    }
+
+    /// What hears it.
+    pub fn survivors(&self) -> Survivors {
+        Survivors::new(self.epochs.clone())
+    }
+
+    /// What was heard.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    pub async fn finish(
+        self,
+        events: &Arc<dyn Events>,
+        replay: &Replay,
+        mut survivors: Survivors,
+    ) -> Result<Vec<Growth>, AnalyzeError> {
+        survivors.finish();
+        let heard: BTreeMap<Key, Heard> = survivors.heard.into_iter().collect();
+        let mut wanted = HashSet::new();
+        for (key, heard) in &heard {
+            let stacks = heard.sites.keys().filter_map(|place| place.stack);
+            wanted.extend(stacks.map(|stack| (replay.name(key.run).to_owned(), key.pid, stack)));
+        }
+        let frames = stacks::frames(&**events, &wanted).await?;
+        let mut answers = Vec::new();
+        for (key, heard) in heard {
+            if let Some((name, run)) = self.runs.get(key.run as usize) {
+                answers.push(growth(key, name, run, &heard, &frames));
+            }
+        }
+        Ok(answers)
+    }
+}
+
+fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Growth {
+    let mut sites: BTreeMap<Named, Site> = BTreeMap::new();
+    for (place, site) in &heard.sites {
+        let frames = place.stack.and_then(|stack| frames.get(&(name.to_owned(), key.pid, stack)).cloned());
+        let named = Named {
+            frames,
+            tid: Some(place.tid),
+            stream: Some(place.stream),
+            size_class: Some(place.size_class),
+        };
+        sites.entry(named).and_modify(|sum| sum.merge(site)).or_insert_with(|| site.clone());
+    }
+    let warm_up = heard.epochs.warm_up_count();
+    let points = points(heard);
+    let (account, sites_found) =
+        account::judge(&sites, warm_up, points.last().map_or(0, |point| point.live_bytes));
+    let of_points = |get: fn(&Point) -> i64| {
+        let values: Vec<i64> = points.iter().skip(warm_up).map(get).collect();
+        trend(&values)
+    };
+    let mut growth = Growth {
+        run: name.to_owned(),
+        pid: key.pid,
+        device: key.device,
+        verdict: Verdict::Inconclusive,
+        reasons: Vec::new(),
+        epochs_count: heard.epochs.count(),
+        epochs: heard.epochs.clone(),
+        warm_up_count: warm_up,
+        account,
+        live_trend: of_points(|point| point.live_bytes),
+        reserved_trend: of_points(|point| point.reserved_bytes),
+        sites: sites_found,
+        ages: ages(sites.values()),
+        sizes: sizes(&sites),
+        points,
+    };
+    (growth.verdict, growth.reasons) = verdict::decide(&growth, &heard.faults, run);
+    growth
+}
+
+fn points(heard: &Heard) -> Vec<Point> {
+    let of = |(slot, (ts_ns, totals)): (usize, (&i64, &Totals))| {
+        let survived: Amount = heard.sites.values().filter_map(|site| site.alive().get(slot)).collect();
+        let releasable_bytes = totals.releasable_bytes + totals.private_releasable_bytes;
+        Point {
+            ts_ns: *ts_ns,
+            live_bytes: totals.allocated_bytes,
+            pending_bytes: totals.active_bytes - totals.allocated_bytes,
+            reserved_bytes: totals.reserved_bytes,
+            releasable_bytes,
+            pinned_bytes: totals.reserved_bytes
+                - totals.active_bytes
+                - releasable_bytes
+                - totals.unknown_bytes,
+            unknown_bytes: totals.unknown_bytes,
+            survived_count: survived.count,
+            survived_bytes: survived.bytes,
+        }
+    };
+    heard.epochs.bounds_ns.iter().zip(&heard.totals).enumerate().map(of).collect()
+}
+
+/// Bins by powers of two.
+fn bins(classes: BTreeMap<u32, Amount>) -> Vec<Bin> {
+    let bin = |(class, amount): (u32, Amount)| Bin {
+        from: 1_u64.checked_shl(class).unwrap_or(u64::MAX),
+        to: 1_u64.checked_shl(class + 1).unwrap_or(u64::MAX),
+        count: amount.count,
+        bytes: amount.bytes,
+    };
+    classes.into_iter().filter(|(_, amount)| amount.count > 0).map(bin).collect()
+}
+
+fn ages<'a>(sites: impl Iterator<Item = &'a Site>) -> Vec<Bin> {
+    let mut classes: BTreeMap<u32, Amount> = BTreeMap::new();
+    for site in sites {
+        for (age, amount) in site.recent_by_age() {
+            classes.entry(age.ilog2()).or_default().add(amount);
+        }
+    }
+    bins(classes)
+}
+
+fn sizes(sites: &BTreeMap<Named, Site>) -> Vec<Bin> {
+    let mut classes: BTreeMap<u32, Amount> = BTreeMap::new();
+    for (named, site) in sites {
+        let class = classes.entry(named.size_class.unwrap_or_default()).or_default();
+        site.recent_by_age().for_each(|(_, amount)| class.add(amount));
+    }
+    bins(classes)
+}

@@ -1,0 +1,375 @@
+//! A site: blocks handed out from the same place in the program, of one size class, to one thread, on one stream; and
+//! whether it leaks.
+//!
+//! ```text
+//! ends of epochs   W  .  .  .  .  .  .  .  .  .  .  N      h = 3: what is freed here is freed at that age or before
+//! freed              ────────
+//! freed                       ─────
+//! old              ────────────────────────────────        alive at the end, older than h: kept for good
+//! old                    ──────────────────────────
+//! young                                      ──────        alive at the end: nobody can tell yet
+//! ```
+//! The *age* of a block is the number of ends of epochs that it has outlived. The *horizon* of a site is the smallest
+//! age after which it has given back at most a tenth of the blocks that got older: a cache of twelve entries has one
+//! of twelve, a list that is only appended to has the least, one. Blocks that are alive at the end, older than the
+//! horizon and from after the warm-up are *old*. A site leaks if it keeps making old blocks: in at least five epochs,
+//! and in each third of those that could have made one; if what it holds increases ([`trend`]); and if it grew by half of
+//! its old blocks or more, instead of giving as much of earlier ones back. One-off growth, a warm-up and a cache that is
+//! full make old blocks in few epochs, or none.
+
+use super::trend::{Trend, trend};
+use crate::span::Block;
+
+/// Of the blocks older than the horizon, a site gives back at most one in so many.
+const GIVEN_BACK_ONE_IN: u64 = 10;
+/// Epochs in which a leak has made an old block.
+const MIN_GENERATIONS: usize = 5;
+/// Blocks named of a site.
+const EXAMPLES: usize = 3;
+
+/// Where a block comes from, as far as a row tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    pub stack: Option<u32>,
+    /// Exponent of the largest power of two that is not larger than its size.
+    pub size_class: u32,
+    pub tid: u32,
+    pub stream: u64,
+}
+
+impl Place {
+    pub fn of(block: &Block) -> Self {
+        let size_class = block.size_bytes.checked_ilog2().unwrap_or_default();
+        Self { stack: block.stack, size_class, tid: block.tid, stream: block.stream }
+    }
+}
+
+/// Some blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub count: u64,
+    pub bytes: i64,
+    pub smallest_bytes: u64,
+    pub largest_bytes: u64,
+}
+
+impl Amount {
+    /// One block.
+    fn one(bytes: u64) -> Self {
+        Self { count: 1, bytes: bytes as i64, smallest_bytes: bytes, largest_bytes: bytes }
+    }
+
+    pub fn add(&mut self, other: Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.smallest_bytes = match self.count {
+            0 => other.smallest_bytes,
+            _ => self.smallest_bytes.min(other.smallest_bytes),
+        };
+        self.largest_bytes = self.largest_bytes.max(other.largest_bytes);
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+impl<'a> FromIterator<&'a Amount> for Amount {
+    fn from_iter<I: IntoIterator<Item = &'a Self>>(amounts: I) -> Self {
+        let mut sum = Self::default();
+        amounts.into_iter().for_each(|amount| sum.add(*amount));
+        sum
+    }
+}
+
+/// A block that is alive at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Example {
+    pub alloc_ts_ns: i64,
+    pub addr: u64,
+    pub size_bytes: u64,
+}
+
+/// What one site did with the blocks that outlived the end of an epoch. Slots: see [`super::epochs::Epochs::slot`].
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The last slot of the warm-up.
+    warm_up: usize,
+    /// By bound: by how much its bytes there differ from those at the bound before.
+    change_bytes: Vec<i64>,
+    /// Those that are alive at the last bound, by the slot in which they were handed out.
+    alive: Vec<Amount>,
+    /// One of these each.
+    examples: Vec<Option<Example>>,
+    /// Those that were given back, by their age; of those from before the first epoch, by the ends since then.
+    freed_count: Vec<u64>,
+}
+
+/// What is judged of a site.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub horizon_epochs: usize,
+    /// Alive at the end, from after the warm-up, older than the horizon.
+    pub old: Amount,
+    /// Alive at the end, from after the warm-up, not older.
+    pub young: Amount,
+    /// Epochs in which an old block was handed out: how many, the first and the last.
+    pub generations_count: usize,
+    pub first_epoch: usize,
+    pub last_epoch: usize,
+    /// Epochs that could have made an old block.
+    pub possible_count: usize,
+    /// Given back at an age of one or more.
+    pub freed_count: u64,
+    /// Of its bytes at the ends of epochs, from the end of the warm-up.
+    pub trend: Option<Trend>,
+    pub examples: Vec<Example>,
+    pub is_leak: bool,
+}
+
+impl Site {
+    /// With nothing in it. `last`: the slot after the last bound.
+    pub fn new(last: usize, warm_up: usize) -> Self {
+        Self {
+            warm_up,
+            change_bytes: vec![0; last],
+            alive: vec![Amount::default(); last],
+            examples: vec![None; last],
+            freed_count: vec![0; last + 1],
+        }
+    }
+
+    /// Adds a block by the slots in which it was handed out and given back, the second larger.
+    pub fn add(&mut self, block: &Block, born: usize, freed: usize) {
+        let size = block.size_bytes as i64;
+        self.change_bytes[born] = self.change_bytes[born].saturating_add(size);
+        if let Some(change) = self.change_bytes.get_mut(freed) {
+            *change = change.saturating_sub(size);
+            self.freed_count[freed - born] += 1;
+            return;
+        }
+        self.alive[born].add(Amount::one(block.size_bytes));
+        let example = Example { alloc_ts_ns: block.alloc_ts, addr: block.addr, size_bytes: block.size_bytes };
+        let first = self.examples[born].get_or_insert(example);
+        *first = (*first).min(example);
+    }
+
+    /// Adds what another site did.
+    pub fn merge(&mut self, other: &Self) {
+        for (change, more) in self.change_bytes.iter_mut().zip(&other.change_bytes) {
+            *change = change.saturating_add(*more);
+        }
+        self.alive.iter_mut().zip(&other.alive).for_each(|(amount, more)| amount.add(*more));
+        for (example, more) in self.examples.iter_mut().zip(&other.examples) {
+            *example = [*example, *more].into_iter().flatten().min();
+        }
+        self.freed_count.iter_mut().zip(&other.freed_count).for_each(|(count, more)| *count += more);
+    }
+
+    /// Its bytes at each bound.
+    pub fn live_bytes(&self) -> Vec<i64> {
+        let mut live = 0_i64;
+        let sum = |change: &i64| {
+            live = live.saturating_add(*change);
+            live
+        };
+        self.change_bytes.iter().map(sum).collect()
+    }
+
+    /// Those that are alive at the end, by slot.
+    pub fn alive(&self) -> &[Amount] {
+        &self.alive
+    }
+
+    /// Those from after the warm-up that are alive at the end, with their ages, from 1.
+    pub fn recent_by_age(&self) -> impl Iterator<Item = (usize, Amount)> {
+        let recent = self.alive.iter().skip(self.warm_up + 1);
+        recent.rev().enumerate().map(|(after, amount)| (after + 1, *amount))
+    }
+
+    /// Alive at the end and from before the end of the warm-up.
+    pub fn early(&self) -> Amount {
+        self.alive.iter().take(self.warm_up + 1).collect()
+    }
+
+    /// The smallest age after which hardly anything is given back.
+    fn horizon(&self) -> usize {
+        let ages = self.freed_count.len();
+        let is_beyond = |age: &usize| {
+            let freed: u64 = self.freed_count[age + 1..].iter().sum();
+            let alive = self.recent_by_age().filter(|(of, _)| of > age);
+            freed * GIVEN_BACK_ONE_IN <= freed + alive.map(|(_, amount)| amount.count).sum::<u64>()
+        };
+        (1..ages).find(is_beyond).unwrap_or(ages)
+    }
+
+    /// Judges it.
+    pub fn judge(&self) -> Judged {
+        let horizon = self.horizon();
+        let first = (self.warm_up + 1).min(self.alive.len());
+        // Of N epochs, one that was handed out in the last has age 1.
+        let end = self.alive.len().saturating_sub(horizon).max(first);
+        let old_by_epoch = &self.alive[first..end];
+        let possible_count = old_by_epoch.len();
+        let generations: Vec<usize> = (first..end).filter(|slot| self.alive[*slot].count > 0).collect();
+        let in_third = |third| generations.iter().any(|slot| (slot - first) * 3 / possible_count == third);
+        let is_steady = generations.len() >= MIN_GENERATIONS && (0..3).all(in_third);
+        let old: Amount = old_by_epoch.iter().collect();
+        let live = self.live_bytes();
+        let judged = live.get(self.warm_up..).unwrap_or_default();
+        let trend = trend(judged);
+        let growth = judged.first().zip(judged.last()).map_or(0, |(from, to)| to.saturating_sub(*from));
+        let is_growing = growth >= old.bytes / 2 && trend.is_some_and(|trend| trend.is_up());
+        Judged {
+            horizon_epochs: horizon,
+            old,
+            young: self.alive[end..].iter().collect(),
+            generations_count: generations.len(),
+            first_epoch: generations.first().copied().unwrap_or_default(),
+            last_epoch: generations.last().copied().unwrap_or_default(),
+            possible_count,
+            freed_count: self.freed_count.iter().sum(),
+            trend,
+            examples: generations.iter().filter_map(|slot| self.examples[*slot]).take(EXAMPLES).collect(),
+            is_leak: is_steady && is_growing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::span::{NO_SEGMENT, State};
+
+    const EPOCHS: usize = 40;
+    const WARM_UP: usize = 4;
+
+    fn block(size_bytes: u64) -> Block {
+        Block {
+            addr: 4096,
+            size_bytes,
+            requested_bytes: None,
+            state: State::Active,
+            ts: 0,
+            alloc_ts: 0,
+            tid: 1,
+            stack: None,
+            stream: 0,
+            segment: NO_SEGMENT,
+        }
+    }
+
+    /// Of blocks of 1000 bytes: born in, given back in.
+    fn site(blocks: impl IntoIterator<Item = (usize, usize)>) -> Site {
+        let mut site = Site::new(EPOCHS + 1, WARM_UP);
+        for (born, freed) in blocks {
+            site.add(&block(1000), born, freed.min(EPOCHS + 1));
+        }
+        site
+    }
+
+    const NEVER: usize = usize::MAX;
+
+    #[test]
+    fn what_is_only_appended_to_leaks() {
+        let judged = site((1..=EPOCHS).map(|epoch| (epoch, NEVER))).judge();
+        assert!(judged.is_leak);
+        assert_eq!((judged.horizon_epochs, judged.old.count, judged.young.count), (1, 35, 1));
+        assert_eq!((judged.generations_count, judged.first_epoch, judged.last_epoch), (35, 5, 39));
+        assert_eq!(judged.trend.map(|trend| trend.bytes_per_epoch), Some(1000.0));
+    }
+
+    #[test]
+    fn what_is_used_again_does_not() {
+        let cache = site((1..=EPOCHS).map(|epoch| (epoch, epoch + 12))).judge();
+        assert_eq!(
+            (cache.is_leak, cache.horizon_epochs, cache.old.count, cache.young.count),
+            (false, 12, 0, 12)
+        );
+        let sawtooth = site((1..=EPOCHS).map(|epoch| (epoch, epoch / 9 * 9 + 9))).judge();
+        assert_eq!((sawtooth.is_leak, sawtooth.old.count), (false, 0));
+    }
+
+    #[test]
+    fn a_leak_among_blocks_that_are_used_again_is_found() {
+        let cache = (1..=EPOCHS).map(|epoch| (epoch, epoch + 12));
+        let leak = (1..=EPOCHS).filter(|epoch| epoch % 2 == 0).map(|epoch| (epoch, NEVER));
+        let judged = site(cache.chain(leak)).judge();
+        assert_eq!((judged.is_leak, judged.horizon_epochs, judged.old.count), (true, 12, 12));
+    }
+
+    #[test]
+    fn a_leak_that_gives_back_now_and_then_is_one() {
+        let judged = site((1..=EPOCHS).map(|epoch| (epoch, if epoch == 7 { 35 } else { NEVER }))).judge();
+        assert!(judged.is_leak && judged.horizon_epochs == 1);
+    }
+
+    #[test]
+    fn growth_that_ends_is_no_leak() {
+        let once = site((0..20).map(|_| (12, NEVER))).judge();
+        assert_eq!((once.is_leak, once.generations_count, once.old.count), (false, 1, 20));
+        let warm_up = site((0..=WARM_UP).map(|epoch| (epoch, NEVER))).judge();
+        assert_eq!((warm_up.is_leak, warm_up.old.count), (false, 0));
+        let filling = site((1..=20).map(|epoch| (epoch, NEVER))).judge();
+        assert!(!filling.is_leak);
+    }
+
+    #[test]
+    fn nothing_is_nothing() {
+        let nothing = site([]).judge();
+        assert_eq!(
+            (nothing.is_leak, nothing.old, nothing.young),
+            (false, Amount::default(), Amount::default())
+        );
+        // Fewer epochs than the warm-up has.
+        let judged = Site::new(1, 4).judge();
+        assert!(!judged.is_leak && judged.possible_count == 0);
+    }
+
+    /// Blocks that are given back at random, as many as are handed out, however long they live: none is a leak.
+    #[test]
+    fn random_lifetimes_in_balance_are_no_leak() {
+        let mut state = 7_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for mean_epochs in [2, 5, 10, 20, 40] {
+            let mut leaks = 0;
+            for _ in 0..500 {
+                let site = site((0..=EPOCHS).flat_map(|epoch| {
+                    let count = if epoch == 0 { mean_epochs } else { 1 };
+                    let mut freed =
+                        || (epoch + 1..=EPOCHS).find(|_| random(mean_epochs) == 0).unwrap_or(NEVER);
+                    (0..count).map(|_| (epoch, freed())).collect::<Vec<_>>()
+                }));
+                leaks += usize::from(site.judge().is_leak);
+            }
+            assert_eq!(leaks, 0, "of 500 that live for {mean_epochs} epochs on average");
+        }
+    }
+
+    /// Of every block, the ends that it outlives; whatever it is called, its bytes are counted once.
+    #[test]
+    fn the_parts_sum_to_what_is_alive() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..200 {
+            let count = random(200);
+            let mut block = |_| {
+                let born = random(EPOCHS + 1);
+                (born, born + 1 + random(2 * EPOCHS))
+            };
+            let blocks: Vec<_> = (0..count).map(&mut block).collect();
+            let site = site(blocks);
+            let judged = site.judge();
+            let live = site.live_bytes();
+            let parts = judged.old.bytes + judged.young.bytes + site.early().bytes;
+            assert_eq!(live.last(), Some(&parts));
+            let recent: i64 = site.recent_by_age().map(|(_, amount)| amount.bytes).sum();
+            assert_eq!(recent, judged.old.bytes + judged.young.bytes);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Which blocks outlive the end of an epoch, by site: heard from the replay, in memory that does not grow with the run.
+//!
+//! A block lives from when it is handed out until it is given back. One that does not outlive the end of its epoch is
+//! forgotten at once.
+
+use std::collections::HashMap;
+
+use super::{
+    epochs::Epochs,
+    site::{Place, Site},
+};
+use crate::{
+    allocator::Allocator,
+    event::Event,
+    fault::Faults,
+    input::{Key, Listener},
+    span::{Block, Segment, State},
+    totals::Totals,
+};
+
+/// What is heard of one allocator.
+#[derive(Debug)]
+pub struct Heard {
+    pub epochs: Epochs,
+    pub sites: HashMap<Place, Site>,
+    /// Sums at each bound that has passed.
+    pub totals: Vec<Totals>,
+    /// After the last event.
+    now: Totals,
+    /// What did not fit, until the last bound.
+    pub faults: Faults,
+}
+
+impl Heard {
+    fn new(epochs: Epochs) -> Self {
+        Self {
+            epochs,
+            sites: HashMap::new(),
+            totals: Vec::new(),
+            now: Totals::default(),
+            faults: Faults::new(),
+        }
+    }
+
+    fn pass(&mut self, ts: i64) {
+        while self.epochs.bounds_ns.get(self.totals.len()).is_some_and(|bound| *bound <= ts) {
+            self.totals.push(self.now);
+        }
+    }
+}
+
+/// All allocators.
+#[derive(Debug, Default)]
+pub struct Survivors {
+    epochs: HashMap<Key, Epochs>,
+    pub heard: HashMap<Key, Heard>,
+}
+
+impl Survivors {
+    /// Of allocators with these epochs. Of others nothing is heard.
+    pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
+        Self { epochs, heard: HashMap::new() }
+    }
+
+    fn of(&mut self, key: Key) -> Option<&mut Heard> {
+        if let Some(epochs) = self.epochs.remove(&key) {
+            self.heard.insert(key, Heard::new(epochs));
+        }
+        self.heard.get_mut(&key)
+    }
+
+    /// Nothing more happens.
+    pub fn finish(&mut self) {
+        self.heard.values_mut().for_each(|heard| heard.pass(i64::MAX));
+    }
+}
+
+impl Listener for Survivors {
+    fn block(&mut self, key: Key, block: &Block, _segment: Option<&Segment>, end: Option<i64>) {
+        if block.state != State::Active {
+            return;
+        }
+        let Some(heard) = self.of(key) else { return };
+        let last = heard.epochs.count() + 1;
+        let warm_up = heard.epochs.warm_up_count();
+        let born = heard.epochs.slot(block.alloc_ts);
+        let freed = end.map_or(last, |end| heard.epochs.slot(end));
+        if born < freed {
+            let site = heard.sites.entry(Place::of(block)).or_insert_with(|| Site::new(last, warm_up));
+            site.add(block, born, freed);
+        }
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        let Some(heard) = self.of(key) else { return };
+        heard.pass(event.ts);
+        heard.now = *allocator.totals();
+        let is_judged = heard.totals.len() < heard.epochs.bounds_ns.len();
+        if is_judged && !allocator.faults().is_empty() {
+            heard.faults.clone_from(allocator.faults());
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What the growth of an allocator is called.
+//!
+//! | verdict | when, the first that holds |
+//! |---|---|
+//! | `inconclusive` | events are missing, or there are too few epochs to tell |
+//! | `leak` | a site leaks ([`super::site`]) |
+//! | `inconclusive` | recording began later than the process, so that what is reserved is not known; or what is live increases, though in blocks that are replaced |
+//! | `one-off growth` | more is live at the end than at the end of the warm-up, and old blocks of sites that do not leak hold as much |
+//! | `fragmentation` | what is live is flat and what is reserved increases, most of it in free memory that blocks in use pin |
+//! | `caching` | the same, most of it in memory that can be given back; or half of what is reserved is free |
+//! | `none` | else |
+//!
+//! That something increases is said if its trend does ([`super::trend`]) and the median of the last third of the epochs after
+//! the warm-up is larger than that of the first. Less than 2 MiB (the allocator's smallest segment) or a hundredth of what is reserved
+//! is no difference. A leak needs no such minimum: each of its blocks is on record.
+
+use serde::Serialize;
+use trace_schema::{Bytes, Run};
+
+use super::{
+    epochs::MIN_COUNT,
+    growth::{Growth, Point},
+};
+use crate::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
+
+/// The verdict on one allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    #[serde(rename = "leak")]
+    Leak,
+    #[serde(rename = "one-off growth")]
+    OneOffGrowth,
+    #[serde(rename = "fragmentation")]
+    Fragmentation,
+    #[serde(rename = "caching")]
+    Caching,
+    #[serde(rename = "none")]
+    None,
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
+}
+
+impl Verdict {
+    /// What users read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leak => "leak",
+            Self::OneOffGrowth => "one-off growth",
+            Self::Fragmentation => "fragmentation",
+            Self::Caching => "caching",
+            Self::None => "none",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// In the names of probes of PyTorch's allocator.
+const ALLOCATOR_PROBES: [&str; 2] = ["CachingAllocator", "reportMemoryUsage"];
+
+/// What of the allocator's events is missing, in words.
+fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let end = growth.epochs.bounds_ns.last().copied().unwrap_or_default();
+    let of_allocator = |probe: &str| ALLOCATOR_PROBES.iter().any(|name| probe.contains(name));
+    let lost = run.lost.iter().filter(|lost| of_allocator(&lost.probe) && lost.from_ns < end);
+    let lost_count: u64 = lost.map(|lost| lost.count).sum();
+    if lost_count > 0 {
+        reasons.push(format!("{lost_count} events of the allocator were lost"));
+    } else if !run.lost_is_counted {
+        reasons.push("the source does not count the events it loses: a free may be missing".to_owned());
+    }
+    reasons.extend(faults.iter().map(|(fault, count)| format!("{count} × {}", fault.name())));
+    if growth.account.not_attributed_bytes != 0 {
+        let bytes = Bytes(growth.account.not_attributed_bytes);
+        reasons.push(format!("{bytes} of what is live are in no block on record"));
+    }
+    if growth.epochs_count < MIN_COUNT {
+        reasons.push(format!(
+            "{} epochs are too few to show a trend: {MIN_COUNT} are needed",
+            growth.epochs_count
+        ));
+    }
+    reasons
+}
+
+fn median(values: impl Iterator<Item = i64>) -> i64 {
+    let mut sorted: Vec<i64> = values.collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
+/// How the median of the last third differs from that of the first.
+fn change(points: &[Point], get: fn(&Point) -> i64) -> i64 {
+    let third = points.len() / 3;
+    median(points[points.len() - third..].iter().map(get)) - median(points[..third].iter().map(get))
+}
+
+/// The verdict and its reasons.
+pub(super) fn decide(growth: &Growth, faults: &Faults, run: &Run) -> (Verdict, Vec<String>) {
+    let missing = missing(growth, faults, run);
+    if !missing.is_empty() {
+        return (Verdict::Inconclusive, missing);
+    }
+    let leaks = growth.sites.iter().filter(|site| site.is_leak);
+    let rate: f64 = leaks.clone().map(|site| site.bytes_per_epoch).sum();
+    if leaks.clone().count() > 0 {
+        let (account, rate) = (growth.account, Bytes(rate.round() as i64));
+        let count: u64 = leaks.map(|site| site.blocks_count).sum();
+        return (
+            Verdict::Leak,
+            vec![format!(
+                "{count} blocks with {}, {rate} an epoch, were kept until the end of the last epoch",
+                Bytes(account.leaked_bytes)
+            )],
+        );
+    }
+    if run.joined_running {
+        let reason = "recording began while the process ran: what it reserved before is not known";
+        return (Verdict::Inconclusive, vec![reason.to_owned()]);
+    }
+    let points = &growth.points[growth.warm_up_count.min(growth.points.len())..];
+    let reserved_bytes = points.iter().map(|point| point.reserved_bytes).max().unwrap_or_default();
+    let least = (reserved_bytes / 100).max(SMALL_SEGMENT_BYTES as i64);
+    let live = change(points, |point| point.live_bytes);
+    let is_live_up = growth.live_trend.is_some_and(|trend| trend.is_up()) && live > least;
+    let once = growth.account.kept_once_bytes;
+    if once >= least && growth.account.after_bytes - growth.account.before_bytes >= least {
+        return (
+            Verdict::OneOffGrowth,
+            vec![format!("{} were kept by sites that do not go on keeping", Bytes(once))],
+        );
+    }
+    if is_live_up {
+        return (
+            Verdict::Inconclusive,
+            vec![format!("what is live grew by {}, though in blocks that are replaced", Bytes(live))],
+        );
+    }
+    let reserved = change(points, |point| point.reserved_bytes);
+    let pinned = change(points, |point| point.pinned_bytes);
+    let releasable = change(points, |point| point.releasable_bytes);
+    let is_reserved_up = growth.reserved_trend.is_some_and(|trend| trend.is_up()) && reserved > least;
+    let parts = format!(
+        "what is reserved grew by {}: {} pinned, {} releasable",
+        Bytes(reserved),
+        Bytes(pinned),
+        Bytes(releasable)
+    );
+    if is_reserved_up && pinned > releasable {
+        return (Verdict::Fragmentation, vec![parts]);
+    }
+    if is_reserved_up && releasable > 0 {
+        return (Verdict::Caching, vec![parts]);
+    }
+    let last_third = &points[points.len() - points.len() / 3..];
+    let free = median(last_third.iter().map(|point| point.pinned_bytes + point.releasable_bytes));
+    let held = median(last_third.iter().map(|point| point.reserved_bytes));
+    if free >= least && free * 2 >= held {
+        let reason = format!("{} of {} reserved are free", Bytes(free), Bytes(held));
+        return (Verdict::Caching, vec![reason]);
+    }
+    (Verdict::None, Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_schema::Lost;
+
+    use super::*;
+    use crate::{
+        fault::Fault,
+        leaks::{
+            account::Account,
+            epochs::{Epochs, Origin},
+            trend::trend,
+        },
+    };
+
+    const MIB: i64 = 1 << 20;
+
+    /// Of forty epochs, the first four of them warm-up, with MiB that are live, releasable and pinned at the end of each.
+    fn growth(of: impl Fn(i64) -> (i64, i64, i64)) -> Growth {
+        let point = |epoch| {
+            let (live, releasable, pinned) = of(epoch);
+            Point {
+                ts_ns: epoch,
+                live_bytes: live * MIB,
+                pending_bytes: 0,
+                reserved_bytes: (live + releasable + pinned) * MIB,
+                releasable_bytes: releasable * MIB,
+                pinned_bytes: pinned * MIB,
+                unknown_bytes: 0,
+                survived_count: 0,
+                survived_bytes: 0,
+            }
+        };
+        let points: Vec<Point> = (0..=40).map(point).collect();
+        let trend_of = |get: fn(&Point) -> i64| trend(&points[4..].iter().map(get).collect::<Vec<_>>());
+        Growth {
+            run: "r".to_owned(),
+            pid: 1,
+            device: 0,
+            verdict: Verdict::None,
+            reasons: Vec::new(),
+            epochs: Epochs {
+                origin: Origin::Allocations,
+                name: None,
+                joined_count: 20,
+                bounds_ns: points.iter().map(|point| point.ts_ns).collect(),
+            },
+            epochs_count: 40,
+            warm_up_count: 4,
+            account: Account {
+                before_bytes: points[4].live_bytes,
+                after_bytes: points[40].live_bytes,
+                ..Account::default()
+            },
+            live_trend: trend_of(|point| point.live_bytes),
+            reserved_trend: trend_of(|point| point.reserved_bytes),
+            sites: Vec::new(),
+            ages: Vec::new(),
+            sizes: Vec::new(),
+            points,
+        }
+    }
+
+    fn counted() -> Run {
+        Run { lost_is_counted: true, ..Run::default() }
+    }
+
+    fn verdict(of: impl Fn(i64) -> (i64, i64, i64)) -> Verdict {
+        decide(&growth(of), &Faults::new(), &counted()).0
+    }
+
+    #[test]
+    fn what_grows_is_told_apart() {
+        assert_eq!(verdict(|_| (100, 10, 10)), Verdict::None);
+        assert_eq!(verdict(|epoch| (100, 10, epoch)), Verdict::Fragmentation);
+        assert_eq!(verdict(|epoch| (100, epoch, 10)), Verdict::Caching);
+        assert_eq!(verdict(|_| (100, 300, 10)), Verdict::Caching);
+        // Up and down, and back where it was.
+        assert_eq!(verdict(|epoch| (100 + epoch % 9, 10, 10)), Verdict::None);
+        // In blocks that are replaced by larger ones: none of them is old.
+        assert_eq!(verdict(|epoch| (100 + epoch, 10, 10)), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn growth_that_was_kept_once_is_named_so() {
+        let mut once = growth(|epoch| if epoch < 10 { (100, 10, 10) } else { (160, 10, 10) });
+        once.account.kept_once_bytes = 60 * MIB;
+        assert_eq!(decide(&once, &Faults::new(), &counted()).0, Verdict::OneOffGrowth);
+        // As much was given back: nothing has grown.
+        let mut exchanged = growth(|_| (100, 10, 10));
+        exchanged.account.kept_once_bytes = 60 * MIB;
+        assert_eq!(decide(&exchanged, &Faults::new(), &counted()).0, Verdict::None);
+    }
+
+    #[test]
+    fn missing_events_allow_no_verdict() {
+        let flat = growth(|_| (100, 10, 10));
+        let reason = |growth: &Growth, faults: &Faults, run: &Run| match decide(growth, faults, run) {
+            (Verdict::Inconclusive, reasons) => reasons.join("; "),
+            (verdict, _) => verdict.name().to_owned(),
+        };
+        let lost = |probe: &str, from_ns| Run {
+            lost: vec![Lost { probe: probe.to_owned(), from_ns, to_ns: from_ns + 1, count: 3 }],
+            ..counted()
+        };
+        let none = Faults::new();
+        let allocator = "DeviceCachingAllocator12record_trace";
+        assert_eq!(reason(&flat, &none, &lost(allocator, 39)), "3 events of the allocator were lost");
+        // After the last epoch, or of something else.
+        assert_eq!(reason(&flat, &none, &lost(allocator, 40)), "none");
+        assert_eq!(reason(&flat, &none, &lost("off_cpu", 1)), "none");
+        assert!(reason(&flat, &none, &Run::default()).contains("does not count"));
+        assert!(reason(&flat, &Faults::from([(Fault::FreeMissed, 2)]), &counted()).starts_with("2 × "));
+        let joined = Run { joined_running: true, ..counted() };
+        assert!(reason(&flat, &none, &joined).contains("while the process ran"));
+        let few = Growth { epochs_count: MIN_COUNT - 1, ..growth(|_| (100, 10, 10)) };
+        assert!(reason(&few, &none, &counted()).contains("too few"));
+    }
+}

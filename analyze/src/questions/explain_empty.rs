@@ -1,0 +1,250 @@
+//! Why an answer may hold nothing: events that a query asks for and that no run has, and what would have recorded them.
+//!
+//! What it asks for is in its plan, in which views are what they stand for: `kind`, `op`, `layer` or `class` equal to a
+//! word, and tables that Rust makes of events of some kind. A condition that is written otherwise is not recognised.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use datafusion::{
+    common::{
+        JoinType,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{Expr, LogicalPlan, Operator, expr::InList, utils::split_conjunction},
+    scalar::ScalarValue,
+};
+use trace_schema::{Kind, Op, Run};
+
+use crate::{tables, trace::Trace};
+use analyze_engine::error::query_error;
+use analyze_run::{columns::strings, error::AnalyzeError, run_file::RunFile};
+use analyze_run::{suggest, text};
+
+/// What a row of `events` must have to count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    Kind(String),
+    Op(String),
+    Layer(String),
+    Class(String),
+}
+
+impl Asked {
+    fn name(&self) -> &str {
+        match self {
+            Self::Kind(name) | Self::Op(name) | Self::Layer(name) | Self::Class(name) => name,
+        }
+    }
+}
+
+fn word(value: &ScalarValue) -> Option<String> {
+    value.try_as_str().flatten().map(str::to_owned)
+}
+
+fn column(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Column(column) => Some(&column.name),
+        Expr::Cast(cast) => column(&cast.expr),
+        Expr::Alias(alias) => column(&alias.expr),
+        _ => None,
+    }
+}
+
+fn asked(column: &str, value: &Expr) -> Option<Asked> {
+    let Expr::Literal(value, _) = value else { return None };
+    let of = match column {
+        "kind" => Asked::Kind,
+        "op" => Asked::Op,
+        "layer" => Asked::Layer,
+        "class" => Asked::Class,
+        _ => return None,
+    };
+    word(value).map(of)
+}
+
+/// What a condition asks for, if it is one on one of those columns alone: each of several words will do.
+fn alternatives(expr: &Expr) -> Option<Vec<Asked>> {
+    match expr {
+        Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
+            let of = |name: &Expr, value: &Expr| asked(column(name)?, value);
+            let found = of(&binary.left, &binary.right).or_else(|| of(&binary.right, &binary.left))?;
+            Some(vec![found])
+        }
+        Expr::BinaryExpr(binary) if binary.op == Operator::Or => {
+            let both = [alternatives(&binary.left)?, alternatives(&binary.right)?].concat();
+            let column = both.first().map(std::mem::discriminant);
+            both.iter().all(|asked| Some(std::mem::discriminant(asked)) == column).then_some(both)
+        }
+        Expr::InList(InList { expr, list, negated: false }) => {
+            let column = column(expr)?;
+            list.iter().map(|value| asked(column, value)).collect()
+        }
+        _ => None,
+    }
+}
+
+/// Everything that a plan asks for, but in the optional side of an outer join.
+fn asked_by(plan: &LogicalPlan) -> Result<BTreeSet<Vec<Asked>>, AnalyzeError> {
+    let mut found = BTreeSet::new();
+    let mut optional: Vec<*const LogicalPlan> = Vec::new();
+    plan.apply(|node| {
+        if optional.contains(&std::ptr::from_ref(node)) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        match node {
+            LogicalPlan::Join(join) => match join.join_type {
+                JoinType::Left => optional.push(Arc::as_ptr(&join.right)),
+                JoinType::Right => optional.push(Arc::as_ptr(&join.left)),
+                JoinType::Full => optional.extend([Arc::as_ptr(&join.left), Arc::as_ptr(&join.right)]),
+                _ => {}
+            },
+            LogicalPlan::TableScan(scan) => {
+                let kinds = tables::kinds_of(scan.table_name.table()).unwrap_or_default();
+                found.extend(kinds.iter().map(|kind| vec![Asked::Kind(kind.name().to_owned())]));
+            }
+            LogicalPlan::Filter(filter) => {
+                found.extend(split_conjunction(&filter.predicate).into_iter().filter_map(alternatives));
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map_err(query_error)?;
+    Ok(found)
+}
+
+/// What there is.
+struct Present(HashSet<(String, String)>);
+
+impl Present {
+    async fn read(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let mut pairs = HashSet::new();
+        for batch in trace.batches("SELECT DISTINCT kind, op FROM events").await? {
+            let (kinds, ops) = (strings(&batch, "kind")?, strings(&batch, "op")?);
+            pairs.extend(
+                (0..batch.num_rows()).map(|row| (kinds.value(row).to_owned(), ops.value(row).to_owned())),
+            );
+        }
+        Ok(Self(pairs))
+    }
+
+    fn has(&self, asked: &Asked) -> bool {
+        let call = |is: &dyn Fn(Op) -> bool| {
+            let ops = self.0.iter().filter(|(kind, _)| kind == Kind::Call.name());
+            ops.filter_map(|(_, op)| Op::from_name(op)).any(is)
+        };
+        match asked {
+            Asked::Kind(name) => self.0.iter().any(|(kind, _)| kind == name),
+            Asked::Op(name) => self.0.iter().any(|(_, op)| op == name),
+            Asked::Layer(name) => call(&|op| op.layer().name() == name),
+            Asked::Class(name) => call(&|op| op.class().name() == name),
+        }
+    }
+}
+
+/// Whether a symbol is a function, in one of its versions.
+fn is_of(symbol: &str, op: &str) -> bool {
+    let version = symbol.strip_prefix(op);
+    version.is_some_and(|rest| rest.is_empty() || rest.starts_with("_v") || rest.starts_with("_pt"))
+}
+
+/// Why a run has no call of some functions.
+fn why(run: &Run, wanted: impl Fn(&str) -> bool) -> String {
+    if run.probes.is_empty() {
+        return format!("{}, which brings none", run.producer);
+    }
+    let probes: Vec<_> = run.probes.iter().filter(|probe| wanted(&probe.symbol)).collect();
+    let failed = probes.iter().find_map(|probe| Some((&probe.symbol, probe.error.as_ref()?)));
+    let lost = run.lost.iter().any(|lost| wanted(&lost.probe));
+    if probes.iter().any(|probe| probe.error.is_none()) {
+        let or_lost = if lost { ", or what was is lost: see `lost`" } else { "" };
+        return format!("a probe was placed, and nothing was called{or_lost}");
+    }
+    if let Some((symbol, error)) = failed {
+        return format!("the probe in {symbol} could not be placed: {error}");
+    }
+    let without = run.libraries.iter().find(|library| library.absent.iter().any(|symbol| wanted(symbol)));
+    match without {
+        Some(library) => format!("{} does not have it", library.path),
+        None if run.profile.is_empty() => "not probed".to_owned(),
+        None => {
+            format!("not probed with --profile {}: `capture probes` says which profile does", run.profile)
+        }
+    }
+}
+
+/// One line on what is absent: one of some words for the same column. `kinds`: those that the query asks for.
+fn note(asked: &[Asked], kinds: &[Kind], files: &[RunFile]) -> Option<String> {
+    let names: Vec<&str> = asked.iter().map(Asked::name).collect();
+    let (first, listed) = (asked.first()?, names.join(" or "));
+    let runs = |wanted: &dyn Fn(&str) -> bool| {
+        let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for file in files {
+            reasons.entry(why(&file.run, wanted)).or_default().push(&file.name);
+        }
+        let each = reasons.into_iter().map(|(why, runs)| match runs.split_first_chunk::<3>() {
+            Some((first, rest)) if !rest.is_empty() => {
+                format!("{} and {} more: {why}", first.join(", "), rest.len())
+            }
+            _ => format!("{}: {why}", runs.join(", ")),
+        });
+        each.collect::<Vec<_>>().join("; ")
+    };
+    let sources = |kinds: &[Kind]| kinds.iter().map(|kind| kind.source()).collect::<Vec<_>>().join(" ");
+    let of = |has: &dyn Fn(Op) -> bool| {
+        let ops: Vec<&str> = Op::ALL.iter().filter(|op| has(**op)).map(|op| op.name()).collect();
+        (!ops.is_empty()).then(|| runs(&|symbol| ops.iter().any(|op| is_of(symbol, op))))
+    };
+    let is_named = |name: &str| names.contains(&name);
+    Some(match first {
+        Asked::Kind(_) => {
+            let known: Vec<Kind> = names.iter().filter_map(|name| Kind::from_name(name)).collect();
+            if known.is_empty() {
+                let all = Kind::ALL.map(Kind::name).join(", ");
+                return Some(format!("there is no kind {listed}; kinds are {all}"));
+            }
+            format!("no events of kind {listed} here. They come from {}", sources(&known))
+        }
+        Asked::Op(_) => match of(&|op| is_named(op.name())) {
+            Some(runs) => format!("no calls of {listed} here. {runs}"),
+            None if kinds.is_empty() || kinds.contains(&Kind::Call) => {
+                let nearest = suggest::perhaps(&suggest::alike(&listed, Op::ALL.iter().map(|op| op.name())));
+                format!("no events with op {listed} here{nearest}; `analyze info` lists what there is")
+            }
+            None => format!("no events with op {listed} here. They come from {}", sources(kinds)),
+        },
+        Asked::Layer(_) => match of(&|op| is_named(op.layer().name())) {
+            Some(runs) => format!("no calls of layer {listed} here. {runs}"),
+            None => format!("there is no layer {listed}"),
+        },
+        Asked::Class(_) => match of(&|op| is_named(op.class().name())) {
+            Some(runs) => format!("no calls of class {listed} here. {runs}"),
+            None => format!("there is no class {listed}"),
+        },
+    })
+}
+
+/// What a query asks for and no run has, a line each; none: that is not why an answer is empty.
+///
+/// # Errors
+/// If `events` cannot be read.
+pub async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, AnalyzeError> {
+    let asked = asked_by(plan)?;
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let present = Present::read(trace).await?;
+    let absent = asked.iter().filter(|any| !any.iter().any(|asked| present.has(asked)));
+    let absent: Vec<&Vec<Asked>> = absent.collect();
+    // The widest first: of a kind that is not there, there is no function either.
+    let rank = |any: &Vec<Asked>| any.first().map(std::mem::discriminant);
+    let widest = absent.first().map(|any| rank(any));
+    let names = asked.iter().flatten().filter(|asked| matches!(asked, Asked::Kind(_)));
+    let kinds: Vec<Kind> = names.filter_map(|asked| Kind::from_name(asked.name())).collect();
+    let said = absent.into_iter().filter(|any| Some(rank(any)) == widest);
+    let notes = said.filter_map(|any| note(any, &kinds, trace.files()));
+    Ok(notes.map(|note| text::harmless(&note)).collect())
+}

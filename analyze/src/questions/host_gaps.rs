@@ -1,0 +1,106 @@
+//! What the host did between launches: the view `launch_gaps` in sums, and its longest rows.
+
+use futures::TryStreamExt;
+use serde::Serialize;
+
+use crate::trace::Trace;
+use analyze_run::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+};
+
+/// Longest gaps kept.
+const LONGEST: usize = 12;
+
+/// What a gap is divided into: the view's column, its name, what it means.
+pub const PARTS: [(&str, &str, &str); 12] = [
+    ("host_ns", "host", "outside of CUDA calls, on CPU: Python, or other code"),
+    ("sync_ns", "gpu-wait", "waited for the GPU, which had work"),
+    ("alloc_ns", "allocation", "allocated, freed or mapped memory"),
+    ("copy_ns", "size", "in copies and sets"),
+    ("nccl_ns", "nccl", "in NCCL calls"),
+    ("other_call_ns", "nested", "in other CUDA calls"),
+    ("waiting_ns", "scheduler", "outside of calls, runnable while another task had the CPU"),
+    ("throttled_ns", "throttled", "outside of calls, runnable while its control group had used up its time"),
+    ("page_fault_ns", "page-fault", "outside of calls, while a page was brought in"),
+    ("blocked_ns", "blocked", "outside of calls, asleep"),
+    ("stopped_ns", "stopped", "outside of calls, stopped by a signal"),
+    ("unknown_ns", "inconclusive", "outside of calls, off CPU, and the source does not say why"),
+];
+
+/// One gap.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gap {
+    pub pid: i64,
+    pub tid: i64,
+    pub ts_ns: i64,
+    pub dur_ns: i64,
+    pub next_op: String,
+    pub phase: Option<String>,
+    /// The largest part, and its share.
+    pub main: &'static str,
+    pub main_ratio: f64,
+}
+
+/// All gaps of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Gaps {
+    pub gaps_count: i64,
+    pub total_ns: i64,
+    /// In the order of [`PARTS`]; they sum to the total.
+    pub parts_ns: Vec<i64>,
+    pub longest: Vec<Gap>,
+}
+
+impl Gaps {
+    /// Name, meaning and sum of each part.
+    pub fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
+        PARTS.iter().zip(&self.parts_ns).map(|((_, name, meaning), ns)| (*name, *meaning, *ns)).collect()
+    }
+}
+
+/// Answers for one run.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
+    let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
+    let columns = PARTS.map(|(column, ..)| column).join(", ");
+    let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");
+    // Read once, one row after the other.
+    let mut batches = trace.events().select(&query);
+    while let Some(batch) = batches.try_next().await? {
+        let whole = |name: &str| integers(&batch, name);
+        let parts = PARTS.iter().map(|(column, ..)| whole(column)).collect::<Result<Vec<_>, _>>()?;
+        let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
+        let (ops, phases) = (strings(&batch, "next_op")?, strings(&batch, "phase")?);
+        gaps.gaps_count += batch.num_rows() as i64;
+        gaps.total_ns += dur.iter().flatten().sum::<i64>();
+        for (ns, column) in gaps.parts_ns.iter_mut().zip(&parts) {
+            *ns += column.iter().flatten().sum::<i64>();
+        }
+        for row in 0..batch.num_rows() {
+            let least = gaps.longest.get(LONGEST - 1).map_or(i64::MIN, |gap| gap.dur_ns);
+            if dur.value(row) < least {
+                continue;
+            }
+            let main = PARTS.iter().zip(&parts).max_by_key(|(_, ns)| ns.value(row));
+            let (name, ns) = main.map_or(("", 0), |((_, name, _), ns)| (*name, ns.value(row)));
+            let gap = Gap {
+                pid: pid.value(row),
+                tid: tid.value(row),
+                ts_ns: ts.value(row),
+                dur_ns: dur.value(row),
+                next_op: ops.value(row).to_owned(),
+                phase: phases.at(row).map(str::to_owned),
+                main: name,
+                main_ratio: ns as f64 / dur.value(row).max(1) as f64,
+            };
+            let order = |gap: &Gap| (std::cmp::Reverse(gap.dur_ns), gap.ts_ns, gap.tid);
+            let place = gaps.longest.partition_point(|other| order(other) < order(&gap));
+            gaps.longest.insert(place, gap);
+            gaps.longest.truncate(LONGEST);
+        }
+    }
+    Ok(gaps)
+}

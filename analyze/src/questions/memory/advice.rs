@@ -1,0 +1,290 @@
+//! What would use less GPU memory, as far as the run itself shows it. Each piece of advice rests on bytes that were counted;
+//! what cannot be shown is not advised.
+//!
+//! | rule | evidence |
+//! |---|---|
+//! | `pinned` | at the peak, free memory that blocks in use beside it kept from the driver |
+//! | `expandable_segments` | segments asked for though enough was free in pieces; a failed request that they would have served for certain |
+//! | `other_stream` | segments asked for though another stream had a free block |
+//! | `empty_cache_again` | memory given back by `empty_cache` and asked for again |
+//! | `empty_cache_early` | memory that became free after the last `empty_cache` and stayed |
+//! | `graph_pools` | unused segments that private pools keep |
+//! | `rounding` | memory in blocks that nobody asked for |
+//! | `workspace` | memory that cuBLAS has of its own |
+//! | `by_design` | a program that takes memory ahead of its needs |
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use trace_schema::{Bytes, Nanos, Run};
+
+use crate::questions::memory::{
+    history::{self, History},
+    state::{self, At, Held, Moment},
+};
+use crate::trace::Trace;
+use analyze_run::error::AnalyzeError;
+
+/// What is less than this share of the peak is not worth advice.
+const WORTH_RATIO: f64 = 0.05;
+
+/// One piece of advice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    pub rule: &'static str,
+    /// `None`: of the whole run.
+    pub pid: Option<u32>,
+    /// At most so much would be free.
+    pub size_bytes: i64,
+    /// What to do, and why, with the figures.
+    pub text: String,
+}
+
+/// Everything on a run's memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Review {
+    pub peak: Moment,
+    pub end: Moment,
+    pub history: History,
+    pub advice: Vec<Advice>,
+}
+
+/// Answers for one run.
+///
+/// # Errors
+/// If its data cannot be read.
+pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
+    let mut moments = state::run_all(trace, &[At::Peak, At::End]).await?.into_iter();
+    let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
+        return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
+    };
+    let history = history::run(trace).await?;
+    Ok(review(trace, peak, end, history))
+}
+
+/// What follows from what was found.
+pub fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
+    let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
+    let mut advice = of_state(&peak, &end, &history);
+    advice.extend(of_history(&peak, &history));
+    advice.extend(by_design(&runs));
+    advice.sort_by_key(|advice| std::cmp::Reverse(advice.size_bytes));
+    Review { peak, end, history, advice }
+}
+
+fn is_worth(bytes: i64, of: i64) -> bool {
+    bytes > 0 && bytes as f64 >= WORTH_RATIO * of as f64
+}
+
+/// Of what was held at the peak and at the end.
+fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let mut add = |rule, held: &Held, size_bytes: i64, text: String| {
+        if is_worth(size_bytes, held.reserved_bytes) {
+            advice.push(Advice { rule, pid: Some(held.pid), size_bytes, text });
+        }
+    };
+    for held in &peak.allocators {
+        if let Some((segment, pin)) = held.pinned.first().and_then(|first| Some((first, first.pins.first()?)))
+        {
+            let text = format!(
+                "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} {}; most ({}) by {:#x} ({}, {}): \
+                 allocate what stays for long before what does not, or from a pool of its own (torch.cuda.MemPool)",
+                Bytes(held.pinned_bytes),
+                Bytes(held.reserved_bytes),
+                held.pinned.len(),
+                if held.pinned.len() == 1 { "segment" } else { "segments" },
+                Bytes(segment.pinned_bytes as i64),
+                pin.addr,
+                Bytes(pin.size_bytes as i64),
+                pin.age_ns
+                    .map_or_else(|| "from before recording".to_owned(), |age| format!("{} old", Nanos(age)))
+            );
+            add("pinned", held, held.pinned_bytes, text);
+        }
+        if let Some(rounding) = held.rounding_bytes {
+            let text = format!(
+                "{} of {} in use at the peak were not asked for: sizes are rounded up (roundup_power2_divisions), and rests up to 1 MiB stay with large blocks",
+                Bytes(rounding),
+                Bytes(held.allocated_bytes)
+            );
+            add("rounding", held, rounding, text);
+        }
+        let private = held.private_releasable_bytes;
+        let text = format!(
+            "private pools kept {} of unused segments at the peak: capture graphs into one pool (torch.cuda.graph(pool=...)), and delete graphs that are done",
+            Bytes(private)
+        );
+        add("graph_pools", held, private, text);
+    }
+    for held in &end.allocators {
+        let emptied = history.releases.iter().rfind(|release| {
+            (release.pid, release.device, release.cause) == (held.pid, held.device, "empty_cache")
+        });
+        let Some(last) = emptied else { continue };
+        let text = format!(
+            "{} became free after the last empty_cache ({} after recording began) and stayed: delete references (and gc.collect()) first, then call it",
+            Bytes(held.releasable_bytes),
+            Nanos(last.since_start_ns)
+        );
+        add("empty_cache_early", held, held.releasable_bytes, text);
+    }
+    for device in &peak.devices {
+        let mut sums: BTreeMap<u32, i64> = BTreeMap::new();
+        for share in &device.shares {
+            let is_cublas = share.library.as_deref().is_some_and(|library| library.starts_with("libcublas"));
+            if let (true, Some(pid)) = (is_cublas, share.pid) {
+                *sums.entry(pid).or_default() += share.size_bytes;
+            }
+        }
+        for (pid, size_bytes) in sums.into_iter().filter(|(_, bytes)| is_worth(*bytes, device.used_bytes)) {
+            let text = format!(
+                "cuBLAS had {} from the driver by its own calls, besides PyTorch's allocator: CUBLAS_WORKSPACE_CONFIG sets its workspaces",
+                Bytes(size_bytes)
+            );
+            advice.push(Advice { rule: "workspace", pid: Some(pid), size_bytes, text });
+        }
+    }
+    advice
+}
+
+/// Of what came, went, and failed.
+fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let reserved = |pid: u32| -> i64 {
+        peak.allocators.iter().filter(|held| held.pid == pid).map(|held| held.reserved_bytes).sum()
+    };
+    for oom in &history.ooms {
+        if oom.expandable_helps == Some(true) {
+            let text = format!(
+                "a request for {} failed {} after recording began while {} were free in its pool, in pieces of at most {}: expandable segments \
+                 (PYTORCH_ALLOC_CONF=expandable_segments:True) would have had room, wherever the blocks had lain",
+                Bytes(oom.requested_bytes as i64),
+                Nanos(oom.since_start_ns),
+                Bytes(oom.pool_free_bytes as i64),
+                Bytes(oom.largest_free_bytes as i64)
+            );
+            advice.push(Advice {
+                rule: "expandable_segments",
+                pid: Some(oom.pid),
+                size_bytes: oom.pinned_bytes as i64,
+                text,
+            });
+        }
+    }
+    for sum in history.causes.iter().filter(|sum| sum.is_gain && history::is_avoidable(sum.cause)) {
+        let size_bytes = sum.size_bytes as i64;
+        if !is_worth(size_bytes, reserved(sum.pid)) {
+            continue;
+        }
+        let (count, bytes) = (sum.segments_count, Bytes(size_bytes));
+        let is_known = advice
+            .iter()
+            .any(|known: &Advice| known.rule == "expandable_segments" && known.pid == Some(sum.pid));
+        let (rule, text) = match sum.cause {
+            // Where a failed request has shown it already, or they are on, there is no more to say.
+            "fragmentation"
+                if is_known || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable) =>
+            {
+                continue;
+            }
+            "fragmentation" => (
+                "expandable_segments",
+                format!(
+                    "{count} times ({bytes}) the driver was asked though enough was free in the pool, in pieces: expandable segments join free pages, or sizes that vary less fit better"
+                ),
+            ),
+            "other_stream" => (
+                "other_stream",
+                format!(
+                    "{count} times ({bytes}) the driver was asked though another stream had a free block that was large enough: streams do not share the cache"
+                ),
+            ),
+            _ => {
+                let releases = history.releases.iter().filter(|release| release.pid == sum.pid);
+                let (times, spent) = releases.fold((0, 0), |(n, ns), release| (n + 1, ns + release.dur_ns));
+                (
+                    "empty_cache_again",
+                    format!(
+                        "{bytes} that had been given back were asked for again, {count} times; {times} releases took {}: without them nothing would have been slower, and no peak higher",
+                        Nanos(spent)
+                    ),
+                )
+            }
+        };
+        // What is asked for again frees nothing: it costs time.
+        let size_bytes = if rule == "empty_cache_again" { 0 } else { size_bytes };
+        advice.push(Advice { rule, pid: Some(sum.pid), size_bytes, text });
+    }
+    advice
+}
+
+/// Programs that hold memory ahead of their needs: what their command line or their library says, and what it means.
+const BY_DESIGN: &[(&str, &str)] = &[
+    (
+        "vllm",
+        "vLLM takes most of the device at its start (gpu_memory_utilization) for its key-value cache: what it holds says nothing of its needs",
+    ),
+    (
+        "sglang",
+        "SGLang takes most of the device at its start (mem_fraction_static) for its key-value cache: what it holds says nothing of its needs",
+    ),
+    (
+        "libtensorflow",
+        "TensorFlow takes nearly all of the device at its start unless memory growth is on (TF_FORCE_GPU_ALLOW_GROWTH)",
+    ),
+    (
+        "libjax",
+        "JAX takes three quarters of the device at its start unless XLA_PYTHON_CLIENT_PREALLOCATE=false",
+    ),
+    ("ollama", "Ollama keeps a model loaded for some minutes after its last request (OLLAMA_KEEP_ALIVE)"),
+    ("libggml-cuda", "llama.cpp loads the model and its key-value cache for the whole context at its start"),
+    (
+        "diffusers",
+        "a diffusion pipeline keeps all its models on the device unless it is told to move them away (enable_model_cpu_offload)",
+    ),
+];
+
+fn by_design(runs: &[&Run]) -> Vec<Advice> {
+    let mut advice: Vec<Advice> = Vec::new();
+    for run in runs {
+        for process in &run.processes {
+            let words = process.command.iter().map(String::as_str);
+            let libraries = run.libraries.iter().map(|library| library.path.as_str());
+            let names: Vec<&str> = words.chain(libraries).flat_map(|word| word.split(['/', ' '])).collect();
+            for (name, text) in BY_DESIGN {
+                let is_it = |word: &&str| {
+                    let rest = word.strip_prefix(name);
+                    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+                };
+                if names.iter().any(is_it) && !advice.iter().any(|known| known.text == *text) {
+                    let text = (*text).to_owned();
+                    advice.push(Advice { rule: "by_design", pid: Some(process.pid), size_bytes: 0, text });
+                }
+            }
+        }
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_schema::ProcessInfo;
+
+    use super::*;
+
+    #[test]
+    fn programs_that_hold_memory_by_design_are_known_by_whole_words() {
+        let run = |command: &[&str]| Run {
+            processes: vec![ProcessInfo {
+                pid: 7,
+                command: command.iter().map(|word| (*word).to_owned()).collect(),
+                ..ProcessInfo::default()
+            }],
+            ..Run::default()
+        };
+        let found = by_design(&[&run(&["/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"])]);
+        assert_eq!((found[0].rule, found[0].pid), ("by_design", Some(7)));
+        assert!(by_design(&[&run(&["python3", "train.py", "--name", "vllmish"])]).is_empty());
+    }
+}

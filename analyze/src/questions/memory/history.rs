@@ -1,0 +1,540 @@
+//! What became of PyTorch's memory over a run: why it went to the driver, what each release gave back and what stayed
+//! and why, what was paused and resumed, what processes left to their end, what changed over each phase, and how it ran out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use trace_schema::Nanos;
+
+use crate::questions::memory::{
+    exports::Exports,
+    state::{self, At, Moment, Share},
+};
+use crate::trace::Trace;
+use analyze_memory::{
+    allocator::Allocator,
+    event::{Action, Event},
+    history::{Cause, Oom, Release, Story},
+    input::{Input, Key, Listener, Replay},
+};
+use analyze_run::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+};
+
+/// Failed requests of which the whole moment is told.
+const MOMENTS: usize = 8;
+
+/// Segments of one allocator that came or went for one cause.
+#[derive(Clone, Debug, Serialize)]
+pub struct CauseSum {
+    pub pid: u32,
+    pub device: i32,
+    /// They came from the driver; else they went back.
+    pub is_gain: bool,
+    pub cause: &'static str,
+    pub segments_count: u64,
+    pub size_bytes: u64,
+}
+
+/// One release of one allocator.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReleaseReport {
+    pub pid: u32,
+    pub device: i32,
+    pub tid: u32,
+    pub cause: &'static str,
+    pub ts_ns: i64,
+    pub since_start_ns: i64,
+    /// To the end of the last call that gave memory back; 0: there was none.
+    pub dur_ns: i64,
+    pub before_bytes: i64,
+    pub given_back_bytes: u64,
+    pub segments_count: u64,
+    /// Sum: in use, pinned, private, releasable, not known.
+    pub after_bytes: i64,
+    pub in_use_bytes: i64,
+    /// Of that, in segments of which other processes were given handles.
+    pub exported_bytes: i64,
+    pub pinned_bytes: u64,
+    pub private_bytes: i64,
+    pub releasable_bytes: i64,
+    pub unknown_bytes: i64,
+    /// Calls of cudaFree or cuMemUnmap; `None`: calls are not on record.
+    pub calls_count: Option<u64>,
+    pub call_p50_ns: Option<i64>,
+    pub call_max_ns: Option<i64>,
+    /// What else had memory of the device after it: libraries, context, other processes.
+    pub others: Vec<Share>,
+}
+
+/// A pause or resume: see the view `memory_pauses`.
+#[derive(Clone, Debug, Serialize)]
+pub struct PauseReport {
+    pub pid: u32,
+    pub action: String,
+    pub library: String,
+    pub since_start_ns: i64,
+    pub dur_ns: i64,
+    pub size_bytes: i64,
+    pub calls_count: i64,
+    pub call_p50_ns: i64,
+    pub call_max_ns: i64,
+    pub before_bytes: i64,
+    pub after_bytes: i64,
+    pub missing_bytes: i64,
+    pub missing_count: i64,
+}
+
+/// What a library of a process still had when the process ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExitReport {
+    pub pid: u32,
+    pub since_start_ns: i64,
+    pub library: String,
+    pub size_bytes: i64,
+}
+
+/// One allocator over a phase that the program named.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseReport {
+    pub name: String,
+    pub since_start_ns: i64,
+    pub dur_ns: i64,
+    pub pid: u32,
+    pub device: i32,
+    pub reserved_before_bytes: i64,
+    pub reserved_after_bytes: i64,
+    pub active_before_bytes: i64,
+    pub active_after_bytes: i64,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Serialize)]
+pub struct OomReport {
+    pub pid: u32,
+    pub device: i32,
+    pub tid: u32,
+    pub ts_ns: i64,
+    pub since_start_ns: i64,
+    pub requested_bytes: u64,
+    pub block_bytes: u64,
+    pub segment_bytes: u64,
+    pub device_free_bytes: u64,
+    /// fragmentation (enough was free, in pieces), other_stream (a block large enough was another stream's), or capacity.
+    pub verdict: &'static str,
+    /// A limit of the process, not the device, forbade the segment.
+    pub is_limited: bool,
+    pub reserved_bytes: i64,
+    pub allocated_bytes: i64,
+    pub pending_bytes: i64,
+    pub pinned_bytes: u64,
+    pub private_bytes: i64,
+    pub pool_free_bytes: u64,
+    pub largest_free_bytes: u64,
+    pub other_stream_bytes: u64,
+    pub is_expandable: bool,
+    /// `None`: they were on, or it depends on where blocks would have lain.
+    pub expandable_helps: Option<bool>,
+    pub hole_addr: Option<u64>,
+    pub hole_in_use_bytes: Option<u64>,
+    pub hole_in_use_count: Option<u64>,
+    pub segments_count: Option<u64>,
+    pub segments_in_use_bytes: Option<u64>,
+    pub segments_in_use_count: Option<u64>,
+    /// Everything at that moment; `None`: one of many failures.
+    pub moment: Option<Moment>,
+}
+
+/// The whole.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct History {
+    pub causes: Vec<CauseSum>,
+    pub releases: Vec<ReleaseReport>,
+    pub pauses: Vec<PauseReport>,
+    pub exits: Vec<ExitReport>,
+    pub phases: Vec<PhaseReport>,
+    pub ooms: Vec<OomReport>,
+}
+
+/// A story, and sums at the instants asked for.
+#[derive(Default)]
+pub struct Watch {
+    story: Story,
+    /// By instant: reserved and active.
+    sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
+}
+
+impl Listener for Watch {
+    const WANTS_POOLS: bool = true;
+
+    fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        self.story.before(key, allocator, event);
+    }
+
+    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        self.story.after(key, allocator, event);
+    }
+
+    fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
+        self.story.empty_cache(run, pid, tid, ts, replay);
+    }
+
+    fn instant(&mut self, _run: u32, number: usize, replay: &Replay) {
+        let totals = replay.allocators().map(|(key, allocator)| (key, allocator.totals()));
+        let sums = totals.map(|(key, totals)| (key, (totals.reserved_bytes, totals.active_bytes)));
+        self.sums.insert(number, sums.collect());
+    }
+
+    fn end(&mut self) {
+        self.story.end();
+    }
+}
+
+/// A phase: its name and its two instants.
+struct Phase {
+    name: String,
+    from: i64,
+    to: i64,
+}
+
+async fn phases(trace: &Trace) -> Result<Vec<Phase>, AnalyzeError> {
+    let query = "SELECT name, ts, dur FROM marks WHERE op = 'range' AND dur IS NOT NULL ORDER BY ts, name";
+    let mut phases = Vec::new();
+    for batch in trace.batches(query).await? {
+        let (name, ts, dur) = (strings(&batch, "name")?, integers(&batch, "ts")?, integers(&batch, "dur")?);
+        phases.extend((0..batch.num_rows()).map(|row| Phase {
+            name: name.value(row).to_owned(),
+            from: ts.value(row),
+            to: ts.value(row).saturating_add(dur.value(row)),
+        }));
+    }
+    Ok(phases)
+}
+
+/// Calls that give memory back, by process and thread, in order of time.
+type Frees = HashMap<(u32, u32), Vec<(i64, i64)>>;
+
+async fn frees(trace: &Trace) -> Result<Frees, AnalyzeError> {
+    let query = "SELECT pid, tid, ts, dur FROM events WHERE kind = 'call' AND op IN ('cudaFree', 'cuMemUnmap') AND dur IS NOT NULL ORDER BY ts";
+    let mut frees = Frees::new();
+    for batch in trace.batches(query).await? {
+        let (pid, tid) = (integers(&batch, "pid")?, integers(&batch, "tid")?);
+        let (ts, dur) = (integers(&batch, "ts")?, integers(&batch, "dur")?);
+        for row in 0..batch.num_rows() {
+            let of = (pid.value(row) as u32, tid.value(row) as u32);
+            frees.entry(of).or_default().push((ts.value(row), dur.value(row)));
+        }
+    }
+    Ok(frees)
+}
+
+fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) -> ReleaseReport {
+    // The allocator says that a segment is gone right before or after the call that made it so.
+    let of = frees.get(&(release.key.pid, release.tid)).map_or(&[][..], Vec::as_slice);
+    let first = of.partition_point(|(ts, _)| *ts < release.ts);
+    let near = of[first..].iter().enumerate();
+    let calls: Vec<(i64, i64)> = near
+        .take_while(|(place, (ts, _))| {
+            *ts <= release.last_ts || (*place as u64) < release.segments_count && release.last_ts > release.ts
+        })
+        .map(|(_, call)| *call)
+        .collect();
+    let mut durs: Vec<i64> = calls.iter().map(|(_, dur)| *dur).collect();
+    durs.sort_unstable();
+    let last = calls.iter().map(|(ts, dur)| ts.saturating_add(*dur)).max().unwrap_or(release.last_ts);
+    let has_calls = !frees.is_empty();
+    ReleaseReport {
+        pid: release.key.pid,
+        device: release.key.device,
+        tid: release.tid,
+        cause: release.cause.name(),
+        ts_ns: release.ts,
+        since_start_ns: release.ts - start_ns,
+        dur_ns: last.max(release.last_ts) - release.ts,
+        before_bytes: release.before.reserved_bytes,
+        given_back_bytes: release.given_back_bytes,
+        segments_count: release.segments_count,
+        after_bytes: release.after.reserved_bytes,
+        in_use_bytes: release.in_use_bytes(),
+        exported_bytes: exports.at(release.key.pid, release.key.device, release.last_ts),
+        pinned_bytes: release.pinned_bytes,
+        private_bytes: release.after.private_releasable_bytes,
+        releasable_bytes: release.after.releasable_bytes,
+        unknown_bytes: release.after.unknown_bytes,
+        calls_count: has_calls.then_some(durs.len() as u64),
+        call_p50_ns: durs.get(durs.len().saturating_sub(1) / 2).copied(),
+        call_max_ns: durs.last().copied(),
+        others: Vec::new(),
+    }
+}
+
+/// Adds what else had memory of the devices after each release.
+async fn add_others(
+    trace: &Trace,
+    story: &Story,
+    releases: &mut [ReleaseReport],
+) -> Result<(), AnalyzeError> {
+    let mut places: Vec<usize> = (0..releases.len()).collect();
+    places.sort_by_key(|place| story.releases[*place].last_ts);
+    let times: Vec<i64> = places.iter().map(|place| story.releases[*place].last_ts).collect();
+    let found = state::devices(trace, &times, &times).await?;
+    for (place, devices) in places.into_iter().zip(found) {
+        let release = &mut releases[place];
+        let of_device = devices.into_iter().filter(|device| device.device == release.device);
+        let shares = of_device.flat_map(|device| device.shares);
+        release.others =
+            shares.filter(|share| share.part != "allocator" || share.pid != Some(release.pid)).collect();
+    }
+    Ok(())
+}
+
+fn failed(oom: &Oom, start_ns: i64) -> OomReport {
+    let verdict = if oom.before.free_bytes >= oom.block_bytes {
+        "fragmentation"
+    } else if oom.before.other_stream_bytes >= oom.block_bytes {
+        "other_stream"
+    } else {
+        "capacity"
+    };
+    OomReport {
+        pid: oom.key.pid,
+        device: oom.key.device,
+        tid: oom.tid,
+        ts_ns: oom.ts,
+        since_start_ns: oom.ts - start_ns,
+        requested_bytes: oom.requested_bytes,
+        block_bytes: oom.block_bytes,
+        segment_bytes: oom.segment_bytes,
+        device_free_bytes: oom.device_free_bytes,
+        verdict,
+        is_limited: oom.is_limited(),
+        reserved_bytes: oom.totals.reserved_bytes,
+        allocated_bytes: oom.totals.allocated_bytes,
+        pending_bytes: oom.totals.active_bytes - oom.totals.allocated_bytes,
+        pinned_bytes: oom.pinned_bytes,
+        private_bytes: oom.totals.private_releasable_bytes,
+        pool_free_bytes: oom.before.free_bytes,
+        largest_free_bytes: oom.before.largest_free_bytes,
+        other_stream_bytes: oom.before.other_stream_bytes,
+        is_expandable: oom.is_expandable,
+        expandable_helps: oom.expandable_helps,
+        hole_addr: oom.hole.map(|hole| hole.addr),
+        hole_in_use_bytes: oom.hole.map(|hole| hole.in_use_bytes),
+        hole_in_use_count: oom.hole.map(|hole| hole.in_use_count),
+        segments_count: oom.segments.map(|of| of.segments_count),
+        segments_in_use_bytes: oom.segments.map(|of| of.in_use_bytes),
+        segments_in_use_count: oom.segments.map(|of| of.in_use_count),
+        moment: None,
+    }
+}
+
+fn causes(story: &Story) -> Vec<CauseSum> {
+    let mut sums: BTreeMap<(Key, bool, &'static str), (u64, u64)> = BTreeMap::new();
+    for change in &story.changes {
+        let is_gain = matches!(change.action, Action::SegmentAlloc | Action::SegmentMap);
+        let sum = sums.entry((change.key, !is_gain, change.cause.name())).or_default();
+        sum.0 += 1;
+        sum.1 += change.size_bytes;
+    }
+    sums.into_iter()
+        .map(|((key, is_loss, cause), (segments_count, size_bytes))| CauseSum {
+            pid: key.pid,
+            device: key.device,
+            is_gain: !is_loss,
+            cause,
+            segments_count,
+            size_bytes,
+        })
+        .collect()
+}
+
+async fn pauses(trace: &Trace, start_ns: i64) -> Result<Vec<PauseReport>, AnalyzeError> {
+    let mut pauses = Vec::new();
+    for batch in trace.batches("SELECT * FROM memory_pauses ORDER BY ts").await? {
+        let (action, library) = (strings(&batch, "action")?, strings(&batch, "library")?);
+        let names = [
+            "pid",
+            "ts",
+            "dur",
+            "size_bytes",
+            "calls_count",
+            "call_p50_ns",
+            "call_max_ns",
+            "before_bytes",
+            "after_bytes",
+            "missing_bytes",
+            "missing_count",
+        ];
+        let whole = names.map(|name| integers(&batch, name));
+        for row in 0..batch.num_rows() {
+            let mut values = [0; 11];
+            for (value, column) in values.iter_mut().zip(&whole) {
+                let column = column.as_ref().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
+                *value = column.at(row).unwrap_or_default();
+            }
+            let [
+                pid,
+                ts,
+                dur_ns,
+                size_bytes,
+                calls_count,
+                call_p50_ns,
+                call_max_ns,
+                before_bytes,
+                after_bytes,
+                missing_bytes,
+                missing_count,
+            ] = values;
+            pauses.push(PauseReport {
+                pid: pid as u32,
+                action: action.value(row).to_owned(),
+                library: library.value(row).to_owned(),
+                since_start_ns: ts - start_ns,
+                dur_ns,
+                size_bytes,
+                calls_count,
+                call_p50_ns,
+                call_max_ns,
+                before_bytes,
+                after_bytes,
+                missing_bytes,
+                missing_count,
+            });
+        }
+    }
+    Ok(pauses)
+}
+
+async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeError> {
+    let query = "SELECT d.pid AS pid, e.ts AS ts, d.library AS library, CAST(sum(d.size_bytes) AS BIGINT) AS size_bytes \
+         FROM memory_driver d JOIN events e ON e.run = d.run AND e.pid = d.pid AND e.ts = d.ts + d.dur \
+         WHERE e.kind = 'process' AND e.op = 'exit' AND e.tid = e.pid GROUP BY d.pid, e.ts, d.library ORDER BY ts, pid, library";
+    let mut exits = Vec::new();
+    for batch in trace.batches(query).await? {
+        let (pid, ts, size) =
+            (integers(&batch, "pid")?, integers(&batch, "ts")?, integers(&batch, "size_bytes")?);
+        let library = strings(&batch, "library")?;
+        exits.extend((0..batch.num_rows()).map(|row| ExitReport {
+            pid: pid.value(row) as u32,
+            since_start_ns: ts.value(row) - start_ns,
+            library: library.value(row).to_owned(),
+            size_bytes: size.value(row),
+        }));
+    }
+    Ok(exits)
+}
+
+/// Answers for one run.
+///
+/// # Errors
+/// If its data cannot be read.
+pub async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
+    let plan = Plan::of(trace).await?;
+    let input = Input::new(trace.events(), trace.files());
+    let (_, watch) = input.replay(vec![plan.instants()], plan.watch()).await?;
+    let mut history = plan.finish(trace, watch).await?;
+    let ats = history.moments_wanted();
+    if !ats.is_empty() {
+        history.add_moments(state::run_all(trace, &ats).await?.into_iter());
+    }
+    Ok(history)
+}
+
+/// What a replay is to hear.
+pub struct Plan {
+    start_ns: i64,
+    phases: Vec<Phase>,
+    /// Times, and of which end of which phase.
+    instants: Vec<(i64, usize)>,
+}
+
+impl Plan {
+    /// Of one run.
+    ///
+    /// # Errors
+    /// If its data cannot be read.
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
+        let phases = phases(trace).await?;
+        let ends = phases.iter().enumerate();
+        let mut instants: Vec<(i64, usize)> =
+            ends.flat_map(|(place, phase)| [(phase.from, 2 * place), (phase.to, 2 * place + 1)]).collect();
+        instants.sort_unstable();
+        Ok(Self { start_ns, phases, instants })
+    }
+
+    /// At which it is to say so.
+    pub fn instants(&self) -> Vec<i64> {
+        self.instants.iter().map(|(ts, _)| *ts).collect()
+    }
+
+    /// What hears it.
+    pub fn watch(&self) -> Watch {
+        Watch::default()
+    }
+
+    fn phase_reports(&self, watch: &Watch) -> Vec<PhaseReport> {
+        let numbers = self.instants.iter().enumerate();
+        let places: HashMap<usize, usize> = numbers.map(|(number, (_, place))| (*place, number)).collect();
+        let sums = |place: usize| places.get(&place).and_then(|number| watch.sums.get(number));
+        let mut reports = Vec::new();
+        for (place, phase) in self.phases.iter().enumerate() {
+            let (before, after) = (sums(2 * place), sums(2 * place + 1));
+            for (key, (reserved_after_bytes, active_after_bytes)) in after.into_iter().flatten() {
+                let (reserved, active) = before.and_then(|of| of.get(key)).copied().unwrap_or_default();
+                reports.push(PhaseReport {
+                    name: phase.name.clone(),
+                    since_start_ns: phase.from - self.start_ns,
+                    dur_ns: phase.to - phase.from,
+                    pid: key.pid,
+                    device: key.device,
+                    reserved_before_bytes: reserved,
+                    reserved_after_bytes: *reserved_after_bytes,
+                    active_before_bytes: active,
+                    active_after_bytes: *active_after_bytes,
+                });
+            }
+        }
+        reports
+    }
+
+    /// What was heard, without the moments of failures.
+    ///
+    /// # Errors
+    /// If the run's data cannot be read.
+    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
+        let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
+        let frees = frees(trace).await?;
+        let exports = Exports::of(trace).await?;
+        let story = watch.story;
+        let mut releases: Vec<ReleaseReport> =
+            story.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
+        add_others(trace, &story, &mut releases).await?;
+        Ok(History {
+            causes: causes(&story),
+            releases,
+            pauses: pauses(trace, start_ns).await?,
+            exits: exits(trace, start_ns).await?,
+            phases,
+            ooms: story.ooms.iter().map(|oom| failed(oom, start_ns)).collect(),
+        })
+    }
+}
+
+impl History {
+    /// Of the first failures, each.
+    pub fn moments_wanted(&self) -> Vec<At> {
+        self.ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect()
+    }
+
+    /// In that order.
+    pub fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
+        self.ooms.iter_mut().zip(moments).for_each(|(oom, moment)| oom.moment = Some(moment));
+    }
+}
+
+/// Causes of growth that another layout of memory would have avoided.
+pub fn is_avoidable(cause: &str) -> bool {
+    [Cause::Fragmentation, Cause::OtherStream, Cause::AfterRelease].iter().any(|of| of.name() == cause)
+}

@@ -1,0 +1,9 @@
+//! Questions about memory: what PyTorch's allocators and the GPU held, when, and what would free it.
+
+pub mod advice;
+pub mod curve;
+pub mod exports;
+pub mod history;
+pub mod map;
+pub mod overview;
+pub mod state;

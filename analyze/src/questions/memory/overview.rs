@@ -1,0 +1,66 @@
+//! Everything that a report says of PyTorch's memory, in two replays: the first hears how it went, the second stops at
+//! the instants that the first has found.
+//!
+//! ```text
+//! first:   over time, lives of blocks, releases and failures, what survives epochs ──► the peak, the failures
+//! second:  what was held at the peak, at the end, at failures; where it lay at the peak
+//! ```
+
+use serde::Serialize;
+
+use crate::questions::memory::{
+    advice::{self, Review},
+    curve::{Curve, Filling},
+    history,
+    map::{Layout, Lives, Map},
+    state::{At, Plan},
+};
+use crate::trace::Trace;
+use analyze_memory::input::Input;
+use analyze_memory::leaks::growth::{self, Growth};
+use analyze_run::error::AnalyzeError;
+
+/// Memory of PyTorch's allocators.
+#[derive(Serialize)]
+pub struct Overview {
+    pub curve: Curve,
+    pub review: Review,
+    pub map: Map,
+    pub growth: Vec<Growth>,
+}
+
+/// Answers for one run; `None`: no event of an allocator is on record.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
+    let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
+    let growths = growth::Plan::of(&trace.events(), trace.files(), &growth::Params::default()).await?;
+    let history = history::Plan::of(trace).await?;
+    let input = Input::new(trace.events(), trace.files());
+    let listeners =
+        ((Filling::new(&clock), Lives::new(clock.end_ns)), (history.watch(), growths.survivors()));
+    let (replay, ((filling, lives), (watch, survivors))) =
+        input.replay(vec![history.instants()], listeners).await?;
+    if filling.is_empty() {
+        return Ok(None);
+    }
+    let growth = growths.finish(&trace.events(), &replay, survivors).await?;
+    let mut history = history.finish(trace, watch).await?;
+    let mut ats = vec![filling.peak(), At::End];
+    ats.extend(history.moments_wanted());
+    let plan = Plan::of(trace, &ats).await?;
+    let layout = Layout::new(plan.number(0));
+    let (_, (watch, layout)) = input.replay(vec![plan.times()], (plan.watch(), layout)).await?;
+    let mut moments = plan.finish(trace, watch).await?.into_iter();
+    let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
+        return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
+    };
+    history.add_moments(moments);
+    Ok(Some(Overview {
+        curve: filling.finish(trace).await?,
+        review: advice::review(trace, peak, end, history),
+        map: Map::of(layout, lives),
+        growth,
+    }))
+}

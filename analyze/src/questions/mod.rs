@@ -1,0 +1,19 @@
+//! The questions this program answers, one a file: parameters in, data out, nothing printed.
+
+pub mod alerts;
+pub mod chains;
+pub mod devices;
+pub mod driver_memory;
+pub mod explain_empty;
+pub mod head;
+pub mod host_gaps;
+pub mod info;
+pub mod memory;
+pub mod nccl;
+pub mod phases;
+pub mod ruled_out;
+pub mod summary;
+pub mod threshold;
+pub mod timeline;
+pub mod verify;
+pub mod what_if;

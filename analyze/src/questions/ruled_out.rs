@@ -1,0 +1,172 @@
+//! Suspects that were looked at and cleared, each with the figure that clears it.
+//!
+//! What is no evidence clears nobody and accuses nobody: counts in a window, load of the machine, sleep of
+//! other threads. Those are listed with what of them lay inside slow calls.
+
+use serde::Serialize;
+use trace_schema::Nanos;
+
+use crate::questions::chains::{CLEARED_RATIO, Share, share_of};
+use analyze_run::hash::HashSet;
+use analyze_verdict::derived::Derived;
+use analyze_verdict::{
+    causes::{self, Cause},
+    classify::SlowCall,
+    culprits::Blame,
+    measure::is_sized,
+    schedule::ThreadKey,
+    thread_state::State,
+};
+
+/// A suspect that is cleared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Alibi {
+    pub suspect: String,
+    /// Its part in the excess of slow calls.
+    pub total_ns: f64,
+    pub share_ratio: f64,
+    /// The figures, in words.
+    pub figure: String,
+}
+
+/// The usual suspects.
+const SUSPECTS: [Cause; 9] = [
+    Cause::Scheduler,
+    Cause::Throttled,
+    Cause::Blocked(analyze_verdict::blocker::Blocker::Futex),
+    Cause::Blocked(analyze_verdict::blocker::Blocker::PageFault),
+    Cause::Blocked(analyze_verdict::blocker::Blocker::Disk),
+    Cause::Blocked(analyze_verdict::blocker::Blocker::Ioctl),
+    Cause::Size,
+    Cause::FirstCall,
+    Cause::Nested,
+];
+
+/// What the alibis of one run are found in.
+pub struct Court<'a> {
+    pub derived: &'a Derived,
+    pub run: u32,
+    /// Shares of the causes over the outermost slow calls.
+    pub overall: &'a [Share],
+    /// How many of them had any of a cause, in the order of [`Cause::ALL`].
+    pub touched: [usize; causes::COUNT],
+    /// The outermost slow calls.
+    pub slow: &'a [&'a SlowCall],
+    /// Threads that made a slow call, nested or not.
+    pub accused: HashSet<ThreadKey>,
+    pub blame: &'a Blame,
+}
+
+impl Court<'_> {
+    /// Whether the run has what would show a suspect at work.
+    fn is_on_record(&self, cause: Cause) -> bool {
+        let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
+        let info = self.derived.run(self.run);
+        match cause {
+            Cause::Scheduler => of_run().next().is_some(),
+            Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
+            Cause::Blocked(_) => {
+                of_run().next().is_some() && !self.derived.schedule.is_without_reasons(self.run)
+            }
+            Cause::FirstCall => {
+                info.is_none_or(|run| !run.joined_running) && self.derived.with_first.contains(&self.run)
+            }
+            Cause::Size => self.slow.iter().all(|call| {
+                let class = self.derived.schedule.names.class(self.derived.judgement.kind(call).op);
+                !is_sized(class) || call.call.size.is_some()
+            }),
+            _ => true,
+        }
+    }
+}
+
+/// Finds them.
+pub fn find(court: &Court<'_>) -> Vec<Alibi> {
+    let Court { overall, slow, blame, .. } = court;
+    if slow.is_empty() {
+        return Vec::new();
+    }
+    // What the trace leaves open may be anybody's.
+    let open = share_of(overall, Cause::Inconclusive);
+    // Who is at the root of a chain is not cleared, though the call itself waited for somebody else.
+    let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
+    let behind = |cause: Cause| match cause.is_off_cpu() {
+        true => blame.behind_ns(cause) as f64 / excess.max(1.0),
+        false => 0.0,
+    };
+    let mut alibis: Vec<Alibi> = SUSPECTS
+        .into_iter()
+        .filter(|cause| court.is_on_record(*cause))
+        .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
+        .map(|cause| {
+            let share = overall.iter().find(|share| share.cause == cause);
+            let total_ns = share.map_or(0.0, |share| share.total_ns);
+            Alibi {
+                suspect: cause.name().to_owned(),
+                total_ns,
+                share_ratio: share.map_or(0.0, |share| share.share_ratio),
+                figure: format!(
+                    "{} of {} slow calls had any of it, {} in all",
+                    court.touched[cause.index()],
+                    slow.len(),
+                    Nanos(total_ns as i64)
+                ),
+            }
+        })
+        .collect();
+    if court.is_on_record(Cause::Scheduler) && open <= CLEARED_RATIO {
+        alibis.extend(other_threads(court));
+        alibis.extend(other_tasks(court));
+    }
+    alibis
+}
+
+/// Threads that made no slow call: what they slept is no evidence, unless a slow call waited for them.
+fn other_threads(court: &Court<'_>) -> Option<Alibi> {
+    let schedule = &court.derived.schedule;
+    let helpers: Vec<ThreadKey> = schedule
+        .threads()
+        .filter(|key| {
+            key.0 == court.run && !court.accused.contains(key) && !court.blame.involved.contains(key)
+        })
+        .collect();
+    let asleep = helpers
+        .iter()
+        .flat_map(|key| schedule.pieces(*key))
+        .filter(|piece| piece.end < i64::MAX && matches!(piece.state, State::Blocked(_)))
+        .fold(0_i64, |total, piece| total.saturating_add(piece.end - piece.ts));
+    (!helpers.is_empty()).then(|| Alibi {
+        suspect: "sleep of other threads".to_owned(),
+        total_ns: 0.0,
+        share_ratio: 0.0,
+        figure: format!(
+            "{} threads that made no slow call slept {} in all; no slow call waited for one of them",
+            helpers.len(),
+            Nanos(asleep)
+        ),
+    })
+}
+
+/// Other processes that had CPUs, but none that a slow call waited for at that time.
+fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
+    let schedule = &court.derived.schedule;
+    let own: HashSet<u32> =
+        schedule.threads().filter(|key| key.0 == court.run).map(|(_, pid, _)| pid).collect();
+    let mut tasks = HashSet::default();
+    let mut ran = 0_i64;
+    let cleared = |pid: u32| !court.blame.holders.contains(&pid) && !own.contains(&pid);
+    for (task, ns) in schedule.ran(court.run).filter(|(task, _)| cleared(task.pid)) {
+        tasks.insert(task.pid);
+        ran = ran.saturating_add(ns);
+    }
+    (!tasks.is_empty()).then(|| Alibi {
+        suspect: "other processes".to_owned(),
+        total_ns: 0.0,
+        share_ratio: 0.0,
+        figure: format!(
+            "{} of them had a CPU for {} in all; no slow call waited for a CPU that one of them had",
+            tasks.len(),
+            Nanos(ran)
+        ),
+    })
+}

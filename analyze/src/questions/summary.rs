@@ -1,0 +1,74 @@
+//! How often and how long, by function and stratum: the view `op_summary`, longest total first.
+
+use serde::Serialize;
+use trace_schema::Bytes;
+
+use crate::trace::Trace;
+use analyze_run::{
+    columns::{Cell, booleans, floats, integers, strings},
+    error::AnalyzeError,
+};
+
+/// One function in one stratum. Times in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    pub run: String,
+    pub op: String,
+    pub direction: Option<String>,
+    pub size_class: Option<i64>,
+    pub first_call: bool,
+    pub calls_count: i64,
+    pub censored_count: i64,
+    pub p50_ns: Option<f64>,
+    pub p90_ns: Option<f64>,
+    pub p99_ns: Option<f64>,
+    pub max_ns: Option<i64>,
+    pub total_ns: Option<i64>,
+}
+
+impl Line {
+    /// What separates the stratum from others of its function, in a few words.
+    pub fn stratum(&self) -> String {
+        let size = self.size_class.map(|class| {
+            let at_least = u32::try_from(class).ok().and_then(|class| 1_i64.checked_shl(class));
+            format!("≥ {}", Bytes(at_least.unwrap_or(i64::MAX)))
+        });
+        let first = self.first_call.then(|| "first call".to_owned());
+        let words: Vec<String> = [self.direction.clone(), size, first].into_iter().flatten().collect();
+        words.join(", ")
+    }
+}
+
+/// Every stratum of every function.
+///
+/// # Errors
+/// If the run's data cannot be read.
+pub async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
+    let batches = trace
+        .batches("SELECT * FROM op_summary ORDER BY run, total_ns DESC NULLS LAST, op, direction, size_class, first_call")
+        .await?;
+    let mut lines = Vec::new();
+    for batch in &batches {
+        let text = |name| strings(batch, name);
+        let whole = |name| integers(batch, name);
+        let (runs, ops, directions) = (text("run")?, text("op")?, text("direction")?);
+        let (size, calls, censored) = (whole("size_class")?, whole("calls_count")?, whole("censored_count")?);
+        let (max, total, first) = (whole("max_ns")?, whole("total_ns")?, booleans(batch, "first_call")?);
+        let (p50, p90, p99) = (floats(batch, "p50_ns")?, floats(batch, "p90_ns")?, floats(batch, "p99_ns")?);
+        lines.extend((0..batch.num_rows()).map(|row| Line {
+            run: runs.value(row).to_owned(),
+            op: ops.value(row).to_owned(),
+            direction: directions.at(row).map(str::to_owned),
+            size_class: size.at(row),
+            first_call: first.at(row).unwrap_or(false),
+            calls_count: calls.value(row),
+            censored_count: censored.value(row),
+            p50_ns: p50.at(row),
+            p90_ns: p90.at(row),
+            p99_ns: p99.at(row),
+            max_ns: max.at(row),
+            total_ns: total.at(row),
+        }));
+    }
+    Ok(lines)
+}

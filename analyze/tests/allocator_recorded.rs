@@ -1,0 +1,238 @@
+//! The replay of runs recorded on an H200 against what PyTorch said of itself at every mark: reserved, allocated,
+//! active, inactive-split and requested bytes, the number of segments, and every segment and block with its address,
+//! size and state. `testdata/memory/RUN.state.json` is what it said, `testdata/record/memory.py` asked it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use trace_schema::Lost;
+
+use super::{
+    allocator::Allocator,
+    input::{Input, Key, Listener, Replay},
+    span::State,
+};
+use analyze::trace::Trace;
+
+/// Segments by address, as text.
+type Held = BTreeMap<u64, String>;
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// What PyTorch said. Of free blocks it keeps a size requested once, which means nothing.
+fn said(mark: &Value, reports_only: bool) -> Held {
+    let mut held = Held::new();
+    for segment in mark["segments"].as_array().expect("segments") {
+        let mut blocks = Vec::new();
+        for block in segment[6].as_array().expect("blocks") {
+            let state = block[3].as_str().expect("a state");
+            let requested = if state == "inactive" || reports_only { 0 } else { number(&block[2]) };
+            blocks.push((number(&block[0]), number(&block[1]), requested, state.to_owned()));
+        }
+        let expandable = segment[4].as_bool().expect("a truth");
+        let about = if reports_only {
+            format!("{} {expandable}", segment[1])
+        } else {
+            format!("{} {} {} {expandable} {}", segment[1], segment[2], segment[3], segment[5])
+        };
+        held.insert(number(&segment[0]), format!("{about} {:?}", of_reports(blocks, reports_only)));
+    }
+    held
+}
+
+/// A block: address, size, requested, state.
+type Block = (u64, u64, u64, String);
+
+/// Reports tell what is handed out, nothing of the rest.
+fn of_reports(blocks: Vec<Block>, reports_only: bool) -> Vec<Block> {
+    blocks.into_iter().filter(|block| !reports_only || block.3 == State::Active.name()).collect()
+}
+
+fn replayed(allocator: &Allocator, reports_only: bool) -> Held {
+    let mut held = Held::new();
+    for segment in allocator.segments() {
+        let blocks = allocator.blocks_in(segment).map(|block| {
+            let requested = block.requested_bytes.filter(|_| !reports_only).unwrap_or_default();
+            (block.addr, block.size_bytes, requested, block.state.name().to_owned())
+        });
+        let blocks = of_reports(blocks.collect(), reports_only);
+        let about = if reports_only {
+            format!("{} {}", segment.size_bytes, segment.is_expandable)
+        } else {
+            let size = if segment.is_small { "small" } else { "large" };
+            let (owner, id) = segment.pool;
+            format!(
+                "{} {} \"{size}\" {} [{owner},{id}]",
+                segment.size_bytes, segment.stream, segment.is_expandable
+            )
+        };
+        held.insert(segment.addr, format!("{about} {blocks:?}"));
+    }
+    held
+}
+
+struct Comparison {
+    pid: u32,
+    marks: Vec<Value>,
+    compared: usize,
+    blocks_count: usize,
+    different: Vec<String>,
+}
+
+impl Listener for Comparison {
+    fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
+        let mark = &self.marks[instant];
+        let reports_only = !replay.told(run, self.pid).events;
+        let key = Key { run, pid: self.pid, device: 0 };
+        let nothing = Allocator::default();
+        let found = replay.allocators().find(|(of, _)| *of == key);
+        let allocator = found.map_or(&nothing, |(_, allocator)| allocator);
+        let totals = allocator.totals();
+        let mut check = |what: &str, found: i64| {
+            let said = mark["stats"][what].as_i64().expect("a statistic");
+            if found != said {
+                self.different.push(format!("{}: {what} is {said}, replayed {found}", mark["name"]));
+            }
+        };
+        check("reserved_bytes.all.current", totals.reserved_bytes);
+        check("allocated_bytes.all.current", totals.allocated_bytes);
+        check("segment.all.current", totals.segments_count);
+        if !reports_only {
+            check("active_bytes.all.current", totals.active_bytes);
+            check("inactive_split_bytes.all.current", totals.inactive_split_bytes);
+            check("requested_bytes.all.current", totals.requested_bytes);
+        }
+        let (said, found) = (said(mark, reports_only), replayed(allocator, reports_only));
+        for addr in said.keys().chain(found.keys()) {
+            if said.get(addr) != found.get(addr) {
+                self.different.push(format!(
+                    "{}: {:?} / {:?}",
+                    mark["name"],
+                    said.get(addr),
+                    found.get(addr)
+                ));
+            }
+        }
+        self.blocks_count += allocator.blocks().count();
+        self.compared += 1;
+    }
+}
+
+/// Compares one run; how many marks and blocks, and what differs.
+async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
+    let text = fs::read_to_string(state).expect("a state");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
+    let pid = number(&json["pid"]) as u32;
+    let run =
+        state.to_string_lossy().replace(".child.state.json", ".parquet").replace(".state.json", ".parquet");
+    let trace = Trace::open(&[PathBuf::from(run)]).await.expect("a run");
+    let instants = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
+    let comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
+    let input = Input::new(trace.context().clone(), trace.files());
+    let (replay, comparison) = input.replay(vec![instants], comparison).await.expect("a replay");
+    let mut comparison = comparison;
+    for (key, allocator) in replay.allocators() {
+        if !allocator.faults().is_empty() {
+            comparison.different.push(format!("{key:?}: {:?}", allocator.faults()));
+        }
+    }
+    assert_eq!(comparison.compared, comparison.marks.len(), "{}", state.display());
+    (comparison.compared, comparison.blocks_count, comparison.different)
+}
+
+#[tokio::test]
+async fn every_mark_is_as_pytorch_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
+    let (mut runs, mut marks, mut blocks) = (0, 0, 0);
+    let mut different = Vec::new();
+    for entry in fs::read_dir(folder).expect("testdata/memory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // The neighbour was not recorded: it is there to hold memory that nobody traced.
+        if !name.ends_with(".state.json") || name == "neighbour.other.state.json" {
+            continue;
+        }
+        let (of_marks, of_blocks, found) = compare(&path).await;
+        different.extend(found.into_iter().map(|what| format!("{name}: {what}")));
+        runs += 1;
+        marks += of_marks;
+        blocks += of_blocks;
+    }
+    println!("{runs} runs, {marks} marks, {blocks} blocks; {} differences", different.len());
+    assert!(runs >= 18, "{runs} runs");
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// After a loss, at every mark: how much is known, and that PyTorch said the same of it.
+struct AfterLoss {
+    marks: Vec<Value>,
+    pid: u32,
+    lost_from_ts: i64,
+    known_count: usize,
+    compared: usize,
+    wrong: Vec<String>,
+}
+
+impl Listener for AfterLoss {
+    fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
+        let mark = &self.marks[instant];
+        let key = Key { run, pid: self.pid, device: 0 };
+        let Some((_, allocator)) = replay.allocators().find(|(of, _)| *of == key) else { return };
+        let is_after = mark["ts_ns"].as_i64().expect("a time") >= self.lost_from_ts;
+        if allocator.knowledge().lost_count != if is_after { 7 } else { 0 } {
+            self.wrong.push(format!("{}: {} lost", mark["name"], allocator.knowledge().lost_count));
+        }
+        if !is_after {
+            return;
+        }
+        let said = said(mark, false).into_values().collect::<Vec<_>>().join("\n");
+        for block in allocator.blocks().filter(|block| block.is_active()) {
+            let requested = block.requested_bytes.unwrap_or_default();
+            let start = format!("({}, ", block.addr);
+            let end = format!(", {requested}, {:?})", block.state.name());
+            let there = said.split(&start).nth(1).and_then(|rest| rest.split_inclusive(')').next());
+            if there.is_none_or(|text| !text.ends_with(&end)) {
+                self.wrong.push(format!("{}: {block:?}: {there:?}", mark["name"]));
+            }
+            self.known_count += 1;
+        }
+        self.compared += 1;
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_after_a_loss_is_as_pytorch_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
+    let text = fs::read_to_string(folder.join("plain.state.json")).expect("a state");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let marks = json["marks"].as_array().expect("marks").iter().cloned();
+    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
+    let times: Vec<i64> = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
+    let trace = Trace::open(&[folder.join("plain.parquet")]).await.expect("a run");
+    let mut files = trace.files().to_vec();
+    // The events are in the file; whoever lost them would not have them.
+    let (from_ns, to_ns) = (times[2], times[3]);
+    let lost = |probe: &str| Lost { probe: probe.to_owned(), from_ns, to_ns, count: 7 };
+    files[0].run.lost = vec![lost("_ZN3c104cuda12record_traceEv"), lost("cudaFree"), lost("run")];
+    let pid = number(&json["pid"]) as u32;
+    let listener =
+        AfterLoss { marks, pid, lost_from_ts: from_ns, known_count: 0, compared: 0, wrong: Vec::new() };
+    let input = Input::new(trace.context().clone(), &files);
+    let (replay, listener) = input.replay(vec![times], listener).await.expect("a replay");
+    assert!(
+        listener.compared > 5 && listener.known_count > 50,
+        "{} {}",
+        listener.compared,
+        listener.known_count
+    );
+    assert!(listener.wrong.is_empty(), "{}", listener.wrong.join("\n"));
+    assert!(replay.allocators().all(|(_, allocator)| allocator.faults().is_empty()));
+}

@@ -1,0 +1,47 @@
+//! The ledger of runs recorded on an H200 against what the driver told the program at every mark: total - free. It is
+//! told a few milliseconds after the mark, between which and the mark nothing is asked of the driver.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::input::Replay;
+use analyze::trace::Trace;
+
+/// The account at each mark of a run that is not as the driver said: what, and by how much.
+async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
+    let trace = Trace::open(&[path.to_owned()]).await.expect("a run");
+    let times: Vec<i64> = marks.iter().map(|mark| mark["end_ns"].as_i64().expect("a time")).collect();
+    let found = Replay::new(trace.files()).at(trace.context(), &times).await.expect("accounts");
+    let mut different = Vec::new();
+    for (mark, devices) in marks.iter().zip(&found) {
+        let said = mark["total_bytes"].as_i64().expect("bytes") - mark["free_bytes"].as_i64().expect("bytes");
+        let told = devices
+            .get(&0)
+            .map(|instant| instant.account.used_bytes() + instant.changes.values().sum::<i64>());
+        if told != Some(said) {
+            let name = &mark["name"];
+            different.push(format!("{}: {name}: {told:?}, but {said} were used", path.display()));
+        }
+    }
+    (marks.len(), different)
+}
+
+#[tokio::test]
+async fn devices_are_used_as_the_driver_said() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
+    let (mut compared, mut different) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).expect("recordings").flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "parquet") {
+            continue;
+        }
+        let state = std::fs::read_to_string(path.with_extension("state.json")).expect("a state");
+        let state: Value = serde_json::from_str(&state).expect("JSON");
+        let (count, differing) = differences(&path, state["marks"].as_array().expect("marks")).await;
+        compared += count;
+        different.extend(differing);
+    }
+    assert!(compared > 300, "{compared} marks");
+    assert!(different.is_empty(), "{} of {compared} marks:\n{}", different.len(), different.join("\n"));
+}

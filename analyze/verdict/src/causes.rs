@@ -1,0 +1,272 @@
+//! The causes a slow call can have, and how its excess is divided among them.
+//!
+//! ```text
+//! 0 ├── baseline ──┤├──────────────────────────── excess ─────────────────────────────┤ dur
+//!                   stopped │ scheduler │ throttled │ blocked │ size │ first │ nested │ rest
+//! ```
+//! Measured times come first: what its own thread's off-CPU time says of this very call. Only what
+//! they leave is put down to a property of the call (its size, being the first of its kernel), then to
+//! a nested call of another kind, and the rest stays unexplained. No part exceeds what is left, so the
+//! parts of a call sum to its excess.
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    blocker::{self, Blocker},
+    thread_state::BlockedNs,
+};
+
+/// One reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// It was runnable and another task had the CPU; or it was off CPU inside a call that has no
+    /// reason to sleep, and the source does not record why.
+    Scheduler,
+    /// It was runnable and its control group had used up its time.
+    Throttled,
+    /// It slept inside a call whose purpose is not to wait.
+    Blocked(Blocker),
+    /// It waited for the GPU, as a synchronising call should.
+    GpuWait,
+    /// It moved more bytes than the usual call of its kind.
+    Size,
+    /// It was the first launch of its kernel: the driver loads code.
+    FirstCall,
+    /// A nested call of another kind took longer than usual.
+    Nested,
+    /// It was stopped by a signal. The recorder does that while it places probes; so do others.
+    Stopped,
+    /// The source does not record what is needed to tell.
+    Inconclusive,
+    /// None of these.
+    Unexplained,
+}
+
+/// How many there are.
+pub const COUNT: usize = 9 + blocker::COUNT;
+
+/// The division of some time among the causes, in the order of [`Cause::ALL`].
+pub type Division = [f64; COUNT];
+
+impl Cause {
+    /// Every cause, in the order in which they are shown.
+    pub const ALL: [Self; COUNT] = [
+        Self::Scheduler,
+        Self::Throttled,
+        Self::Blocked(Blocker::Ioctl),
+        Self::Blocked(Blocker::Futex),
+        Self::Blocked(Blocker::PageFault),
+        Self::Blocked(Blocker::Disk),
+        Self::Blocked(Blocker::Sleep),
+        Self::Blocked(Blocker::Poll),
+        Self::Blocked(Blocker::Other),
+        Self::GpuWait,
+        Self::Size,
+        Self::FirstCall,
+        Self::Nested,
+        Self::Stopped,
+        Self::Inconclusive,
+        Self::Unexplained,
+    ];
+
+    /// Its place in a [`Division`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Scheduler => 0,
+            Self::Throttled => 1,
+            Self::Blocked(blocker) => 2 + blocker as usize,
+            Self::GpuWait => 2 + blocker::COUNT,
+            Self::Size => 3 + blocker::COUNT,
+            Self::FirstCall => 4 + blocker::COUNT,
+            Self::Nested => 5 + blocker::COUNT,
+            Self::Stopped => 6 + blocker::COUNT,
+            Self::Inconclusive => 7 + blocker::COUNT,
+            Self::Unexplained => 8 + blocker::COUNT,
+        }
+    }
+
+    /// The name users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Throttled => "throttled",
+            Self::Blocked(Blocker::Ioctl) => "blocked:ioctl",
+            Self::Blocked(Blocker::Futex) => "blocked:futex",
+            Self::Blocked(Blocker::PageFault) => "blocked:page-fault",
+            Self::Blocked(Blocker::Disk) => "blocked:disk",
+            Self::Blocked(Blocker::Sleep) => "blocked:sleep",
+            Self::Blocked(Blocker::Poll) => "blocked:poll",
+            Self::Blocked(Blocker::Other) => "blocked:other",
+            Self::GpuWait => "gpu-wait",
+            Self::Size => "size",
+            Self::FirstCall => "first-call",
+            Self::Nested => "nested",
+            Self::Stopped => "stopped",
+            Self::Inconclusive => "inconclusive",
+            Self::Unexplained => "unexplained",
+        }
+    }
+
+    /// What it means.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Scheduler => "runnable, while another task had the CPU",
+            Self::Throttled => "runnable, while its control group had used up its CPU time",
+            Self::Blocked(Blocker::Ioctl) => "asleep in the driver (ioctl)",
+            Self::Blocked(Blocker::Futex) => "asleep for a lock or condition of another thread",
+            Self::Blocked(Blocker::PageFault) => "a page had to be brought in",
+            Self::Blocked(Blocker::Disk) => "asleep for a file",
+            Self::Blocked(Blocker::Sleep) => "it asked to sleep",
+            Self::Blocked(Blocker::Poll) => "asleep for an event (poll)",
+            Self::Blocked(Blocker::Other) => "asleep in another system call",
+            Self::GpuWait => {
+                "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace"
+            }
+            Self::Size => "more bytes than the usual call",
+            Self::FirstCall => "first launch of its kernel: the driver loads code",
+            Self::Nested => "a nested call of another kind",
+            Self::Stopped => {
+                "stopped by a signal, as recorders and debuggers do; who let it go on is in its chain"
+            }
+            Self::Inconclusive => "the trace does not record what is needed to tell",
+            Self::Unexplained => "none of these",
+        }
+    }
+
+    /// Whether it was measured as off-CPU time of the call's thread, so that a chain can lead further.
+    pub fn is_off_cpu(self) -> bool {
+        matches!(self, Self::Scheduler | Self::Throttled | Self::Blocked(_))
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// What is known of one slow call. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence {
+    /// Time above its baseline.
+    pub excess: f64,
+    /// Waiting for the GPU is what it is for.
+    pub synchronises: bool,
+    /// Runnable, while another task had the CPU.
+    pub waiting: f64,
+    pub throttled: f64,
+    /// Above what is usual for its kind.
+    pub blocked: [f64; blocker::COUNT],
+    pub stopped: f64,
+    pub unknown: f64,
+    /// What its size costs above the baseline.
+    pub size: f64,
+    pub first_call: bool,
+    /// Time of a nested call of another kind above the usual.
+    pub nested: f64,
+    /// Events were lost while it ran, or none of the scheduler's were recorded: what is left proves nothing.
+    pub doubtful: bool,
+}
+
+/// Blocked time above the usual, class by class.
+pub fn above(blocked: &BlockedNs, usual: &[f64; blocker::COUNT]) -> [f64; blocker::COUNT] {
+    std::array::from_fn(|class| (blocked[class] as f64 - usual[class]).max(0.0))
+}
+
+/// Divides a call's excess. The parts sum to it.
+pub fn divide(call: &Evidence) -> Division {
+    let mut division = [0.0; COUNT];
+    let mut left = call.excess.max(0.0);
+    let mut give = |cause: Cause, wanted: f64| {
+        let taken = wanted.clamp(0.0, left);
+        left -= taken;
+        division[cause.index()] += taken;
+    };
+    give(Cause::Stopped, call.stopped);
+    give(Cause::Scheduler, call.waiting);
+    // A call that has no reason to sleep was made to; one that has may have done its job.
+    give(if call.synchronises { Cause::Inconclusive } else { Cause::Scheduler }, call.unknown);
+    give(Cause::Throttled, call.throttled);
+    for blocker in Blocker::ALL {
+        let purpose = call.synchronises && !matches!(blocker, Blocker::PageFault | Blocker::Disk);
+        let cause = if purpose { Cause::GpuWait } else { Cause::Blocked(blocker) };
+        give(cause, call.blocked[blocker as usize]);
+    }
+    give(Cause::Size, call.size);
+    // Where the record has a hole, what is not measured proves nothing.
+    give(Cause::Inconclusive, if call.doubtful { f64::INFINITY } else { 0.0 });
+    give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 });
+    give(Cause::Nested, call.nested);
+    give(Cause::GpuWait, if call.synchronises { f64::INFINITY } else { 0.0 });
+    give(Cause::Unexplained, f64::INFINITY);
+    division
+}
+
+/// The cause with the largest part.
+pub fn largest(division: &Division) -> Cause {
+    let parts = Cause::ALL.iter().zip(division);
+    // The first of equals.
+    parts.rev().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Cause::Unexplained, |(cause, _)| *cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_place() {
+        for (index, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause.index(), index, "{}", cause.name());
+            if let Cause::Blocked(blocker) = cause {
+                assert_eq!(cause.name(), format!("blocked:{}", blocker.name()));
+            }
+        }
+    }
+
+    #[test]
+    fn parts_sum_to_the_excess() {
+        let mut seed = 7_u64;
+        let mut random = move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 40) as f64 / 1000.0
+        };
+        for round in 0..1000 {
+            let call = Evidence {
+                excess: random() * 3.0,
+                synchronises: round % 3 == 0,
+                waiting: random() / 4.0,
+                throttled: random() / 5.0,
+                blocked: std::array::from_fn(|_| random() / 6.0),
+                stopped: random() / 9.0,
+                unknown: random() / 5.0,
+                size: random() - 5.0,
+                first_call: round % 5 == 0,
+                nested: random(),
+                doubtful: round % 7 == 0,
+            };
+            let parts = divide(&call);
+            assert!(parts.iter().all(|part| *part >= 0.0));
+            let sum: f64 = parts.iter().sum();
+            assert!((sum - call.excess).abs() < 1e-6, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_synchronising_call_that_sleeps_did_its_job() {
+        let mut call = Evidence { excess: 100.0, synchronises: true, waiting: 5.0, ..Evidence::default() };
+        call.blocked[Blocker::Ioctl as usize] = 60.0;
+        call.blocked[Blocker::PageFault as usize] = 10.0;
+        let parts = divide(&call);
+        assert_eq!(parts[Cause::Scheduler.index()], 5.0);
+        assert_eq!(parts[Cause::Blocked(Blocker::PageFault).index()], 10.0);
+        assert_eq!(parts[Cause::GpuWait.index()], 85.0);
+        let launch = divide(&Evidence { synchronises: false, ..call });
+        assert_eq!(launch[Cause::Blocked(Blocker::Ioctl).index()], 60.0);
+        assert_eq!(launch[Cause::Unexplained.index()], 25.0);
+        assert_eq!(largest(&launch), Cause::Blocked(Blocker::Ioctl));
+        let doubtful = divide(&Evidence { synchronises: false, doubtful: true, ..call });
+        assert_eq!(doubtful[Cause::Inconclusive.index()], 25.0);
+        let waits = divide(&Evidence { doubtful: true, first_call: true, ..call });
+        assert_eq!((waits[Cause::Inconclusive.index()], waits[Cause::FirstCall.index()]), (25.0, 0.0));
+    }
+}

@@ -1,0 +1,345 @@
+//! Judges every call that may be slow: which were, and why.
+//!
+//! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
+//! ([`crate::groups`]), and at least [`Params::slow_by_ns`] more. That excess is divided among the causes
+//! ([`super::causes`]); what of it was off-CPU time is followed to its root ([`super::walk`]): of all that kept
+//! the call from running, the cause and the task with the largest part.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use trace_schema::{Class, Run};
+
+use crate::{
+    causes::{self, Cause, Division, Evidence, divide, largest},
+    copy_cost::{self, Line},
+    coverage::Doubt,
+    groups::{Baseline, Kind, MIN_CALLS, Strata},
+    measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
+    multiset::{Counted, counted, counted_of, quantiles},
+    schedule::{Schedule, Task},
+    thread_state::State,
+    time_split::Parts,
+    walk::{Link, Walker},
+};
+use analyze_run::hash::HashMap;
+
+/// What counts as slow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Params {
+    /// Multiple of what is usual.
+    pub slow_factor: f64,
+    /// Nanoseconds above what is usual.
+    pub slow_by_ns: i64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self { slow_factor: 3.0, slow_by_ns: 0 }
+    }
+}
+
+impl Params {
+    /// What a call must take to be slow, by what it should have taken.
+    pub fn limit_ns(&self, expected_ns: f64) -> f64 {
+        (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
+    }
+
+    fn is_slow(&self, dur: i64, baseline: &Baseline) -> bool {
+        let expected = baseline.expected();
+        let excess = dur as f64 - expected;
+        baseline.kind.calls_count >= MIN_CALLS
+            && dur as f64 > self.slow_factor * expected
+            && excess >= self.slow_by_ns as f64
+            && excess > 0.0
+    }
+}
+
+/// One slow call.
+#[derive(Clone, Debug)]
+pub struct SlowCall {
+    pub call: Candidate,
+    /// What it should have taken.
+    pub baseline_ns: f64,
+    pub excess_ns: f64,
+    /// The cause with the largest part.
+    pub verdict: Cause,
+    /// The same, but followed along its chain.
+    pub root: Cause,
+    /// The task at the root.
+    pub culprit: Option<Task>,
+    /// Some of its time was off CPU: it has a chain.
+    pub has_chain: bool,
+    /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
+    /// it through others. None for a call whose purpose is to wait.
+    pub behind_ns: f64,
+}
+
+impl SlowCall {
+    /// Its time from end to end, if any of it was off CPU.
+    pub fn chain<'a>(&self, walker: &'a mut Walker<'_>) -> &'a [Link] {
+        match self.has_chain {
+            true => walker.walk(self.call.slot(), self.call.ts, self.call.end()),
+            false => &[],
+        }
+    }
+}
+
+/// The 50th, 99th and 99.9th percentile of durations, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub p999_ns: f64,
+}
+
+impl Percentiles {
+    fn of(base: &Counted, minus: &Counted, plus: &Counted) -> Self {
+        let [p50_ns, p99_ns, p999_ns] = quantiles(base, minus, plus, [0.5, 0.99, 0.999]);
+        Self { p50_ns, p99_ns, p999_ns }
+    }
+}
+
+/// One function of one run.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub run: u32,
+    pub op: u32,
+    pub class: Option<Class>,
+    pub calls_count: usize,
+    pub censored_count: usize,
+    /// Its slow calls, by thread and time: places in [`Judgement::slow`].
+    pub slow: Range<usize>,
+    /// Their excess, divided: the sum.
+    pub division: Division,
+    pub percentiles: Percentiles,
+    /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
+    pub without: Vec<(Cause, Percentiles)>,
+    /// Cost of bytes, where the function copies or sets and the sizes tell: the best over its directions.
+    pub size_line: Option<Line>,
+}
+
+/// All verdicts.
+#[derive(Debug)]
+pub struct Judgement {
+    /// By run and function.
+    pub functions: Vec<Function>,
+    /// By function, thread and time.
+    pub slow: Vec<SlowCall>,
+    kinds: Vec<Kind>,
+    baselines: Vec<Baseline>,
+    lines: HashMap<LineKey, Line>,
+    doubt: Doubt,
+}
+
+/// The root of a chain: what kept the thread from running longest, and who.
+pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
+    let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
+    for link in links {
+        if let Some(cause) = cause_of(link) {
+            let total = totals.entry((cause, blamed(link))).or_default();
+            *total = total.saturating_add(link.end - link.ts);
+        }
+    }
+    let mut causes: BTreeMap<Cause, i64> = BTreeMap::new();
+    for ((cause, _), ns) in &totals {
+        let total = causes.entry(*cause).or_default();
+        *total = total.saturating_add(*ns);
+    }
+    let (cause, _) = causes.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
+    let tasks = totals.into_iter().filter(|((of, task), _)| *of == cause && task.is_some());
+    let task = tasks.rev().max_by_key(|(_, ns)| *ns).and_then(|((_, task), _)| task);
+    Some((cause, task))
+}
+
+/// The cause that a link is; `None`: its thread ran, and nobody waited for that.
+pub fn cause_of(link: &Link) -> Option<Cause> {
+    match link.state {
+        // A thread that another one waited for was at work.
+        State::OnCpu => link.slept_in.map(Cause::Blocked),
+        State::Preempted | State::Runnable => Some(Cause::Scheduler),
+        State::Throttled => Some(Cause::Throttled),
+        State::Blocked(blocker) => Some(Cause::Blocked(blocker)),
+        State::Stopped => Some(Cause::Stopped),
+        State::Unknown => None,
+    }
+}
+
+/// The task that a link is put down to.
+pub fn blamed(link: &Link) -> Option<Task> {
+    match link.state {
+        State::OnCpu => {
+            let (_, pid, tid) = link.thread;
+            Some(Task { pid, tid, comm: u32::MAX })
+        }
+        _ => link.task,
+    }
+}
+
+fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
+    let through_others = links.iter().filter(|link| link.depth > 0 && verdict != Cause::GpuWait);
+    let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
+    (waits.map(|link| link.end - link.ts).sum::<i64>() as f64).min(excess_ns)
+}
+
+impl Judgement {
+    /// What sets a slow call apart.
+    pub fn kind(&self, call: &SlowCall) -> Kind {
+        self.kinds[call.call.kind as usize]
+    }
+
+    fn evidence(&self, schedule: &Schedule, call: &Candidate, excess: f64, parts: &Parts) -> Evidence {
+        let kind = self.kinds[call.kind as usize];
+        let baseline = &self.baselines[call.kind as usize];
+        let class = schedule.names.class(kind.op);
+        let line = call.size.zip(self.lines.get(&(kind.run, kind.op, kind.direction)));
+        let size_cost = match line {
+            Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
+            // Where no line fits, calls of the same size class tell.
+            None if is_sized(class) => baseline.stratum_own.unwrap_or(0.0),
+            None => 0.0,
+        };
+        Evidence {
+            excess,
+            synchronises: class == Some(Class::Sync),
+            waiting: (parts.preempted + parts.runnable) as f64,
+            throttled: parts.throttled as f64,
+            blocked: causes::above(&parts.blocked, &baseline.kind.blocked),
+            stopped: parts.stopped as f64,
+            unknown: parts.unknown as f64,
+            size: size_cost - baseline.expected(),
+            first_call: kind.first_call,
+            nested: call.nested_ns as f64 - baseline.kind.nested,
+            doubtful: self.doubt.is_at(call.thread(schedule), call.ts, call.end()),
+        }
+    }
+
+    /// The excess of a slow call, divided.
+    pub fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
+        let parts = walker.parts(call.call.slot(), call.call.ts, call.call.end());
+        divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts))
+    }
+
+    fn judge_call(&self, walker: &mut Walker<'_>, params: Params, call: &Candidate) -> Option<SlowCall> {
+        let baseline = &self.baselines[call.kind as usize];
+        if !params.is_slow(call.dur, baseline) {
+            return None;
+        }
+        let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
+        let parts = walker.parts(call.slot(), call.ts, call.end());
+        let verdict = largest(&divide(&self.evidence(walker.schedule(), call, excess_ns, &parts)));
+        let mut slow = SlowCall {
+            call: *call,
+            baseline_ns,
+            excess_ns,
+            verdict,
+            root: verdict,
+            culprit: None,
+            has_chain: parts.on_cpu < call.dur,
+            behind_ns: 0.0,
+        };
+        let links = slow.chain(walker);
+        slow.behind_ns = behind_ns(links, verdict, excess_ns);
+        if let Some((root, culprit)) = root(links).filter(|_| verdict.is_off_cpu()) {
+            (slow.root, slow.culprit) = (root, culprit);
+        }
+        Some(slow)
+    }
+
+    fn function(
+        &self,
+        schedule: &Schedule,
+        (run, op): (u32, u32),
+        (of, strata): (&Measured, &Strata),
+        slow: Range<usize>,
+    ) -> Function {
+        let durations = of.durations(strata);
+        let calls_count = durations.iter().map(|set| set.count()).sum::<u64>();
+        let durations = counted_of(&durations);
+        let none = Counted::new();
+        let disturbed = (counted_of(&[&of.disturbed]), counted_of(&[&of.undisturbed]));
+        let mut without = vec![(Cause::Scheduler, Percentiles::of(&durations, &disturbed.0, &disturbed.1))];
+        let calls = &self.slow[slow.clone()];
+        let mut walker = Walker::new(schedule);
+        let mut by_cause = vec![(Vec::new(), Vec::new()); causes::COUNT];
+        let mut sum = [0.0; causes::COUNT];
+        for call in calls {
+            let division = self.division(&mut walker, call);
+            sum.iter_mut().zip(division).for_each(|(sum, part)| *sum += part);
+            for (part, (minus, plus)) in division.iter().zip(&mut by_cause).filter(|(part, _)| **part != 0.0)
+            {
+                minus.push(call.call.dur as f64);
+                plus.push(call.call.dur as f64 - part);
+            }
+        }
+        for (cause, (minus, plus)) in Cause::ALL.into_iter().zip(by_cause) {
+            if cause != Cause::Scheduler && !minus.is_empty() {
+                without.push((cause, Percentiles::of(&durations, &counted(minus), &counted(plus))));
+            }
+        }
+        let lines = self.lines.iter().filter(|((of_run, of_op, _), _)| (*of_run, *of_op) == (run, op));
+        Function {
+            run,
+            op,
+            class: schedule.names.class(op),
+            calls_count: calls_count as usize,
+            censored_count: of.censored_count,
+            slow,
+            division: sum,
+            percentiles: Percentiles::of(&durations, &none, &none),
+            without,
+            size_line: lines.map(|(_, line)| *line).max_by(|a, b| a.r_squared.total_cmp(&b.r_squared)),
+        }
+    }
+}
+
+/// Judges all calls of some runs. If a call that was let go turns out slow: what is slow of each kind, for another reading.
+pub fn judge(
+    mut measure: Measure,
+    schedule: &Schedule,
+    runs: &[(String, Run)],
+    params: Params,
+) -> Result<(Judgement, Measure), HashMap<Kind, f64>> {
+    let baselines = measure.strata.baselines();
+    let kinds: Vec<Kind> = measure.strata.kinds().collect();
+    if measure.longest_let_go().zip(&baselines).any(|(dur, baseline)| params.is_slow(dur, baseline)) {
+        let limits = baselines.iter().map(|baseline| params.limit_ns(baseline.expected()));
+        return Err(kinds.into_iter().zip(limits).collect());
+    }
+    let points = std::mem::take(&mut measure.points);
+    let lines: Vec<_> = points.into_par_iter().map(copy_cost::fit).collect();
+    let lines = measure.lines.iter().filter_map(|(key, index)| Some((*key, lines[*index]?)));
+    let mut judgement = Judgement {
+        functions: Vec::new(),
+        slow: Vec::new(),
+        lines: lines.collect(),
+        kinds,
+        baselines,
+        doubt: Doubt::new(runs, schedule),
+    };
+    let candidates = std::mem::take(&mut measure.candidates);
+    let judged = candidates
+        .par_iter()
+        .map_init(|| Walker::new(schedule), |walker, call| judgement.judge_call(walker, params, call));
+    let mut slow: Vec<SlowCall> = judged.flatten_iter().collect();
+    drop(candidates);
+    slow.par_sort_by_key(|slow| {
+        let kind = judgement.kind(slow);
+        ((kind.run, kind.op), slow.call.thread(schedule), slow.call.ts, slow.call.depth)
+    });
+    judgement.slow = slow;
+    let function_of = |call: &SlowCall| {
+        let kind = judgement.kind(call);
+        (kind.run, kind.op)
+    };
+    let functions: Vec<_> = measure.functions.iter().collect();
+    let functions = functions.par_iter().map(|(key, index)| {
+        let start = judgement.slow.partition_point(|call| function_of(call) < **key);
+        let end = judgement.slow.partition_point(|call| function_of(call) <= **key);
+        let of = (&measure.of_functions[**index], &measure.strata);
+        judgement.function(schedule, **key, of, start..end)
+    });
+    judgement.functions = functions.collect();
+    Ok((judgement, measure))
+}

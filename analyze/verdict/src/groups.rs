@@ -1,0 +1,264 @@
+//! What a call usually takes: the yardstick that slow calls are measured with.
+//!
+//! A call's *own time* is its duration without what the scheduler, a throttled group or a stop took from it:
+//! a machine under load does not move the yardstick. Medians of own time are taken over calls of one kind:
+//! function × direction × nested or not × phase. Where those are fewer than [`MIN_CALLS`], phase, nesting and
+//! direction are given up, in this order. A finer *stratum* within the kind, by size class and first call,
+//! tells what such a call costs; it is used where it has enough calls.
+
+use std::collections::HashMap;
+
+use crate::{
+    blocker::{self, Blocker},
+    multiset::{Multiset, quantile},
+    thread_state::BlockedNs,
+};
+
+/// Fewer calls allow no statement.
+pub const MIN_CALLS: u64 = 10;
+
+/// What sets calls apart. Numbers stand for names; `None`: it does not apply, or was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind {
+    pub run: u32,
+    pub op: u32,
+    pub direction: Option<u32>,
+    pub nested: Option<bool>,
+    pub phase: Option<u32>,
+    /// Binary logarithm of the bytes.
+    pub size_class: Option<u32>,
+    pub first_call: bool,
+}
+
+impl Kind {
+    /// The kind without what only explains a cost, at a level: 0 is the finest.
+    fn at(self, level: usize) -> Self {
+        Self {
+            run: self.run,
+            op: self.op,
+            direction: self.direction.filter(|_| level < 3),
+            nested: self.nested.filter(|_| level < 2),
+            phase: self.phase.filter(|_| level < 1),
+            size_class: None,
+            first_call: false,
+        }
+    }
+}
+
+const LEVELS: usize = 4;
+
+/// One call as the yardstick sees it, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    pub own: i64,
+    /// Nothing was taken from it: its own time is its duration.
+    pub is_whole: bool,
+    /// Time in nested calls of another class.
+    pub nested: i64,
+    /// `None`: it was not.
+    pub blocked: Option<&'a BlockedNs>,
+}
+
+/// Samples of one kind. Zeros of what is mostly zero are not stored.
+#[derive(Clone, Debug, Default)]
+struct Samples {
+    /// Own time of calls from which nothing was taken, and of the others.
+    whole: Multiset,
+    rest: Multiset,
+    nested: Multiset,
+    /// By class; empty: no call was blocked.
+    blocked: Vec<Multiset>,
+}
+
+impl Samples {
+    fn count(&self) -> u64 {
+        self.whole.count() + self.rest.count()
+    }
+
+    fn median(&self) -> f64 {
+        quantile(&[&self.whole, &self.rest], 0, 0.5)
+    }
+}
+
+/// What is usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usual {
+    pub calls_count: u64,
+    /// Median of own time.
+    pub own: f64,
+    /// Median time in nested calls of another class.
+    pub nested: f64,
+    /// Median time blocked, by class.
+    pub blocked: [f64; blocker::COUNT],
+}
+
+/// The yardsticks of one kind of call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Baseline {
+    /// Of its kind, as fine as there are calls for.
+    pub kind: Usual,
+    /// Median own time of calls of the same size class and first or not; `None`: too few.
+    pub stratum_own: Option<f64>,
+}
+
+impl Baseline {
+    /// What a call should take: no more than its kind, and no more than its stratum.
+    pub fn expected(&self) -> f64 {
+        self.stratum_own.map_or(self.kind.own, |own| own.min(self.kind.own))
+    }
+}
+
+/// Collects samples and tells what is usual.
+#[derive(Debug, Default)]
+pub struct Strata {
+    numbers: HashMap<Kind, u32>,
+    kinds: Vec<(Kind, Samples)>,
+    /// Numbers of the kinds that are one at a level.
+    members: HashMap<(usize, Kind), Vec<u32>>,
+}
+
+impl Strata {
+    /// The number of a kind, new or known.
+    pub fn number(&mut self, kind: Kind) -> u32 {
+        let next = self.kinds.len() as u32;
+        let number = *self.numbers.entry(kind).or_insert(next);
+        if number == next {
+            self.kinds.push((kind, Samples::default()));
+            for level in 0..LEVELS {
+                self.members.entry((level, kind.at(level))).or_default().push(number);
+            }
+        }
+        number
+    }
+
+    /// Adds a call of a kind; how many there are now.
+    pub fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
+        let samples = &mut self.kinds[number as usize].1;
+        if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
+        if sample.nested > 0 {
+            samples.nested.add(sample.nested);
+        }
+        let blocked = sample.blocked.into_iter().flatten().enumerate();
+        for (class, ns) in blocked.filter(|(_, ns)| **ns > 0) {
+            if samples.blocked.is_empty() {
+                samples.blocked.resize_with(blocker::COUNT, Multiset::default);
+            }
+            samples.blocked[class].add(*ns);
+        }
+        samples.count()
+    }
+
+    /// Durations of the calls of a kind from which nothing was taken.
+    pub fn whole(&self, number: u32) -> &Multiset {
+        &self.kinds[number as usize].1.whole
+    }
+
+    /// Every kind, by its number.
+    pub fn kinds(&self) -> impl ExactSizeIterator<Item = Kind> {
+        self.kinds.iter().map(|(kind, _)| *kind)
+    }
+
+    fn own(&self, members: &[u32]) -> Vec<&Multiset> {
+        let samples = members.iter().map(|number| &self.kinds[*number as usize].1);
+        samples.flat_map(|samples| [&samples.whole, &samples.rest]).collect()
+    }
+
+    /// What a call of this kind should take by what has been seen so far; `None`: too few.
+    pub fn expected_so_far(&mut self, number: u32) -> Option<f64> {
+        let (kind, samples) = &self.kinds[number as usize];
+        if samples.count() < MIN_CALLS {
+            return None;
+        }
+        let of_kind = self.members.get(&(0, kind.at(0))).map_or(&[][..], Vec::as_slice);
+        for member in of_kind {
+            let samples = &mut self.kinds[*member as usize].1;
+            samples.whole.count_fresh();
+            samples.rest.count_fresh();
+        }
+        let samples = &self.kinds[number as usize].1;
+        Some(samples.median().min(quantile(&self.own(of_kind), 0, 0.5)))
+    }
+
+    /// The baseline of every kind, by its number.
+    pub fn baselines(&self) -> Vec<Baseline> {
+        let members = |key: &(usize, Kind)| self.members.get(key).map_or(&[][..], Vec::as_slice);
+        let count = |key: &(usize, Kind)| self.own(members(key)).iter().map(|own| own.count()).sum::<u64>();
+        let mut usual: HashMap<(usize, Kind), Usual> = HashMap::new();
+        self.kinds
+            .iter()
+            .map(|(kind, samples)| {
+                let level = (0..LEVELS).find(|level| count(&(*level, kind.at(*level))) >= MIN_CALLS);
+                let level = level.unwrap_or(LEVELS - 1);
+                let key = (level, kind.at(level));
+                let of_kind = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
+                let enough = samples.count() >= MIN_CALLS;
+                Baseline { kind: of_kind, stratum_own: enough.then(|| samples.median()) }
+            })
+            .collect()
+    }
+
+    fn usual(&self, members: &[u32]) -> Usual {
+        let own = self.own(members);
+        let calls_count = own.iter().map(|own| own.count()).sum();
+        let with_zeros = |sets: &[&Multiset]| {
+            let others = sets.iter().map(|set| set.count()).sum::<u64>();
+            quantile(sets, calls_count - others.min(calls_count), 0.5)
+        };
+        let samples = || members.iter().map(|number| &self.kinds[*number as usize].1);
+        Usual {
+            calls_count,
+            own: quantile(&own, 0, 0.5),
+            nested: with_zeros(&samples().map(|samples| &samples.nested).collect::<Vec<_>>()),
+            blocked: Blocker::ALL.map(|blocker| {
+                let of_class = samples().filter_map(|samples| samples.blocked.get(blocker as usize));
+                with_zeros(&of_class.collect::<Vec<_>>())
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(phase: Option<u32>, size_class: Option<u32>) -> Kind {
+        Kind { run: 0, op: 1, direction: None, nested: Some(false), phase, size_class, first_call: false }
+    }
+
+    fn sample(own: i64) -> Sample<'static> {
+        Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: None }
+    }
+
+    fn add(strata: &mut Strata, kind: Kind, own: i64) -> u32 {
+        let number = strata.number(kind);
+        strata.add(number, &sample(own));
+        number
+    }
+
+    #[test]
+    fn few_calls_are_measured_with_a_wider_kind() {
+        let mut strata = Strata::default();
+        for _ in 0..20 {
+            add(&mut strata, kind(Some(1), Some(3)), 10);
+        }
+        let rare = add(&mut strata, kind(Some(2), Some(3)), 500);
+        let baselines = strata.baselines();
+        assert_eq!(baselines[rare as usize].kind.calls_count, 21, "the phase was given up");
+        assert_eq!((baselines[0].kind.own, baselines[0].stratum_own), (10.0, Some(10.0)));
+        assert_eq!(baselines[rare as usize].stratum_own, None);
+    }
+
+    #[test]
+    fn small_copies_among_large_ones_have_their_own_measure() {
+        let mut strata = Strata::default();
+        let small = add(&mut strata, kind(None, Some(3)), 3);
+        for _ in 0..20 {
+            add(&mut strata, kind(None, Some(3)), 3);
+            add(&mut strata, kind(None, Some(24)), 900);
+            add(&mut strata, kind(None, Some(24)), 900);
+        }
+        let baselines = strata.baselines();
+        assert_eq!(baselines[small as usize].kind.own, 900.0);
+        assert_eq!(baselines[small as usize].expected(), 3.0);
+    }
+}

@@ -1,0 +1,463 @@
+//! What one reading learns of all calls, before any is judged: what calls of each kind take, what copies cost, who took the
+//! CPU from whom in the whole run, and which calls may be slow.
+//!
+//! Whether a call is slow is known only at the end. Those that took longer than half of what would be slow by the calls so
+//! far are kept as *candidates* (64 bytes each); the longest of the others is noted, and if at the end even one of them
+//! turns out slow, the run is read once more, now with the right limits ([`crate::classify`]).
+
+use std::collections::{BTreeMap, HashSet};
+
+use rayon::prelude::*;
+use trace_schema::Class;
+
+use crate::{
+    call::Call,
+    classify::Params,
+    culprits::Totals,
+    groups::{Kind, Sample, Strata},
+    multiset::Multiset,
+    schedule::{Schedule, ThreadKey},
+    time_split::Parts,
+    walk::Walker,
+};
+use analyze_run::hash::HashMap;
+
+/// Calls of a kind before any of them is let go.
+const FIRST_CALLS: u64 = 4096;
+/// Candidates from which on those are let go that are below their kind's limit by now.
+const MANY_CANDIDATES: usize = 1 << 20;
+/// Of what would be slow by now, what is kept.
+const MARGIN_RATIO: f64 = 0.5;
+
+/// A call that may be slow.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// The number of its thread in the schedule.
+    slot: u32,
+    /// The number of its kind.
+    pub kind: u32,
+    pub ts: i64,
+    pub dur: i64,
+    pub size: Option<i64>,
+    /// Time in nested calls, if the longest of them is of another class.
+    pub nested_ns: i64,
+    /// The nested call that took longest.
+    child: u32,
+    pub depth: u32,
+}
+
+impl Candidate {
+    /// The number of its thread in the schedule.
+    pub fn slot(&self) -> usize {
+        self.slot as usize
+    }
+
+    /// Run, process and thread.
+    pub fn thread(&self, schedule: &Schedule) -> ThreadKey {
+        schedule.key(self.slot())
+    }
+
+    /// Its end.
+    pub fn end(&self) -> i64 {
+        self.ts.saturating_add(self.dur)
+    }
+
+    /// The nested call that took longest.
+    pub fn child(&self) -> Option<u32> {
+        some(self.child)
+    }
+}
+
+/// The calls of one function of one run.
+#[derive(Debug, Default)]
+pub struct Function {
+    /// Numbers of its kinds.
+    kinds: Vec<u32>,
+    /// Durations of calls from which something was taken; those of the others are with their kinds.
+    rest: Multiset,
+    /// Durations of calls from which the scheduler took something, and what they would have been.
+    pub disturbed: Multiset,
+    pub undisturbed: Multiset,
+    pub censored_count: usize,
+}
+
+impl Function {
+    /// Durations of all its calls that returned.
+    pub fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
+        self.kinds.iter().map(|kind| strata.whole(*kind)).chain([&self.rest]).collect()
+    }
+}
+
+/// No number: of a name, of [`Parts`].
+const NONE: u32 = u32::MAX;
+
+fn some(number: u32) -> Option<u32> {
+    (number != NONE).then_some(number)
+}
+
+/// A call that is final, as far as it matters here: one line of the cache, because all of them go from one thread to
+/// another.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Left {
+    ts: i64,
+    /// Below zero: it was not seen to end.
+    dur: i64,
+    /// The least number: it has none.
+    size: i64,
+    nested_ns: i64,
+    slot: u32,
+    op: u32,
+    direction: u32,
+    phase: u32,
+    child: u32,
+    depth: u32,
+    /// Its place in [`Batch::parts`]; none: all of it was on CPU.
+    parts: u32,
+    class: Option<Class>,
+    is_first: bool,
+}
+
+const _: () = assert!(size_of::<Left>() == 64);
+
+/// Calls of one run that are final, in the order in which they became so.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    run: u32,
+    calls: Vec<Left>,
+    parts: Vec<Parts>,
+}
+
+impl Batch {
+    pub(super) fn with_capacity(calls_count: usize) -> Self {
+        Self { calls: Vec::with_capacity(calls_count), ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.parts.clear();
+    }
+
+    /// Whether the next call may be of this run.
+    #[inline]
+    pub(super) fn takes(&mut self, run: u32) -> bool {
+        if self.calls.is_empty() {
+            self.run = run;
+        }
+        self.run == run
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) {
+        let names = &schedule.names;
+        let class = names.class(call.op);
+        let nested_ns = match call.child {
+            Some((child, _)) if names.class(child) != class => call.child_ns,
+            _ => 0,
+        };
+        let number = match parts.filter(|parts| Some(parts.on_cpu) != call.dur) {
+            Some(parts) => {
+                self.parts.push(*parts);
+                self.parts.len() as u32 - 1
+            }
+            None => NONE,
+        };
+        self.calls.push(Left {
+            ts: call.ts,
+            dur: call.dur.unwrap_or(-1),
+            size: call.size.unwrap_or(i64::MIN),
+            nested_ns,
+            slot: call.slot as u32,
+            op: call.op,
+            direction: call.direction.unwrap_or(NONE),
+            phase: call.phase.unwrap_or(NONE),
+            child: call.child.map_or(NONE, |(child, _)| child),
+            depth: call.depth,
+            parts: number,
+            class,
+            is_first: call.is_first,
+        });
+    }
+}
+
+/// An outermost call some of whose time was off CPU: what it waited for is looked for when the schedule is complete.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    ts: i64,
+    end: i64,
+    slot: u32,
+    is_sync: bool,
+}
+
+/// What a kind of call has to do with.
+#[derive(Clone, Copy, Debug)]
+struct OfKind {
+    function: usize,
+    points: Option<usize>,
+    /// Calls that took no longer are no candidates.
+    limit_ns: f64,
+    /// When the limit is set anew.
+    next_count: u64,
+    /// The longest call that was let go.
+    longest_ns: i64,
+}
+
+/// Run, function and direction.
+pub type LineKey = (u32, u32, Option<u32>);
+
+/// Sizes and own running times, in the order of time: 16 bytes a copy.
+pub type Points = Vec<(f64, f64)>;
+
+/// See the module.
+pub struct Measure {
+    params: Params,
+    /// What is slow, if that is known from a reading before.
+    known: Option<HashMap<Kind, f64>>,
+    /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
+    joined: HashSet<u32>,
+    pub thread_names: HashMap<(u32, u32), u32>,
+    pub strata: Strata,
+    kinds: Vec<OfKind>,
+    recent: Vec<Option<(Kind, u32)>>,
+    pub functions: BTreeMap<(u32, u32), usize>,
+    pub of_functions: Vec<Function>,
+    pub lines: BTreeMap<LineKey, usize>,
+    pub points: Vec<Points>,
+    pub candidates: Vec<Candidate>,
+    many: usize,
+    waited: Vec<Waited>,
+    /// Runs in which a reason is not on record.
+    pub with_unknown: HashSet<u32>,
+    /// Runs in which a first launch was seen.
+    pub with_first: HashSet<u32>,
+}
+
+/// Places of [`Measure::recent`].
+const RECENT: usize = 1024;
+
+/// What the scheduler took of a call against its will.
+pub fn taken(class: Option<Class>, parts: &Parts) -> i64 {
+    let unknown = if class == Some(Class::Sync) { 0 } else { parts.unknown };
+    parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
+}
+
+/// Whether it copies or sets bytes.
+pub fn is_sized(class: Option<Class>) -> bool {
+    matches!(class, Some(Class::Copy | Class::Set))
+}
+
+impl Measure {
+    /// Before any call. `joined`: runs that began in the middle of their processes' lives; `known`: what is slow of each
+    /// kind, from a reading before.
+    pub fn new(
+        params: Params,
+        joined: HashSet<u32>,
+        thread_names: HashMap<(u32, u32), u32>,
+        known: Option<HashMap<Kind, f64>>,
+    ) -> Self {
+        Self {
+            params,
+            known,
+            joined,
+            thread_names,
+            strata: Strata::default(),
+            kinds: Vec::new(),
+            recent: vec![None; RECENT],
+            functions: BTreeMap::new(),
+            of_functions: Vec::new(),
+            lines: BTreeMap::new(),
+            points: Vec::new(),
+            candidates: Vec::new(),
+            many: MANY_CANDIDATES,
+            waited: Vec::new(),
+            with_unknown: HashSet::new(),
+            with_first: HashSet::new(),
+        }
+    }
+
+    /// The longest call of each kind that was let go.
+    pub fn longest_let_go(&self) -> impl Iterator<Item = i64> {
+        self.kinds.iter().map(|of| of.longest_ns)
+    }
+
+    fn function(&mut self, run: u32, op: u32) -> usize {
+        let next = self.of_functions.len();
+        let index = *self.functions.entry((run, op)).or_insert(next);
+        if index == next {
+            self.of_functions.push(Function::default());
+        }
+        index
+    }
+
+    fn kind(&mut self, kind: Kind, is_sized: bool) -> u32 {
+        let words = [kind.op, kind.direction.map_or(7, |d| d + 11), kind.phase.map_or(5, |p| p + 13)];
+        let words =
+            words.into_iter().chain([kind.size_class.unwrap_or(99), u32::from(kind.nested == Some(true))]);
+        let hash = words.fold(kind.run, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9));
+        let place = (hash >> 20) as usize % RECENT;
+        if let Some((_, number)) = self.recent[place].filter(|(of, _)| *of == kind) {
+            return number;
+        }
+        let number = self.strata.number(kind);
+        if number as usize == self.kinds.len() {
+            let function = self.function(kind.run, kind.op);
+            self.of_functions[function].kinds.push(number);
+            let points = is_sized.then(|| {
+                let next = self.points.len();
+                let index = *self.lines.entry((kind.run, kind.op, kind.direction)).or_insert(next);
+                if index == next {
+                    self.points.push(Points::new());
+                }
+                index
+            });
+            let limit_ns = self.known.as_ref().map_or(0.0, |known| {
+                // What is slow by a hair must not get lost to rounding.
+                known.get(&kind).copied().unwrap_or(0.0) * 0.999
+            });
+            let next_count = if self.known.is_some() { u64::MAX } else { FIRST_CALLS };
+            self.kinds.push(OfKind { function, points, limit_ns, next_count, longest_ns: i64::MIN });
+        }
+        self.recent[place] = Some((kind, number));
+        number
+    }
+
+    /// Sets the limit of a kind by what has been seen so far.
+    fn tighten(&mut self, number: u32) {
+        if let Some(expected) = self.strata.expected_so_far(number) {
+            self.kinds[number as usize].limit_ns = MARGIN_RATIO * self.params.limit_ns(expected);
+        }
+    }
+
+    /// Lets go of candidates that are below their limits by now.
+    fn let_go(&mut self) {
+        let kinds = &mut self.kinds;
+        self.candidates.retain(|candidate| {
+            let of = &mut kinds[candidate.kind as usize];
+            let is_kept = candidate.dur as f64 > of.limit_ns;
+            if !is_kept {
+                of.longest_ns = of.longest_ns.max(candidate.dur);
+            }
+            is_kept
+        });
+    }
+
+    fn add_candidate(&mut self, candidate: Candidate) {
+        self.candidates.push(candidate);
+        if self.candidates.len() < self.many {
+            return;
+        }
+        self.let_go();
+        if self.candidates.len() * 2 > self.many && self.known.is_none() {
+            (0..self.kinds.len() as u32).for_each(|number| self.tighten(number));
+            self.let_go();
+        }
+        self.many = MANY_CANDIDATES.max(self.candidates.len() * 2);
+    }
+
+    /// Takes the next calls.
+    pub(super) fn add(&mut self, batch: &Batch) {
+        for call in &batch.calls {
+            self.add_call(batch.run, call, batch.parts.get(call.parts as usize));
+        }
+    }
+
+    fn add_call(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
+        if call.is_first {
+            self.with_first.insert(run);
+        }
+        if call.dur < 0 {
+            let function = self.function(run, call.op);
+            self.of_functions[function].censored_count += 1;
+            return;
+        }
+        self.finished(run, call, parts);
+        if call.depth == 0 && parts.is_some() {
+            self.waited.push(Waited {
+                ts: call.ts,
+                end: call.ts.saturating_add(call.dur),
+                slot: call.slot,
+                is_sync: call.class == Some(Class::Sync),
+            });
+        }
+    }
+
+    fn finished(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
+        let (class, dur) = (call.class, call.dur);
+        let call_size = (call.size != i64::MIN).then_some(call.size);
+        let is_sized = is_sized(class);
+        let size = call_size.filter(|_| is_sized);
+        let number = self.kind(
+            Kind {
+                run,
+                op: call.op,
+                direction: some(call.direction),
+                nested: Some(call.depth > 0),
+                phase: some(call.phase),
+                size_class: size.and_then(|size| u64::try_from(size).ok()?.checked_ilog2()),
+                first_call: call.is_first && !self.joined.contains(&run),
+            },
+            is_sized,
+        );
+        let taken = parts.map_or(0, |parts| taken(class, parts));
+        let blocked = parts.map(|parts| &parts.blocked);
+        let sample = Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked };
+        let count = self.strata.add(number, &sample);
+        if count == self.kinds[number as usize].next_count {
+            self.tighten(number);
+            self.kinds[number as usize].next_count *= 2;
+        }
+        let of = &mut self.kinds[number as usize];
+        let function = &mut self.of_functions[of.function];
+        if taken != 0 {
+            function.rest.add(dur);
+        }
+        let undisturbed = parts.map_or(dur, |parts| dur - (taken - parts.throttled - parts.stopped));
+        if undisturbed != dur {
+            function.disturbed.add(dur);
+            function.undisturbed.add(undisturbed);
+        }
+        if let (Some(points), Some(size)) = (of.points, size) {
+            self.points[points].push((size as f64, parts.map_or(dur, |parts| parts.on_cpu) as f64));
+        }
+        if parts.is_some_and(|parts| parts.unknown > 0) {
+            self.with_unknown.insert(run);
+        }
+        if dur as f64 > of.limit_ns {
+            self.add_candidate(Candidate {
+                slot: call.slot,
+                kind: number,
+                ts: call.ts,
+                dur,
+                size: call_size,
+                nested_ns: call.nested_ns,
+                child: call.child,
+                depth: call.depth,
+            });
+        } else {
+            of.longest_ns = of.longest_ns.max(dur);
+        }
+    }
+
+    /// By run: time that tasks took from outermost calls.
+    pub fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
+        let waited = std::mem::take(&mut self.waited);
+        let none = || (Walker::new(schedule), HashMap::<u32, Totals>::default());
+        let added = waited.par_iter().fold(none, |(mut walker, mut totals), call| {
+            let (slot, time) = (call.slot as usize, (call.ts, call.end));
+            let of_run: &mut Totals = totals.entry(schedule.key(slot).0).or_default();
+            of_run.add_call(&mut walker, &self.thread_names, call.is_sync, slot, time);
+            (walker, totals)
+        });
+        let totals = added.map(|(_, totals)| totals);
+        totals.reduce(HashMap::default, |mut all, more| {
+            for (run, totals) in more {
+                all.entry(run).or_default().merge(totals);
+            }
+            all
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! Many durations, exactly, in little memory: how often each occurred.
+//!
+//! Calls are short and alike, so that a counter for each nanosecond costs less than a number for each call. Values up to
+//! [`COUNTED`] are counted in pages, made when they are needed; rarer, longer ones are kept as they are, 8 bytes each. So
+//! are the first few, because most kinds of calls have no more. Later ones are counted many at a time: the counters of one
+//! set are in the processor's cache then. Quantiles are those of SQL's `percentile_cont`.
+
+/// Values below it are counted.
+const COUNTED: i64 = 1 << 20;
+/// Values of one page.
+const PAGE: usize = 256;
+/// Values that are kept before any is counted.
+const KEPT: usize = 2048;
+
+/// Values that are counted at once: several for each line of the cache that holds a counter.
+const FRESH: usize = 1 << 13;
+
+/// How often each of some neighbouring values occurred.
+type Page = [u32; PAGE];
+
+/// Values with their numbers, in order.
+pub type Counted = Vec<(f64, u64)>;
+
+/// Values, each as often as it was added.
+#[derive(Clone, Debug, Default)]
+pub struct Multiset {
+    count: u64,
+    /// Empty: nothing is counted yet.
+    pages: Vec<Option<Box<Page>>>,
+    kept: Vec<i64>,
+    /// Below [`COUNTED`], and not counted yet.
+    fresh: Vec<u32>,
+}
+
+impl Multiset {
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, value: i64) {
+        self.count += 1;
+        if self.pages.is_empty() || !(0..COUNTED).contains(&value) {
+            self.keep(value);
+            return;
+        }
+        self.fresh.push(value as u32);
+        if self.fresh.len() == FRESH {
+            self.count_fresh();
+        }
+    }
+
+    fn keep(&mut self, value: i64) {
+        self.kept.push(value);
+        if self.pages.is_empty() && self.kept.len() == KEPT {
+            self.pages.resize(COUNTED as usize / PAGE, None);
+            self.fresh = self
+                .kept
+                .extract_if(.., |value| (0..COUNTED).contains(value))
+                .map(|value| value as u32)
+                .collect();
+        }
+    }
+
+    /// Counts what waits to be: it need not be sorted then to find a quantile.
+    pub fn count_fresh(&mut self) {
+        for value in self.fresh.drain(..) {
+            let index = value as usize;
+            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
+            let count = &mut page[index % PAGE];
+            match count.checked_add(1) {
+                Some(more) => *count = more,
+                None => self.kept.push(value.into()),
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// All values of some sets.
+pub fn counted_of(sets: &[&Multiset]) -> Counted {
+    let mut all: Counted = Vec::new();
+    visit(sets, |value, count| {
+        match all.last_mut() {
+            Some(last) if last.0 == value as f64 => last.1 += count,
+            _ => all.push((value as f64, count)),
+        }
+        true
+    });
+    all
+}
+
+/// Shows the values of some sets with their numbers, in order, until `is_more` says no. Values may come in parts.
+fn visit(sets: &[&Multiset], mut is_more: impl FnMut(i64, u64) -> bool) {
+    let mut kept: Vec<i64> = Vec::new();
+    for set in sets {
+        kept.extend(&set.kept);
+        kept.extend(set.fresh.iter().map(|value| i64::from(*value)));
+    }
+    kept.sort_unstable();
+    let mut kept = kept.into_iter().peekable();
+    let pages_count = sets.iter().map(|set| set.pages.len()).max().unwrap_or(0);
+    let mut sums = [0_u64; PAGE];
+    for number in 0..pages_count {
+        let mut pages = sets.iter().filter_map(|set| set.pages.get(number)?.as_deref()).peekable();
+        if pages.peek().is_none() {
+            continue;
+        }
+        sums.fill(0);
+        for page in pages {
+            sums.iter_mut().zip(page).for_each(|(sum, count)| *sum += u64::from(*count));
+        }
+        for (index, count) in sums.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let value = (number * PAGE + index) as i64;
+            while let Some(kept) = kept.next_if(|kept| *kept <= value) {
+                if !is_more(kept, 1) {
+                    return;
+                }
+            }
+            if !is_more(value, *count) {
+                return;
+            }
+        }
+    }
+    for value in kept {
+        if !is_more(value, 1) {
+            return;
+        }
+    }
+}
+
+/// The values at a place and the next one among all values of some sets, in order.
+fn pair(sets: &[&Multiset], place: u64) -> (i64, i64) {
+    let (mut passed, mut low, mut high) = (0, None, 0);
+    visit(sets, |value, count| {
+        passed += count;
+        if low.is_none() && passed > place {
+            low = Some(value);
+        }
+        high = value;
+        passed <= place.saturating_add(1)
+    });
+    (low.unwrap_or(high), high)
+}
+
+/// The value below which a share `q` of the values lies, by the definition of SQL's `percentile_cont`: exact, linear
+/// between neighbours. `zeros` more values are zero, and none is below that. `NaN` of none.
+pub fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
+    let count = zeros + sets.iter().map(|set| set.count).sum::<u64>();
+    if count == 0 {
+        return f64::NAN;
+    }
+    let place = q.clamp(0.0, 1.0) * (count - 1) as f64;
+    let below = place.floor();
+    let (low, high) = match (below as u64).checked_sub(zeros) {
+        Some(place) => pair(sets, place),
+        None if below as u64 + 1 == zeros => (0, pair(sets, 0).0),
+        None => (0, 0),
+    };
+    low as f64 + (high - low) as f64 * (place - below)
+}
+
+/// Quantiles of `base` without the values `minus`, which it has, and with those of `plus`.
+pub fn quantiles<const N: usize>(
+    base: &Counted,
+    minus: &Counted,
+    plus: &Counted,
+    shares: [f64; N],
+) -> [f64; N] {
+    let total = |values: &Counted| values.iter().map(|(_, count)| count).sum::<u64>();
+    let count = (total(base) + total(plus)).saturating_sub(total(minus));
+    if count == 0 {
+        return [f64::NAN; N];
+    }
+    let place = |share: f64| share.clamp(0.0, 1.0) * (count - 1) as f64;
+    // Places in order, whatever the order of the shares.
+    let mut wanted: Vec<u64> =
+        shares.iter().flat_map(|share| [place(*share).floor() as u64, place(*share).ceil() as u64]).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut found: Vec<f64> = Vec::with_capacity(wanted.len());
+    let (mut b, mut m, mut p) = (0, 0, 0);
+    let mut passed = 0_u64;
+    while found.len() < wanted.len() && (b < base.len() || p < plus.len()) {
+        let next = |values: &Counted, at: usize| values.get(at).map_or(f64::INFINITY, |(value, _)| *value);
+        let value = next(base, b).min(next(plus, p));
+        let take = |values: &Counted, at: &mut usize| match values.get(*at) {
+            Some((of, count)) if of.total_cmp(&value).is_le() => {
+                *at += 1;
+                *count
+            }
+            _ => 0,
+        };
+        passed += take(base, &mut b) + take(plus, &mut p);
+        passed = passed.saturating_sub(take(minus, &mut m));
+        while wanted.get(found.len()).is_some_and(|place| *place < passed) {
+            found.push(value);
+        }
+    }
+    let at = |place: u64| wanted.binary_search(&place).ok().and_then(|index| found.get(index)).copied();
+    shares.map(|share| {
+        let place = place(share);
+        let (low, high) = (at(place.floor() as u64), at(place.ceil() as u64));
+        low.zip(high).map_or(f64::NAN, |(low, high)| low + (high - low) * (place - place.floor()))
+    })
+}
+
+/// Values, sorted and counted.
+pub fn counted(mut values: Vec<f64>) -> Counted {
+    values.sort_unstable_by(f64::total_cmp);
+    let mut counted: Counted = Vec::new();
+    for value in values {
+        match counted.last_mut() {
+            Some(last) if last.0 == value => last.1 += 1,
+            _ => counted.push((value, 1)),
+        }
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_values(values: &mut [f64], q: f64) -> f64 {
+        values.sort_by(f64::total_cmp);
+        let place = q * (values.len() - 1) as f64;
+        let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
+        low + (high - low) * (place - place.floor())
+    }
+
+    fn random(seed: &mut u64, below: u64) -> i64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((*seed >> 33) % below) as i64
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_values() {
+        let mut seed = 3;
+        for (count, below) in
+            [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (50_000, 2_000_000)]
+        {
+            let mut sets = [Multiset::default(), Multiset::default()];
+            let mut values = vec![0.0; 7];
+            for index in 0..count {
+                let value = random(&mut seed, below);
+                sets[index % 2].add(value);
+                values.push(value as f64);
+            }
+            for q in [0.0, 0.3, 0.5, 0.99, 1.0] {
+                let expected = of_values(&mut values.clone(), q);
+                assert_eq!(quantile(&[&sets[0], &sets[1]], 7, q), expected, "{count} {below} {q}");
+            }
+        }
+        assert!(quantile(&[], 0, 0.5).is_nan());
+        assert_eq!(quantile(&[], 5, 0.5), 0.0);
+    }
+
+    #[test]
+    fn quantiles_without_some_and_with_others() {
+        let mut seed = 9;
+        for count in [1, 3, 50, 4000] {
+            let mut set = Multiset::default();
+            let mut values = Vec::new();
+            let (mut minus, mut plus) = (Vec::new(), Vec::new());
+            for index in 0..count {
+                let value = random(&mut seed, 1_500_000);
+                set.add(value);
+                if index % 3 == 0 {
+                    minus.push(value as f64);
+                    plus.push(value as f64 - random(&mut seed, 900) as f64 / 7.0);
+                    values.push(plus[plus.len() - 1]);
+                } else {
+                    values.push(value as f64);
+                }
+            }
+            let found = quantiles(&counted_of(&[&set]), &counted(minus), &counted(plus), [0.5, 0.99, 0.999]);
+            let expected = [0.5, 0.99, 0.999].map(|q| of_values(&mut values, q));
+            assert_eq!(found, expected, "{count}");
+        }
+        assert!(quantiles(&Vec::new(), &Vec::new(), &Vec::new(), [0.5])[0].is_nan());
+    }
+}

@@ -1,0 +1,159 @@
+//! Where the time of each call went, exactly: the segments of its thread's schedule inside it.
+//!
+//! ```text
+//! call      ├──────────────────────────── dur ─────────────────────────────┤
+//! off-CPU        ├─ preempted ─┤        ├── blocked ──┼─ runnable ─┤
+//! on-CPU    ├────┤             ├────────┤                          ├───────┤
+//! nested            (a child call may lie anywhere inside; its time is also its parent's)
+//! ```
+//! The parts of a finished call sum to its `dur`. A call without `dur` (censored) has no parts.
+
+use crate::{
+    blocker::Blocker,
+    thread_state::{BlockedNs, Piece, State, cut},
+};
+
+/// The split of one finished call, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    pub on_cpu: i64,
+    pub preempted: i64,
+    pub runnable: i64,
+    pub throttled: i64,
+    /// By class, in the order of [`Blocker::ALL`].
+    pub blocked: BlockedNs,
+    pub stopped: i64,
+    pub unknown: i64,
+    /// System call in which it was blocked longest at a stretch.
+    pub blocked_syscall: Option<i64>,
+}
+
+impl Parts {
+    /// Blocked in any class.
+    pub fn blocked_ns(&self) -> i64 {
+        self.blocked.iter().sum()
+    }
+
+    fn add(&mut self, ns: i64, state: State) {
+        let part = match state {
+            State::OnCpu => &mut self.on_cpu,
+            State::Preempted => &mut self.preempted,
+            State::Runnable => &mut self.runnable,
+            State::Throttled => &mut self.throttled,
+            State::Blocked(blocker) => &mut self.blocked[blocker as usize],
+            State::Stopped => &mut self.stopped,
+            State::Unknown => &mut self.unknown,
+        };
+        *part += ns;
+    }
+}
+
+/// The split of `[from, to)` of a thread with these off-CPU pieces, the first of them about `near`.
+#[inline]
+pub fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
+    match pieces.last() {
+        Some(last) if last.end > from => parts_off_cpu(pieces, near, from, to),
+        _ => Parts { on_cpu: to - from, ..Parts::default() },
+    }
+}
+
+fn parts_off_cpu(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
+    let mut parts = Parts::default();
+    let mut longest = 0;
+    cut(pieces, near, from, to, |ts, end, state, piece| {
+        parts.add(end - ts, state);
+        if let State::Blocked(_) = state
+            && end - ts > longest
+        {
+            longest = end - ts;
+            parts.blocked_syscall = piece.and_then(Piece::syscall);
+        }
+    });
+    parts
+}
+
+const _: () = {
+    // The column of a class is its number.
+    let mut index = 0;
+    while index < Blocker::ALL.len() {
+        assert!(Blocker::ALL[index] as usize == index);
+        index += 1;
+    }
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread_state::LATEST;
+
+    fn piece(ts: i64, end: i64, state: State) -> Piece {
+        Piece::of(ts, end, state, 16)
+    }
+
+    #[test]
+    fn parts_of_a_call() {
+        let pieces = [
+            piece(90, 110, State::Preempted),
+            piece(120, 140, State::Blocked(Blocker::Ioctl)),
+            piece(140, 150, State::Runnable),
+            piece(195, 197, State::Blocked(Blocker::Futex)),
+            piece(197, 205, State::Runnable),
+        ];
+        let found = parts(&pieces, 0, 100, 200);
+        let mut blocked = [0; Blocker::ALL.len()];
+        (blocked[0], blocked[1]) = (20, 2);
+        let expected = Parts {
+            on_cpu: 55,
+            preempted: 10,
+            runnable: 10 + 3,
+            blocked,
+            blocked_syscall: Some(16),
+            ..Parts::default()
+        };
+        assert_eq!(found, expected);
+        assert_eq!(found.blocked_ns(), 22);
+    }
+
+    #[test]
+    fn touching_is_not_overlapping() {
+        let pieces = [piece(90, 100, State::Preempted), piece(110, 115, State::Preempted)];
+        assert_eq!(parts(&pieces, 0, 100, 110).on_cpu, 10);
+    }
+
+    /// Random threads against a count of every nanosecond.
+    #[test]
+    fn agrees_with_counting_every_nanosecond() {
+        let mut seed = 42_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((seed >> 33) % below) as i64
+        };
+        let states = [
+            State::Preempted,
+            State::Runnable,
+            State::Throttled,
+            State::Blocked(Blocker::Disk),
+            State::Stopped,
+            State::Unknown,
+        ];
+        for _ in 0..300 {
+            let mut pieces = Vec::new();
+            let mut at = random(20);
+            while at < 400 {
+                let dur = 1 + random(30);
+                pieces.push(piece(at, at + dur, states[random(6) as usize]));
+                at += dur + random(40);
+            }
+            let (from, dur) = (random(300), 1 + random(150));
+            let found = parts(&pieces, LATEST, from, from + dur);
+            let mut counted = Parts { blocked_syscall: found.blocked_syscall, ..Parts::default() };
+            for t in from..from + dur {
+                let inside = pieces.iter().find(|piece| t >= piece.ts && t < piece.end);
+                counted.add(1, inside.map_or(State::OnCpu, |piece| piece.state));
+            }
+            assert_eq!(found, counted, "{from} {dur} {pieces:?}");
+            let sum = found.on_cpu + found.preempted + found.runnable + found.throttled + found.blocked_ns();
+            assert_eq!(sum + found.stopped + found.unknown, dur);
+        }
+    }
+}

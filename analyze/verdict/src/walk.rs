@@ -1,0 +1,274 @@
+//! The chain behind a wait: who had the CPU, who woke the thread, and what that one had been doing until then.
+//!
+//! ```text
+//! call       ├──on-CPU──┤──────────────── blocked (futex) ───────────────┼ runnable ┤──┤
+//! its CPU                                                                ├── hog B ─┤
+//! the waker             ├──on-CPU──┤──── preempted ────┤──────on-CPU─────┤ wakes
+//! its CPU                          ├────── hog A ──────┤
+//! links      │ own CPU  │ waker works │ hog A had the   │  waker works    │ hog B had │
+//!                                      waker's CPU                         the CPU
+//! ```
+//! Links cut the time from end to end: they never overlap and sum to it. A chain cannot run in a circle: it
+//! does not enter a thread again that it came from, and it goes [`MAX_DEPTH`] threads deep at most.
+
+use crate::{
+    blocker::Blocker,
+    schedule::{Schedule, Task, ThreadKey},
+    thread_state::{Piece, State, cut, first_after},
+    time_split::{Parts, parts},
+};
+
+/// Threads that a chain follows.
+pub const MAX_DEPTH: usize = 8;
+
+/// One link: `[ts, end)` of the time asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub ts: i64,
+    pub end: i64,
+    /// Whose time it is.
+    pub thread: ThreadKey,
+    /// 0: the thread asked about; 1: the one that woke it; and so on.
+    pub depth: usize,
+    pub state: State,
+    /// Who had the CPU, or who ended the sleep; `None`: not on record.
+    pub task: Option<Task>,
+    /// What the thread asked about slept in, if the link lies deeper.
+    pub slept_in: Option<Blocker>,
+    pub cpu: Option<u32>,
+    pub syscall: Option<i64>,
+}
+
+/// Places of [`Walker`] where searches begin.
+const PLACES: usize = 1024;
+
+/// Looks at a complete schedule, time after time. Each search begins where the last one in the same thread, or of the
+/// same CPU, ended: asked about in the order of time, it is not far.
+pub struct Walker<'a> {
+    schedule: &'a Schedule,
+    /// By number of the thread and by CPU, as far as there are places; wrong ones cost time, nothing else.
+    pieces: Vec<usize>,
+    stints: Vec<usize>,
+    /// Threads that led to where it is.
+    path: Vec<usize>,
+    links: Vec<Link>,
+}
+
+impl<'a> Walker<'a> {
+    pub fn new(schedule: &'a Schedule) -> Self {
+        let places = || vec![0; PLACES];
+        Self { schedule, pieces: places(), stints: places(), path: Vec::new(), links: Vec::new() }
+    }
+
+    /// What it looks at.
+    pub fn schedule(&self) -> &'a Schedule {
+        self.schedule
+    }
+
+    /// The pieces of a thread, and the first of them that ends after a time.
+    fn pieces(&mut self, slot: usize, from: i64) -> (&'a [Piece], usize) {
+        let pieces = self.schedule.pieces_of(slot);
+        let near = &mut self.pieces[slot % PLACES];
+        *near = first_after(pieces, *near, |piece| piece.end <= from);
+        (pieces, *near)
+    }
+
+    /// The split of `[from, to)` of the thread of a number.
+    pub fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
+        let (pieces, first) = self.pieces(slot, from);
+        parts(pieces, first, from, to)
+    }
+
+    /// Cuts `[from, to)` of the thread of a number, as [`cut`].
+    pub fn cut(
+        &mut self,
+        slot: usize,
+        (from, to): (i64, i64),
+        segment: impl FnMut(i64, i64, State, Option<&Piece>),
+    ) {
+        let (pieces, first) = self.pieces(slot, from);
+        cut(pieces, first, from, to, segment);
+    }
+
+    /// The chain behind `[from, to)` of the thread of a number.
+    pub fn walk(&mut self, slot: usize, from: i64, to: i64) -> &[Link] {
+        self.links.clear();
+        self.follow(slot, (from, to), None);
+        &self.links
+    }
+
+    fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept_in: Option<Blocker>) {
+        self.path.push(slot);
+        let (pieces, first) = self.pieces(slot, from);
+        cut(pieces, first, from, to, |ts, end, state, piece| {
+            self.link(slot, (ts, end), state, piece, slept_in);
+        });
+        self.path.pop();
+    }
+
+    fn link(
+        &mut self,
+        slot: usize,
+        (ts, end): (i64, i64),
+        state: State,
+        piece: Option<&Piece>,
+        slept_in: Option<Blocker>,
+    ) {
+        let schedule = self.schedule;
+        let thread = schedule.key(slot);
+        let link = Link {
+            ts,
+            end,
+            thread,
+            depth: self.path.len() - 1,
+            state,
+            task: None,
+            slept_in,
+            cpu: piece.and_then(Piece::cpu),
+            syscall: piece.and_then(Piece::syscall),
+        };
+        match (state, piece) {
+            (State::Preempted | State::Runnable, Some(piece)) => {
+                // Where it waited in two queues, and nothing tells for how long in which, nobody is blamed.
+                let Some(cpu) = piece.cpu().filter(|_| !piece.has_moved) else {
+                    self.links.push(link);
+                    return;
+                };
+                let near = &mut self.stints[cpu as usize % PLACES];
+                *near = schedule.holders((thread.0, cpu), *near, (ts, end), |ts, end, task| {
+                    // A thread that migrates may be on record on two CPUs for a moment.
+                    let task = task.filter(|task| task.tid != thread.2);
+                    self.links.push(Link { ts, end, task, ..link });
+                });
+            }
+            (State::Blocked(blocker), Some(piece)) => {
+                let woken_by = schedule.waker(piece);
+                // Who woke it is known only if the sleep ended inside the time asked about.
+                let waker = woken_by.filter(|_| piece.end <= end && self.path.len() < MAX_DEPTH);
+                let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
+                let onward = waker.filter(|waker| schedule.is_known(*waker) && !self.path.contains(waker));
+                match onward {
+                    Some(waker) => self.follow(waker, (ts, end), slept_in.or(Some(blocker))),
+                    // Whoever ends a sleep later than asked about ended nothing yet.
+                    None => self.links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
+                }
+            }
+            // Who let it go on is known.
+            (State::Stopped, Some(piece)) if piece.end <= end => {
+                self.links.push(Link { task: schedule.waker(piece), ..link });
+            }
+            _ => self.links.push(link),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::tests::schedule;
+
+    fn slot(schedule: &Schedule, tid: u32) -> usize {
+        schedule.known_slot((0, 1, tid)).expect("a thread")
+    }
+
+    #[test]
+    fn a_chain_leads_to_who_kept_the_lock_holder_off_its_cpu() {
+        // Thread 1 sleeps for a lock from 100 to 500; thread 2 holds it and is preempted by a hog.
+        let schedule = schedule(
+            &[
+                ((1, 1), 100, 400, "sleeping", Some(100), 202, 0, Some((1, 2))),
+                ((1, 2), 200, 150, "preempted", Some(150), -1, 1, None),
+            ],
+            &[(0, 400, 480, (9, 9)), (1, 200, 350, (7, 7))],
+        );
+        let mut walker = Walker::new(&schedule);
+        let links = walker.walk(slot(&schedule, 1), 50, 600);
+        let seen: Vec<_> = links
+            .iter()
+            .map(|link| (link.ts, link.end, link.depth, link.task.map(|task| task.tid)))
+            .collect();
+        let expected = [
+            (50, 100, 0, None),
+            (100, 200, 1, None),
+            (200, 350, 1, Some(7)),
+            (350, 400, 1, None),
+            (400, 480, 0, Some(9)),
+            (480, 500, 0, None),
+            (500, 600, 0, None),
+        ];
+        assert_eq!(seen, expected);
+        assert!(links[1..4].iter().all(|link| link.slept_in == Some(Blocker::Futex)));
+    }
+
+    #[test]
+    fn a_chain_does_not_run_in_a_circle() {
+        let schedule = schedule(
+            &[
+                ((1, 1), 100, 400, "sleeping", Some(0), 202, 0, Some((1, 2))),
+                ((1, 2), 150, 300, "sleeping", Some(0), 202, 0, Some((1, 1))),
+            ],
+            &[],
+        );
+        let mut walker = Walker::new(&schedule);
+        let links = walker.walk(slot(&schedule, 1), 0, 600);
+        assert!(links.iter().all(|link| link.depth <= 1));
+        assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
+    }
+
+    /// Random schedules: links cut the time from end to end.
+    #[test]
+    fn links_never_overlap_and_leave_nothing_out() {
+        let mut seed = 11_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((seed >> 33) % below) as i64
+        };
+        for _ in 0..200 {
+            let mut rows = Vec::new();
+            for tid in 1..=5 {
+                let mut at = random(50);
+                while at < 1000 {
+                    let dur = 1 + random(120);
+                    let state = ["preempted", "sleeping", "uninterruptible", "stopped"][random(4) as usize];
+                    let waker = Some((1, 1 + random(6) as i32));
+                    rows.push((
+                        (1, tid),
+                        at,
+                        dur,
+                        state,
+                        Some(random(dur as u64 + 1)),
+                        202,
+                        random(2) as i32,
+                        waker,
+                    ));
+                    at += dur + random(60);
+                }
+            }
+            let mut stints = Vec::new();
+            for cpu in 0..2 {
+                let mut at = random(30);
+                while at < 1000 {
+                    let end = at + 1 + random(90);
+                    stints.push((cpu, at, end, (7, 7)));
+                    at = end + random(30);
+                }
+            }
+            let schedule = schedule(&rows, &stints);
+            let mut used = Walker::new(&schedule);
+            for tid in [1, 2, 3, 4, 5, 5, 4, 3, 2, 1] {
+                let (from, dur) = (random(800), 1 + random(300));
+                let slot = slot(&schedule, tid);
+                let mut fresh = Walker::new(&schedule);
+                let links = used.walk(slot, from, from + dur);
+                assert_eq!(links, fresh.walk(slot, from, from + dur), "wherever its searches began");
+                let mut at = from;
+                for link in links {
+                    assert_eq!(link.ts, at, "{links:?}");
+                    assert!(link.end > link.ts && link.depth < MAX_DEPTH);
+                    at = link.end;
+                }
+                assert_eq!(at, from + dur);
+            }
+        }
+    }
+}
