@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! perf     hog_a 26471 [000] 45484.564029:       sched:sched_switch: …
-//!               26469/26471                         process and thread, with -F +pid
+//!                26469/26471                        process and thread, with -F +pid
 //! ftrace   hog_a-26471   (  26469) [000] d..2. 45484.564029: sched_switch: …
 //!                          tgid    cpu   flags
 //! ```
