@@ -94,7 +94,7 @@ impl Event {
         (self.grid, self.block) = Default::default();
     }
 
-    /// Returns an integer of `args` by its name; it is absent if the name is none of `INTEGERS`.
+    /// Returns an integer of `args` by its name; the field is absent if `INTEGERS` does not have the name.
     pub(super) fn integer(&self, name: &str) -> Field {
         INTEGERS.iter().position(|known| *known == name).map_or(Field::Absent, |index| self.integers[index])
     }

@@ -68,7 +68,7 @@ pub(super) struct Bundle {
     pub(super) cpu: u32,
     /// The scheduler events. The switches and wakings of compact lists are not merged in the order of time.
     pub(super) events: Vec<Waiting>,
-    /// Whether events before the first one were lost.
+    /// Set if events before the first one were lost.
     pub(super) has_lost: bool,
     /// The clock of the times, by its number in `FtraceClock`; 0 is CLOCK_BOOTTIME.
     pub(super) clock: u64,

@@ -265,7 +265,7 @@ fn run(survey: &Survey) -> Run {
 struct Entry {
     number: u64,
     event: Waiting,
-    /// Whether events before it were lost.
+    /// Set if events before this one were lost.
     is_after_loss: bool,
 }
 

@@ -43,7 +43,7 @@ pub(in crate::import) struct Keys {
 pub(in crate::import) struct Streamed {
     /// The list, which is now empty.
     pub(in crate::import) list: ObjectId,
-    /// Index of the list among the lists, as the consumer was told it with the elements.
+    /// Index of the list among the lists, as passed to [`Consumer::element`].
     pub(in crate::import) index: usize,
 }
 

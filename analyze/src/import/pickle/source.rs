@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use super::PickleError;
 
-/// Initial size of the buffer, in bytes.
+/// Initial size of the buffer and largest step of a skip, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
 
 /// Longest line of a text opcode, in bytes.

@@ -19,7 +19,7 @@ const KEPT_VALUES: usize = 64;
 /// A container, or a scalar that the memo holds.
 struct Object {
     shape: Shape,
-    /// Whether something besides its first place refers to the object.
+    /// Set if something besides its first place may refer to the object.
     shared: bool,
     /// Index of the object in the memo.
     memo: Option<u32>,

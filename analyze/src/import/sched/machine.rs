@@ -64,7 +64,8 @@ pub(in crate::import) enum Event<'a> {
     New {
         /// The new task.
         child: Task<'a>,
-        /// Whether it is a thread of the process that created it, if that is stated.
+        /// `true` for a thread of the process that created it, `false` for a new process, `None` if it is not
+        /// stated.
         is_thread: Option<bool>,
     },
     /// A process executes a program (`sched_process_exec`).
@@ -92,7 +93,8 @@ pub(in crate::import) struct Moment {
     pub(in crate::import) tid: Option<u32>,
     /// Process id of the current thread, if it is stated.
     pub(in crate::import) pid: Option<u32>,
-    /// Whether an interrupt caused the event and not the current thread, if that is stated.
+    /// `true` if an interrupt caused the event, `false` if the current thread did, `None` if it is not
+    /// stated.
     pub(in crate::import) in_interrupt: Option<bool>,
 }
 

@@ -21,7 +21,7 @@ const OVERHEAD_BYTES: usize = 96;
 /// A distinct call stack.
 struct Stack {
     frames: Arc<[u32]>,
-    /// Whether the text is not kept because it is too long.
+    /// Set if the text is not kept because it is too long.
     left_out: bool,
     spelled: bool,
 }
