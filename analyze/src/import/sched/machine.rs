@@ -5,8 +5,8 @@
 //!              └──────────────── off_cpu ────────────────────────────┘└─── run ───┘
 //! ```
 //! Every thread is traced, except for the idle threads. An interval whose end is not recorded is censored: at
-//! the end of the recording, when a thread leaves a CPU that was off CPU already, and when events were lost
-//! meanwhile.
+//! the end of the recording, when a thread that was off CPU already leaves a CPU again, and when events were
+//! lost meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 
