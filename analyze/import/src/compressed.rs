@@ -1,4 +1,4 @@
-//! A file's bytes, decompressed if they are compressed with gzip.
+//! Opens files for reading, and decompresses those that are compressed with gzip.
 
 use std::{
     fs::File,
@@ -11,13 +11,13 @@ use flate2::read::MultiGzDecoder;
 
 use analyze_run::progress;
 
-/// First bytes of a gzip file.
+/// The first two bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Bytes read from the file at once.
+/// Size of one read from the file, in bytes.
 const READ_BYTES: usize = 1 << 18;
 
-/// A file whose bytes are counted as they are read.
+/// A file that reports the number of bytes read to the progress line.
 struct Counted {
     file: File,
     progress: Arc<progress::Counter>,
@@ -31,10 +31,11 @@ impl Read for Counted {
     }
 }
 
-/// The bytes, and how many they are where that is known.
+/// Opens a file and returns its decompressed bytes, and their number if it is known: for a gzip file it is
+/// `None`.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub(super) fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<u64>)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

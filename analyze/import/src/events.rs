@@ -1,8 +1,11 @@
-//! Rows of `events` in a file that is no run: what `analyze export events` or `analyze sql --out` wrote, or a program that
-//! edited it, as CSV, JSON lines or Parquet; or a table of any tool as CSV, of which a map says which column is which. Arrow files are not read: the library's reader trusts them.
+//! Imports rows of the table `events` from a file that is not a run: what `analyze export events` or `analyze
+//! sql --out` wrote, or a program that edited it, as CSV, JSON lines or Parquet; or any tool's table as CSV,
+//! with a map that assigns its columns. Arrow files are not read, because the library's reader trusts their
+//! content.
 //!
-//! Columns are known by name; those that are missing are null, one that is unknown is an error. Parquet may carry what the run
-//! said about itself; where nothing does, the new run says so: what was lost is not known then.
+//! Columns are matched by name: a missing optional column is null, and an unknown column is an error. A
+//! Parquet file may carry the metadata of the run that its rows come from. If a file carries none, the new
+//! run says so, and that the losses of its source are not known.
 
 use std::{
     cell::Cell,
@@ -29,18 +32,20 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// First bytes of a Parquet file.
+/// The first four bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 
-/// Rows converted at once.
+/// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 14;
 
+/// Record batches in the order of the file.
 type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + 'a>;
 
-/// Why rows could not be read on.
+/// The reason why the rows could not be read further.
 enum Failure {
+    /// Arrow could not parse the rows or convert them to the schema of a run.
     Arrow(ArrowError),
-    /// A line, counted from 1.
+    /// A row is wrong: the number of its line, counted from 1, and the reason.
     Line(u64, String),
 }
 
@@ -50,7 +55,8 @@ impl From<ArrowError> for Failure {
     }
 }
 
-/// Whether text begins as rows do: CSV with the required columns in its header, or an object with them.
+/// Returns whether a text begins with rows of `events`: a CSV header that names all required columns, or a
+/// JSON object that has all of them as keys.
 pub(super) fn is_text(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
@@ -61,7 +67,7 @@ pub(super) fn is_text(bytes: &[u8]) -> bool {
     }
 }
 
-/// Where to read from.
+/// The file that is imported.
 struct Source<'a> {
     path: &'a Path,
 }
@@ -76,7 +82,7 @@ impl Source<'_> {
         Ok(compressed::open(self.path).map_err(io)?.0)
     }
 
-    /// The columns found, all of which must be known, and those that must be there.
+    /// Checks that every column found is a column of `events`, and that all required columns are present.
     fn known(&self, found: &Schema) -> Result<(), AnalyzeError> {
         let names: Vec<&str> = found.fields().iter().map(|field| field.name().as_str()).collect();
         if let Some(unknown) = names.iter().find(|name| COLUMNS.iter().all(|column| column.name != **name)) {
@@ -133,7 +139,7 @@ impl Source<'_> {
         Ok(Box::new(reader.map(|batch| Ok(batch?))))
     }
 
-    /// Rows, and what the run says about itself.
+    /// Opens a Parquet file, and returns its rows and the metadata of their run if the file carries them.
     fn parquet(&self) -> Result<(Batches<'static>, Option<Run>), AnalyzeError> {
         let file = File::open(self.path)
             .map_err(|source| AnalyzeError::Io { path: self.path.to_owned(), source })?;
@@ -149,7 +155,7 @@ impl Source<'_> {
     }
 }
 
-/// What is known of a run without metadata: when its rows were.
+/// Returns the metadata of a run whose source has none: they state only the time span of the rows, in ns.
 fn rows_only(from_ns: i64, to_ns: i64) -> Run {
     Run {
         producer: "imported from rows".to_owned(),
@@ -161,10 +167,11 @@ fn rows_only(from_ns: i64, to_ns: i64) -> Run {
     }
 }
 
-/// Converts a file.
+/// Converts a file to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it has other columns, a value does not fit its column, or the run cannot be written.
+/// Returns an error if the file has an unknown column or lacks a required one, a value does not fit its
+/// column, or the run cannot be written.
 pub(super) fn import(
     layout: &Layout,
     path: &Path,

@@ -1,8 +1,10 @@
-//! Databases of ingero (SQLite; `schema_info.version` 0.8 and later of the same tables).
+//! Imports databases of ingero, an eBPF tracer (SQLite; `schema_info.version` 0.8, and later versions that
+//! have the same tables).
 //!
-//! What has to be known to read one rightly: times are Unix nanoseconds; a CUDA row's `timestamp` is its
-//! entry, a host or network row's is its end; scheduler rows carry the kernel's thread id in both `pid` and
-//! `tid`; why a thread was off CPU is not recorded; events are stored selectively and losses are not counted.
+//! A reader has to know: times are Unix nanoseconds; the `timestamp` of a CUDA row is the call's entry, that
+//! of a host or network row is the event's end; scheduler rows carry the kernel's thread id in both `pid` and
+//! `tid`; the reason why a thread was off CPU is not recorded; events are stored selectively, and losses are
+//! not counted.
 
 use std::{collections::HashMap, path::Path};
 
@@ -13,23 +15,23 @@ use trace_writer::{Finished, Recorder};
 use super::sqlite::Database;
 use analyze_run::error::AnalyzeError;
 
-/// `events.source`.
+/// Values of `events.source`.
 const SOURCE_RUNTIME: i64 = 1;
 const SOURCE_HOST: i64 = 3;
 const SOURCE_DRIVER: i64 = 4;
-/// `events.op` of host events.
+/// Values of `events.op` in host events.
 const HOST_SWITCH: i64 = 1;
 const HOST_EXEC: i64 = 5;
 const HOST_EXIT: i64 = 6;
 const HOST_FORK: i64 = 7;
 
-/// Its names of functions that are not the functions' own.
+/// CUDA functions that ingero names differently: ingero's name, and CUDA's.
 const RENAMED: [(&str, &str); 2] =
     [("cudaStreamSync", "cudaStreamSynchronize"), ("cudaDeviceSync", "cudaDeviceSynchronize")];
 
 const EVENTS: &str = "SELECT id, timestamp, pid, tid, source, op, duration, gpu_id, arg0, arg1, ret_code FROM events ORDER BY timestamp";
 
-/// Tables and columns that make a database one of Ingero's.
+/// Tables and columns that a database must have to be recognized as one of ingero's.
 const SHAPE: [(&str, &[&str]); 2] = [
     (
         "events",
@@ -38,6 +40,7 @@ const SHAPE: [(&str, &[&str]); 2] = [
     ("ops", &["source_id", "op_id", "name"]),
 ];
 
+/// An open database, and its path for errors.
 struct Ingero<'a> {
     path: &'a Path,
     inner: Database,
@@ -86,7 +89,8 @@ impl<'a> Ingero<'a> {
         .collect()
     }
 
-    /// The session's facts; a database without them is still readable.
+    /// Reads the metadata of the latest session. A database without sessions is still readable; the fields
+    /// are then empty.
     fn run(&self) -> Result<Run, AnalyzeError> {
         let mut run = Run {
             producer: "imported from ingero".to_owned(),
@@ -104,7 +108,7 @@ impl<'a> Ingero<'a> {
             if !known.iter().any(|name| name == column) {
                 return String::new();
             }
-            // A fact that is absent or of another type is an absent fact.
+            // A column that is missing, null or of an unexpected type leaves its field empty.
             let query = format!("SELECT {column} FROM sessions ORDER BY started_at DESC LIMIT 1");
             match self.inner.connection.query_row(&query, [], |row| row.get::<_, Value>(0)) {
                 Ok(Value::Text(text)) => text,
@@ -148,7 +152,7 @@ impl<'a> Ingero<'a> {
     }
 }
 
-/// One row of `events`.
+/// One row of `events`; its times are in ns.
 struct Event {
     timestamp: i64,
     pid: u32,
@@ -176,7 +180,8 @@ impl Event {
         })
     }
 
-    /// The row it becomes. `owner`: the process of a thread, as calls on it have shown.
+    /// Converts the event to a row of a run. `owner` maps a thread id to its process id, as the rows of CUDA
+    /// calls state it.
     fn row(&self, name: Text, owner: &HashMap<u32, u32>) -> Row {
         let pid = owner.get(&self.tid).copied().unwrap_or(self.pid);
         let start = self.timestamp - self.duration;
@@ -226,10 +231,11 @@ impl Event {
     }
 }
 
-/// Converts a database.
+/// Converts a database to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it is not one of Ingero's, a row does not fit, or the run cannot be written.
+/// Returns an error if the file is not a database of ingero, a row does not fit, or the run cannot be
+/// written.
 pub fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let database = Ingero::open(path)?;
     let names = database.op_names()?;
@@ -273,7 +279,7 @@ fn write_events(
     let progress = database.inner.progress("events");
     while let Some(row) = rows.next().map_err(&error)? {
         progress.add(1);
-        // The id is a number in some versions and text in later ones.
+        // The id is an integer in some versions and text in later ones.
         let id = || match row.get::<_, Value>(0) {
             Ok(Value::Integer(id)) => id.to_string(),
             Ok(Value::Text(id)) => id,

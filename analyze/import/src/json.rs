@@ -1,34 +1,38 @@
-//! JSON as it is read, value by value, in memory that does not grow with the file.
+//! A pull parser for JSON: it reads value by value, and its memory does not grow with the size of the file.
 //!
-//! Numbers come as their text, so that none is rounded; every error knows its byte. As in Python's `json`,
-//! `NaN` and `Infinity` are numbers.
+//! Numbers are returned as their text, so that none is rounded. Every error carries its byte offset. `NaN`
+//! and `Infinity` are accepted as numbers, as they are by Python's `json` module.
 
 use std::io::{ErrorKind, Read};
 
-/// Bytes read at once.
+/// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Bytes of a string that is kept.
+/// Longest string that is returned, in bytes; a longer one is an error.
 const MAX_STRING_BYTES: usize = 1 << 20;
-/// Objects and lists within each other.
+/// Deepest nesting of objects and lists in a value that is skipped.
 const MAX_DEPTH: u32 = 128;
 
-/// Why a file could not be read on.
+/// The reason why a file could not be read further.
 #[derive(Debug)]
 pub(super) enum JsonError {
-    /// The operating system said no.
+    /// The operating system reported an I/O error.
     Io(std::io::Error),
-    /// What is at a byte is wrong.
+    /// The text is invalid or not of the expected shape at byte `offset`, counted after decompression.
     At { offset: u64, reason: String },
 }
 
-/// A value that is looked at, not skipped.
+/// The type of a value, known from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
+    /// An object: keys and values.
     Object,
+    /// A list of values.
     List,
+    /// A string.
     Text,
+    /// A number, `NaN` or an infinity.
     Number,
-    /// `true`, `false` or `null`.
+    /// One of `true`, `false` and `null`.
     Word,
 }
 
@@ -44,33 +48,35 @@ impl Shape {
     }
 }
 
-/// A reader of one JSON text.
+/// A parser that reads one JSON text from `R`.
 pub(super) struct Json<R> {
     source: R,
     buffer: Vec<u8>,
     at: usize,
-    /// Bytes before the buffer.
+    /// Number of bytes of the text before the buffer.
     passed: u64,
     bytes: Vec<u8>,
     word: String,
 }
 
 impl<R: Read> Json<R> {
+    /// Creates a parser at the start of `source`.
     pub(super) fn new(source: R) -> Self {
         Self { source, buffer: Vec::new(), at: 0, passed: 0, bytes: Vec::new(), word: String::new() }
     }
 
-    /// Where the reader is.
+    /// Returns the byte offset of the parser in the text.
     pub(super) fn offset(&self) -> u64 {
         self.passed + self.at as u64
     }
 
-    /// What is wrong here.
+    /// Returns an error with `reason` at the current offset.
     pub(super) fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, JsonError> {
         Err(JsonError::At { offset: self.offset(), reason: reason.into() })
     }
 
-    /// Whether there is a byte; reads on if need be.
+    /// Makes sure that the buffer has a byte left, reading more if necessary. Returns `false` at the end of
+    /// the file.
     #[inline]
     fn fill(&mut self) -> Result<bool, JsonError> {
         if self.at < self.buffer.len() { Ok(true) } else { self.read() }
@@ -87,7 +93,7 @@ impl<R: Read> Json<R> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.buffer.clear();
-                    // What a decompressor finds wrong is the file's fault.
+                    // The decompressor reports these kinds if the file itself is damaged.
                     let damaged = matches!(
                         error.kind(),
                         ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
@@ -104,7 +110,7 @@ impl<R: Read> Json<R> {
         Ok(count > 0)
     }
 
-    /// The next byte; an error at the end of the file.
+    /// Returns the next byte without consuming it. Errs at the end of the file.
     #[inline]
     fn byte(&mut self) -> Result<u8, JsonError> {
         if !self.fill()? {
@@ -113,7 +119,7 @@ impl<R: Read> Json<R> {
         Ok(self.buffer[self.at])
     }
 
-    /// The next byte that is no space.
+    /// Skips white space and returns the byte after it without consuming that byte.
     fn token(&mut self) -> Result<u8, JsonError> {
         loop {
             self.byte()?;
@@ -135,7 +141,7 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    /// What the next value is.
+    /// Returns the type of the next value. Errs if its first byte begins no value.
     pub(super) fn shape(&mut self) -> Result<Shape, JsonError> {
         Ok(match self.token()? {
             b'{' => Shape::Object,
@@ -147,7 +153,8 @@ impl<R: Read> Json<R> {
         })
     }
 
-    /// Begins an object or a list.
+    /// Consumes the first byte of a value. Errs if the value is not of the type `wanted`; `what` names the
+    /// value in the error.
     pub(super) fn begin(&mut self, wanted: Shape, what: &str) -> Result<(), JsonError> {
         let found = self.shape()?;
         if found != wanted {
@@ -157,7 +164,8 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    /// Steps to the next element, or over the end. `is_first`: none was read yet.
+    /// Moves to the next element, or past the closing bracket `end`, in which case it returns `false`.
+    /// `is_first` is `true` until the first element was reached.
     fn step(&mut self, is_first: &mut bool, end: u8) -> Result<bool, JsonError> {
         if self.token()? == end {
             self.at += 1;
@@ -170,12 +178,13 @@ impl<R: Read> Json<R> {
         Ok(true)
     }
 
-    /// Steps to the next element of a list; `false`: it has ended.
+    /// Moves to the next element of a list. Returns `false` if the list has ended.
     pub(super) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, JsonError> {
         self.step(is_first, b']')
     }
 
-    /// Steps to the next value of an object and gives its key; `false`: the object has ended.
+    /// Moves to the next value of an object and stores its key in `key`. Returns `false` if the object has
+    /// ended.
     pub(super) fn next_key(&mut self, is_first: &mut bool, key: &mut String) -> Result<bool, JsonError> {
         if !self.step(is_first, b'}')? {
             return Ok(false);
@@ -185,11 +194,11 @@ impl<R: Read> Json<R> {
         Ok(true)
     }
 
-    /// Reads a string.
+    /// Reads a string into `into`, with its escapes resolved. `what` names the value in errors.
     pub(super) fn text(&mut self, into: &mut String, what: &str) -> Result<(), JsonError> {
         self.begin(Shape::Text, what)?;
         into.clear();
-        // Most strings are in the buffer as they are.
+        // Most strings lie in the buffer completely and have no escapes.
         let rest = &self.buffer[self.at..];
         if let Some(length) = rest.iter().position(|byte| ends_plain(*byte))
             && rest[length] == b'"'
@@ -218,7 +227,7 @@ impl<R: Read> Json<R> {
         whole
     }
 
-    /// Reads the rest of a string and its end.
+    /// Reads the rest of a string and its closing quote, and appends the content to `into` if that is given.
     fn string(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), JsonError> {
         loop {
             self.byte()?;
@@ -262,7 +271,7 @@ impl<R: Read> Json<R> {
                 self.at += 1;
                 let first = self.four_digits()?;
                 if !(0xd800..0xdc00).contains(&first) {
-                    // Half of a pair on its own stands for nothing.
+                    // An unpaired low surrogate stands for no character.
                     return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
                 }
                 if self.byte()? != b'\\' {
@@ -296,7 +305,7 @@ impl<R: Read> Json<R> {
         Ok(value)
     }
 
-    /// Reads a number as its text.
+    /// Reads a number and stores its text in `into`. `what` names the value in errors.
     pub(super) fn number(&mut self, into: &mut String, what: &str) -> Result<(), JsonError> {
         let found = self.shape()?;
         if found != Shape::Number {
@@ -323,7 +332,8 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    /// Takes letters of ASCII as long as they belong, and no more than can be right.
+    /// Appends ASCII characters to `into` while `belongs` accepts them, up to 512 bytes; no valid number or
+    /// word is that long.
     fn letters(&mut self, into: &mut String, belongs: impl Fn(u8) -> bool) -> Result<(), JsonError> {
         while into.len() < 512 && self.fill()? {
             let rest = &self.buffer[self.at..];
@@ -338,7 +348,7 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    /// Reads a value that is of no interest.
+    /// Reads and checks one value, and discards it.
     pub(super) fn skip(&mut self) -> Result<(), JsonError> {
         self.skip_at(0)
     }
@@ -384,7 +394,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Nothing but spaces may come now.
+    /// Checks that only white space follows. Errs if anything else does.
     pub(super) fn end(&mut self) -> Result<(), JsonError> {
         while self.fill()? {
             if !self.buffer[self.at].is_ascii_whitespace() {
@@ -396,13 +406,13 @@ impl<R: Read> Json<R> {
     }
 }
 
-/// Whether a byte within a string does not stand for itself.
+/// Returns whether a byte within a string does not stand for itself.
 #[inline]
 fn ends_plain(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
-/// Whether it is a number as JSON has them.
+/// Returns whether a text is a number by JSON's grammar.
 fn is_number(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let text = text.strip_prefix(b"-").unwrap_or(text);
@@ -427,7 +437,8 @@ fn is_number(text: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// A decimal number times a power of ten, cut to a whole one; `None`: it is no number, or does not fit.
+/// Multiplies a decimal number by 10 to the power `power` and truncates it to an integer. Returns `None` if
+/// the text is not a number, or if the result does not fit into an `i64`.
 pub(super) fn scaled(text: &str, power: i32) -> Option<i64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -442,7 +453,7 @@ pub(super) fn scaled(text: &str, power: i32) -> Option<i64> {
         return None;
     }
     let fraction = fraction.trim_end_matches('0');
-    // Digits after the point that are kept.
+    // Number of digits after the decimal point that are kept.
     let kept = exponent.checked_add(power)?;
     let mut value: i128 = 0;
     for (place, digit) in whole.bytes().chain(fraction.bytes()).enumerate() {

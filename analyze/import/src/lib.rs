@@ -1,5 +1,5 @@
-//! Other tools' traces to runs. One file or folder a format: it reads, converts to rows, and says what the
-//! source cannot tell.
+//! Converts traces of other tools to runs. Each format has one file or folder, which reads the source,
+//! converts it to rows, and states what the source cannot show.
 
 mod compressed;
 mod events;
@@ -26,16 +26,18 @@ use analyze_run::{error::AnalyzeError, new_file};
 pub use map::Map;
 pub use sniff::sniff;
 
-/// What can be imported.
+/// A format that `analyze import` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Table of any tool as CSV, also with gzip: `--map` says which column is which
     Csv,
-    /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or Parquet
+    /// Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip;
+    /// or Parquet
     Events,
     /// SQLite database of the ingero eBPF tracer
     Ingero,
-    /// Text of ftrace (`trace` or `trace_pipe` of tracefs, `trace-cmd report`) with sched events, also with gzip
+    /// Text of ftrace (`trace` or `trace_pipe` of tracefs, `trace-cmd report`) with sched events, also with
+    /// gzip
     Ftrace,
     /// Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip
     Kineto,
@@ -50,17 +52,18 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name that `analyze import` knows it by.
+    /// Returns the name of the format on the command line of `analyze import`.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
-/// How a table of CSV is to be read.
+/// How the columns of a CSV table are separated and assigned.
 pub struct Layout {
-    /// Which column is which; `None`: they are called as those of `events`.
+    /// Assigns the table's columns to those of a run. `None` means that they are named as in the table
+    /// `events`.
     pub map: Option<Map>,
-    /// Between cells.
+    /// Byte that separates two cells.
     pub delimiter: u8,
 }
 
@@ -70,10 +73,12 @@ impl Default for Layout {
     }
 }
 
-/// Converts a file. Without a format, its content tells.
+/// Converts `file` to a run at `out`. If `format` is `None`, it is detected from the content of the file. An
+/// existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it is not of that format, is damaged, or the run cannot be written.
+/// Returns an error if the format is unknown, the file is not of that format or is damaged, or the run cannot
+/// be written.
 pub fn run(
     format: Option<Format>,
     layout: &Layout,

@@ -1,4 +1,5 @@
-//! Which column of somebody's table is which of ours: `ts=time_ns,dur=lat_us:us,op=func,kind='call'`.
+//! Maps that say which column of a foreign table becomes which column of a run:
+//! `ts=time_ns,dur=lat_us:us,op=func,kind='call'`.
 
 use std::sync::Arc;
 
@@ -11,39 +12,43 @@ use trace_schema::{COLUMNS, Column, ColumnType, Kind};
 use super::json::scaled;
 use analyze_run::suggest::{alike, perhaps};
 
-/// Units of times, as powers of ten of a nanosecond.
+/// Units of time, each with the power of ten of a nanosecond that it is.
 const UNITS: [(&str, i32); 5] = [("ns", 0), ("us", 3), ("µs", 3), ("ms", 6), ("s", 9)];
 
-/// Where the values of a column come from.
+/// The source of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
-    /// A column of the table.
+    /// A column of the table, by its name.
     Column(String),
-    /// The same value in each row.
+    /// A constant that every row has.
     Constant(String),
 }
 
+/// One assignment of a map.
 #[derive(Clone, Debug)]
 struct Entry {
     column: &'static Column,
     from: From,
-    /// Power of ten of the unit.
+    /// Power of ten that converts the unit of the table's column to nanoseconds; 0 for a column that has no
+    /// unit.
     power: i32,
 }
 
-/// How a table is read.
+/// Says how the columns of a table become those of a run.
 #[derive(Clone, Debug)]
 pub struct Map {
     entries: Vec<Entry>,
 }
 
-/// What is wrong in a row, counted from 0, and how many ends of lines its cells hold with those before it.
+/// A value that does not fit its column.
 pub(super) struct Wrong {
+    /// Number of lines of the batch before the wrong row. A quoted cell may hold several lines.
     pub(super) lines: u64,
+    /// The column, and what is wrong with its value.
     pub(super) reason: String,
 }
 
-/// Parts between commas that are in no quotes.
+/// Splits a text at the commas that are not within single quotes.
 fn parts(text: &str) -> Vec<&str> {
     let mut is_quoted = false;
     text.split(|letter| {
@@ -54,10 +59,11 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 impl Map {
-    /// Reads one.
+    /// Parses a map: assignments `COLUMN=NAME`, `COLUMN=NAME:UNIT` or `COLUMN='VALUE'`, separated by commas.
     ///
     /// # Errors
-    /// If it names no column of ours, one twice, a unit that is none, or not all that a row needs.
+    /// Returns an error if an assignment is malformed, a column is not one of a run or is assigned twice, a
+    /// unit is unknown or its column has none, or a required column is missing.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut entries: Vec<Entry> = Vec::new();
         for part in parts(text) {
@@ -100,10 +106,10 @@ impl Map {
         }
     }
 
-    /// Whether a table has the columns it takes.
+    /// Checks that a table has all columns that the map takes from it.
     ///
     /// # Errors
-    /// If not: which one, and what it may be called.
+    /// Returns an error that names the missing column, and a similar one if there is any.
     pub(super) fn check(&self, found: &Schema) -> Result<(), String> {
         let names = || found.fields().iter().map(|field| field.name().as_str());
         for entry in &self.entries {
@@ -117,10 +123,10 @@ impl Map {
         Ok(())
     }
 
-    /// Rows of the table, all of it text, as rows of a run.
+    /// Converts rows of the table, whose columns are all text, to rows of a run.
     ///
     /// # Errors
-    /// If a value does not fit its column.
+    /// Returns an error if a value does not fit its column.
     pub(super) fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch, Wrong> {
         let mut fields = Vec::new();
         let mut arrays = Vec::new();
@@ -145,7 +151,7 @@ impl Map {
     }
 }
 
-/// Lines that the rows up to one take: a cell in quotes may hold ends of lines.
+/// Returns the number of lines that the rows before `row` take: a quoted cell may contain line ends.
 pub(super) fn lines_to(batch: &RecordBatch, row: usize) -> u64 {
     let ends = |column: &ArrayRef| {
         let cells = column.as_string::<i32>();
@@ -156,7 +162,7 @@ pub(super) fn lines_to(batch: &RecordBatch, row: usize) -> u64 {
 }
 
 impl Entry {
-    /// The values of a column; an error: of which row, and why.
+    /// Converts the cells of one column. An error holds the row, counted from 0 in the batch, and the reason.
     fn array(&self, cells: &StringArray) -> Result<ArrayRef, (usize, String)> {
         Ok(match self.column.ty {
             ColumnType::Int64 if self.column.unit == "ns" => {
@@ -185,7 +191,7 @@ impl Entry {
         })
     }
 
-    /// Whether a cell has a value; an error: it must have one.
+    /// Returns whether a cell has a value. Errs if it has none and the column must not be null.
     fn present(&self, cells: &StringArray, row: usize) -> Result<bool, (usize, String)> {
         let is_there = cells.is_valid(row) && !cells.value(row).trim().is_empty();
         if !is_there && !self.column.nullable {
@@ -219,7 +225,7 @@ impl Entry {
     }
 }
 
-/// Every column as text.
+/// Returns the schema of a table with all its columns as text.
 pub(super) fn texts_of(found: &Schema) -> Schema {
     let text = |field: &Arc<Field>| Field::new(field.name(), DataType::Utf8, true);
     Schema::new(found.fields().iter().map(text).collect::<Vec<_>>())

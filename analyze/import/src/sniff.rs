@@ -1,4 +1,5 @@
-//! What a file is, told by its first bytes, and a folder by its files: another tool's trace, or none that is known.
+//! Detects the format of another tool's trace: that of a file by its first bytes, that of a folder by its
+//! files.
 
 use std::{
     fs::File,
@@ -8,7 +9,7 @@ use std::{
 
 use super::{Format, compressed, events, nsys, perfetto, sched, sqlite};
 
-/// Bytes that are looked at.
+/// Number of decompressed bytes that are examined.
 const LOOK_BYTES: u64 = 1 << 16;
 const SQLITE: &[u8] = b"SQLite format 3\0";
 const PARQUET: &[u8] = b"PAR1";
@@ -17,10 +18,10 @@ fn contains(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// The format of a file that can be imported; `None`: it is something else.
+/// Returns the format of a file or folder that can be imported, or `None` if it is not recognized.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn sniff(path: &Path) -> io::Result<Option<Format>> {
     if path.is_dir() {
         return Ok(nsys::is_export(path).then_some(Format::Nsys));
@@ -34,7 +35,7 @@ pub fn sniff(path: &Path) -> io::Result<Option<Format>> {
         return Ok(sqlite::sniff(path));
     }
     let mut bytes = Vec::new();
-    // What cannot be decompressed is no format.
+    // A file that cannot be decompressed is not recognized.
     if let Err(error) = compressed::open(path)?.0.take(LOOK_BYTES).read_to_end(&mut bytes) {
         let is_damage = matches!(
             error.kind(),
@@ -48,7 +49,8 @@ pub fn sniff(path: &Path) -> io::Result<Option<Format>> {
 fn text_or_pickle(bytes: &[u8]) -> Option<Format> {
     let is_snapshot = || ["device_traces", "segments"].iter().any(|word| contains(bytes, word));
     match bytes {
-        // A pickle of protocol 2 or later begins with its number; an earlier one with a dict.
+        // A pickle of protocol 2 or later begins with the protocol's number; an earlier one begins with a
+        // dict.
         [0x80, 2..=5, ..] if is_snapshot() => Some(Format::TorchSnapshot),
         [b'(', b'd', ..] | [b'}', ..] if is_snapshot() => Some(Format::TorchSnapshot),
         _ => {

@@ -1,4 +1,4 @@
-//! SQLite databases of other tools, opened immutable: nothing is written beside them either.
+//! Opens SQLite databases of other tools as immutable, so that SQLite writes no file beside them either.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,20 +10,22 @@ use rusqlite::{Connection, OpenFlags};
 use super::Format;
 use analyze_run::{error::AnalyzeError, progress};
 
-/// Tables that tell whose database it is.
+/// Tables by which the format of a database is recognized.
 const SIGNS: [(Format, &[&str]); 2] = [(Format::Ingero, &["events", "ops"]), (Format::Nsys, &["StringIds"])];
 
-/// A database that is only read.
+/// A SQLite database that is opened for reading only.
 pub(super) struct Database {
+    /// Path of the file.
     pub(super) path: PathBuf,
+    /// The open connection.
     pub(super) connection: Connection,
 }
 
 impl Database {
-    /// Opens it.
+    /// Opens the database at `path`.
     ///
     /// # Errors
-    /// In SQLite's words.
+    /// Returns the message of SQLite or of the operating system if the file cannot be opened.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let absolute = path.canonicalize().map_err(|error| error.to_string())?;
         let escaped = absolute.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -34,10 +36,10 @@ impl Database {
         Ok(Self { path: path.to_owned(), connection })
     }
 
-    /// Columns of a table; none: there is no such table.
+    /// Returns the names of a table's columns, none if there is no such table.
     ///
     /// # Errors
-    /// In SQLite's words.
+    /// Returns SQLite's message if the query fails.
     pub(super) fn columns(&self, table: &str) -> Result<Vec<String>, String> {
         let read = || {
             let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
@@ -46,24 +48,25 @@ impl Database {
         read().map_err(|error: rusqlite::Error| error.to_string())
     }
 
-    /// Counts the rows of a table as they are read. How many there are is an estimate, by the number of the last.
+    /// Creates a counter for the progress line, to which the caller adds the rows of a table as they are
+    /// read. The total is an estimate: the largest rowid.
     pub(super) fn progress(&self, table: &str) -> Arc<progress::Counter> {
         let quoted = table.replace('"', "\"\"");
         let query = format!("SELECT max(rowid) FROM \"{quoted}\"");
         let last = self.connection.query_row(&query, [], |row| row.get::<_, Option<i64>>(0));
-        // A table without such numbers.
+        // The query fails if a table has no rowids; the total is then unknown.
         let last = last.ok().flatten().unwrap_or_default();
         progress::rows(u64::try_from(last).unwrap_or_default())
     }
 
-    /// What an error of SQLite means while a table is read.
+    /// Returns a function that converts an SQLite error to one that names the file and `table`.
     pub(super) fn failed(&self, table: &'static str) -> impl Fn(rusqlite::Error) -> AnalyzeError + use<> {
         let path = self.path.clone();
         move |source| AnalyzeError::Sqlite { path: path.clone(), table, source: Box::new(source) }
     }
 }
 
-/// Whose database it is, if that is known.
+/// Returns the format of a database, or `None` if it is not recognized.
 pub(super) fn sniff(path: &Path) -> Option<Format> {
     let database = Database::open(path).ok()?;
     let has = |table: &&str| database.columns(table).is_ok_and(|columns| !columns.is_empty());

@@ -1,4 +1,4 @@
-//! Events to rows. What is not understood is counted by category and said.
+//! Converts events to rows. Events that become no row are counted by phase and category, and reported.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -14,16 +14,16 @@ use super::{
     metadata::Metadata,
 };
 
-/// Bytes of names that are held to be used again.
+/// Size of the cached names in bytes above which the cache is emptied.
 const NAME_BYTES: usize = 16 << 20;
-/// Categories that are counted apart.
+/// Largest number of phases and categories that are counted separately.
 const MAX_CATEGORIES: usize = 64;
-/// Threads whose numbers are not the kernel's.
+/// Largest number of threads whose ids in the trace are not kernel thread ids.
 const MAX_STRANGE_THREADS: usize = 1 << 16;
-/// `c10::DeviceType` of a GPU of CUDA or ROCm.
+/// Value of `c10::DeviceType` for a CUDA or ROCm GPU.
 const DEVICE_TYPE_CUDA: i64 = 1;
 
-/// A name that many rows share.
+/// A cache of names, each of which is shared by many rows.
 #[derive(Default)]
 struct Names {
     known: HashSet<Arc<str>>,
@@ -42,20 +42,22 @@ impl Names {
     }
 }
 
-/// Events on their way into the run.
+/// Converts events to rows and writes them to the recording.
 pub(super) struct Converter {
+    /// The recording that rows are written to.
     pub(super) recorder: Recorder,
-    /// Unix time of the trace's zero.
+    /// Unix time of the trace's zero, in ns.
     pub(super) base_ns: i64,
+    /// Metadata found so far.
     pub(super) metadata: Metadata,
     names: Names,
     first_ns: Option<i64>,
     last_ns: i64,
-    /// By phase and category: events that became no row.
+    /// Number of events that became no row, by phase and category.
     left_out: BTreeMap<(String, String), u64>,
-    /// Spans whose length is missing or below zero.
+    /// Number of spans whose duration is missing or negative.
     endless_count: u64,
-    /// Thread numbers that are none of the kernel's, and what stands for them.
+    /// Thread ids in the trace that are not kernel thread ids, and the ids that replace them.
     strange_threads: HashMap<i64, u32>,
 }
 
@@ -63,7 +65,7 @@ fn wrong<T>(event: &Event, reason: impl std::fmt::Display) -> Result<T, Failure>
     Failure::at(event.offset, format!("{reason}, in the event that begins here"))
 }
 
-/// A field of `args`; `None`: it is not there, or below zero (which stands for none).
+/// Returns an integer of `args`, or `None` if it is missing or negative: a negative number stands for none.
 fn unsigned(event: &Event, name: &str) -> Result<Option<u64>, Failure> {
     match event.integer(name) {
         Field::Absent => Ok(None),
@@ -107,7 +109,7 @@ fn extents(event: &Event, fields: [Field; 3]) -> Result<[Option<u32>; 3], Failur
     Ok(found)
 }
 
-/// `Memcpy HtoD (Pageable -> Device)`.
+/// Returns the direction of a copy, given a name such as `Memcpy HtoD (Pageable -> Device)`.
 fn direction(name: &str) -> Option<Direction> {
     Some(match name.strip_prefix("Memcpy ")?.split(' ').next()? {
         "HtoD" | "HtoA" => Direction::HostToDevice,
@@ -119,7 +121,7 @@ fn direction(name: &str) -> Option<Direction> {
     })
 }
 
-/// A function without the suffix of its version.
+/// Returns the name of a function without its version suffixes, such as `_v2` and `_ptsz`.
 pub(crate) fn without_version(name: &str) -> &str {
     let mut name = name;
     loop {
@@ -136,6 +138,7 @@ pub(crate) fn without_version(name: &str) -> &str {
 }
 
 impl Converter {
+    /// Creates a converter that adds `base_ns` to the times of events.
     pub(super) fn new(recorder: Recorder, base_ns: i64) -> Self {
         Self {
             recorder,
@@ -150,10 +153,10 @@ impl Converter {
         }
     }
 
-    /// Takes one event.
+    /// Takes one event: writes its row, keeps its metadata, or counts it as left out.
     ///
     /// # Errors
-    /// If it cannot be understood, or the row not be written.
+    /// Returns an error if a field of the event is missing or invalid, or the row cannot be written.
     pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         match event.phase.as_str() {
             "X" => self.span(event),
@@ -172,7 +175,7 @@ impl Converter {
 
     fn leave_out(&mut self, event: &Event) {
         let is_full = self.left_out.len() >= MAX_CATEGORIES;
-        // Arrows have two or three ends.
+        // Flow arrows consist of two or three events.
         let phase = if matches!(event.phase.as_str(), "s" | "t" | "f") { "arrow" } else { &event.phase };
         let key = (phase.to_owned(), event.category.clone());
         let key = if is_full && !self.left_out.contains_key(&key) {
@@ -183,7 +186,7 @@ impl Converter {
         *self.left_out.entry(key).or_default() += 1;
     }
 
-    /// When it begins and, if that is known, how long it lasts.
+    /// Returns the start of an event and, if it is known, its duration, both in ns.
     fn time(&mut self, event: &Event) -> Result<(i64, Option<i64>), Failure> {
         let ts = Event::nanos(&event.ts).and_then(|ts| ts.checked_add(self.base_ns));
         let Some(ts) = ts.filter(|ts| *ts >= 0) else {
@@ -206,7 +209,7 @@ impl Converter {
         Ok((ts, dur))
     }
 
-    /// Process and thread of an event on the host.
+    /// Returns the process id and the thread id of an event on the host, each 0 if it is unknown.
     fn thread(&mut self, event: &Event) -> Result<(u32, u32), Failure> {
         let pid = match event.pid {
             Field::Integer(pid) => u32::try_from(pid).unwrap_or(0),
@@ -310,7 +313,7 @@ impl Converter {
         self.push(&row)
     }
 
-    /// The rows, and what is known beside them.
+    /// Returns the recording, and the metadata of the run.
     pub(super) fn finish(self) -> (Recorder, Run) {
         let mut run = Run {
             producer: "imported from PyTorch's profiler (Kineto)".to_owned(),

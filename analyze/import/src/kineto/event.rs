@@ -1,4 +1,4 @@
-//! One event of `traceEvents`, its fields not judged yet.
+//! One event of `traceEvents`, before its fields are checked.
 
 use std::io::Read;
 
@@ -7,16 +7,19 @@ use crate::json::{Json, JsonError, Shape, scaled};
 /// A field that may be an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Field {
+    /// The field is missing.
     #[default]
     Absent,
+    /// An integer that fits into 64 bits with a sign.
     Integer(i64),
-    /// An integer above the largest signed one.
+    /// An integer above `i64::MAX`.
     Large(u64),
+    /// A value of another type, or a number that is not one of these integers.
     Other,
 }
 
 impl Field {
-    /// Reads any value.
+    /// Reads the next value, whatever its type.
     fn read(json: &mut Json<impl Read>, scratch: &mut String) -> Result<Self, JsonError> {
         if json.shape()? != Shape::Number {
             json.skip()?;
@@ -30,7 +33,7 @@ impl Field {
     }
 }
 
-/// Integers of `args` that rows are made of.
+/// Names of the integers in `args` that rows are made of.
 pub(super) const INTEGERS: [&str; 10] = [
     "correlation",
     "stream",
@@ -44,23 +47,31 @@ pub(super) const INTEGERS: [&str; 10] = [
     "Total Reserved",
 ];
 
-/// An event; read again and again into the same memory.
+/// One event. It is reused for all events of a trace, to allocate its memory once.
 #[derive(Default)]
 pub(super) struct Event {
-    /// Where it begins.
+    /// Byte offset at which the event begins.
     pub(super) offset: u64,
+    /// `ph`: the event's phase, such as `X` for a complete event.
     pub(super) phase: String,
+    /// `cat`: the event's category, such as `kernel`.
     pub(super) category: String,
+    /// `name` of the event.
     pub(super) name: String,
+    /// `pid`: a process id, or the number of a device.
     pub(super) pid: Field,
+    /// `tid`: a thread id, or the number of a stream.
     pub(super) tid: Field,
-    /// Microseconds as they are written; empty: there are none.
+    /// `ts`: the start in microseconds, as it is written; empty if it is missing.
     pub(super) ts: String,
+    /// `dur`: the duration in microseconds, as it is written; empty if it is missing.
     pub(super) dur: String,
     integers: [Field; INTEGERS.len()],
+    /// `args.grid`: number of blocks in the grid by dimension (x, y, z).
     pub(super) grid: [Field; 3],
+    /// `args.block`: number of threads in a block by dimension (x, y, z).
     pub(super) block: [Field; 3],
-    /// `args.name` or `args.labels`.
+    /// `args.name` or `args.labels` of a metadata event.
     pub(super) label: String,
     key: String,
     scratch: String,
@@ -83,20 +94,21 @@ impl Event {
         (self.grid, self.block) = Default::default();
     }
 
-    /// An integer of `args`.
+    /// Returns an integer of `args` by its name; the field is absent if `INTEGERS` does not have the name.
     pub(super) fn integer(&self, name: &str) -> Field {
         INTEGERS.iter().position(|known| *known == name).map_or(Field::Absent, |index| self.integers[index])
     }
 
-    /// A time in nanoseconds.
+    /// Converts a time in microseconds to nanoseconds. Returns `None` if it is not a number or out of range.
     pub(super) fn nanos(text: &str) -> Option<i64> {
         scaled(text, 3)
     }
 
-    /// Reads the next element of `traceEvents`.
+    /// Reads the next element of `traceEvents` into this event.
     ///
     /// # Errors
-    /// If it is no object, or a field that all events have is of another type.
+    /// Returns an error if the element is not an object, or a field that all events have is of the wrong
+    /// type.
     pub(super) fn read(&mut self, json: &mut Json<impl Read>) -> Result<(), JsonError> {
         self.clear();
         json.shape()?;
@@ -141,7 +153,7 @@ impl Event {
     }
 }
 
-/// The extents of a grid or block.
+/// Reads the three extents of a grid or block.
 fn read_three(json: &mut Json<impl Read>, scratch: &mut String) -> Result<[Field; 3], JsonError> {
     let mut found = [Field::Absent; 3];
     if json.shape()? != Shape::List {

@@ -1,4 +1,4 @@
-//! What a trace says beside its events: GPUs, processes, threads.
+//! Metadata of a trace: its GPUs, and the names of processes and threads.
 
 use std::{collections::BTreeMap, io::Read};
 
@@ -7,33 +7,33 @@ use trace_schema::{Gpu, ProcessInfo, Run, Thread};
 use super::event::{Event, Field};
 use crate::json::{Json, JsonError, Shape};
 
-/// Names that are kept; more is no program's.
+/// Largest number of names that are kept; no real program has more.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Facts collected while reading.
+/// Metadata collected while the trace is read.
 #[derive(Default)]
 pub(super) struct Metadata {
     gpus: Vec<String>,
-    /// 1000 × major + 10 × minor.
+    /// Newest CUDA version that the driver supports, as 1000 × major + 10 × minor.
     cuda_version: Option<u32>,
     labels: BTreeMap<u32, String>,
     processes: BTreeMap<u32, String>,
     threads: BTreeMap<(u32, u32), String>,
-    /// Names that were too many.
+    /// Number of names that were not kept because there were too many.
     left_out_count: u64,
 }
 
-/// `thread 681 (python3)` is how Kineto writes the thread `python3`.
+/// Returns the name of a thread: Kineto writes the thread `python3` as `thread 681 (python3)`.
 fn thread_name(name: &str) -> &str {
     let inner = name.strip_prefix("thread ").and_then(|rest| rest.split_once(" (")).map(|(_, name)| name);
     inner.and_then(|name| name.strip_suffix(')')).unwrap_or(name).trim()
 }
 
 impl Metadata {
-    /// Takes the names of GPUs.
+    /// Reads `deviceProperties`, and keeps the names of the GPUs.
     ///
     /// # Errors
-    /// If the list is not one.
+    /// Returns an error if the value is not a list of objects, or a name is not a string.
     pub(super) fn read_devices(&mut self, json: &mut Json<impl Read>) -> Result<(), JsonError> {
         json.begin(Shape::List, "`deviceProperties`")?;
         let (mut is_first, mut key) = (true, String::new());
@@ -54,10 +54,10 @@ impl Metadata {
         Ok(())
     }
 
-    /// Takes the newest CUDA that the driver knows.
+    /// Reads `cuda_driver_version`, the newest CUDA version that the driver supports.
     ///
     /// # Errors
-    /// If it is no number.
+    /// Returns an error if the value is not a number.
     pub(super) fn read_cuda_version(&mut self, json: &mut Json<impl Read>) -> Result<(), JsonError> {
         let mut text = String::new();
         json.number(&mut text, "`cuda_driver_version`")?;
@@ -65,7 +65,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Takes an event of phase `M`.
+    /// Takes a metadata event (phase `M`).
     pub(super) fn event(&mut self, event: &Event) {
         let number = |field| match field {
             Field::Integer(number) => u32::try_from(number).ok(),
@@ -86,14 +86,14 @@ impl Metadata {
         }
     }
 
-    /// Hands over what is known.
+    /// Adds the metadata to that of the run.
     pub(super) fn finish(self, run: &mut Run) {
         let driver = self.cuda_version.map_or_else(
             || "unknown".to_owned(),
             |version| format!("of CUDA {}.{}", version / 1000, version % 1000 / 10),
         );
         run.gpus = self.gpus.into_iter().map(|name| Gpu { name, driver: driver.clone() }).collect();
-        // A GPU has the number of the device where a process has its own.
+        // A GPU has the device's number where a process has its id.
         let is_gpu = |pid: u32| self.labels.get(&pid).is_some_and(|label| label.starts_with("GPU"));
         let mut threads: BTreeMap<(u32, u32), String> = self
             .processes

@@ -1,12 +1,13 @@
-//! Traces of PyTorch's profiler: the JSON that `export_chrome_trace` writes, also with gzip.
+//! Imports traces of PyTorch's profiler (Kineto): the JSON that `export_chrome_trace` writes, also compressed
+//! with gzip.
 //!
-//! What has to be known to read one rightly: times are microseconds with three decimals, since
-//! `baseTimeNanoseconds` of Unix time; events come in no order; work of a GPU has the device as `pid` and the
-//! stream as `tid`; a call and what it caused have one `correlation`; pids such as `Spans` are no processes.
+//! A reader has to know: times are microseconds with three decimals, counted from `baseTimeNanoseconds`,
+//! which is Unix time; events are in no order; work on a GPU has the device as `pid` and the stream as `tid`;
+//! a call and the work that it caused share one `correlation`; a `pid` such as `Spans` is not a process.
 //!
 //! ```text
 //! "traceEvents": [ {…}, {…}, … ]      one event at a time ─► row ─► recording ─► sorted run
-//! "baseTimeNanoseconds": …            if it stands behind the events, they are read again
+//! "baseTimeNanoseconds": …            if it follows the events, they are read again
 //! ```
 
 mod convert;
@@ -26,11 +27,13 @@ use super::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// Why a trace could not be read.
+/// The reason why a trace could not be converted.
 enum Failure {
+    /// The JSON is invalid or not of the expected shape, or cannot be read.
     Json(JsonError),
+    /// The run cannot be written.
     Write(WriteError),
-    /// The events have to be read with this time as their zero.
+    /// The events have to be read again with this base time, in ns, because it follows them in the file.
     Base(i64),
 }
 
@@ -52,10 +55,11 @@ impl Failure {
     }
 }
 
-/// Converts a trace.
+/// Converts a trace to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it is no such trace, is damaged, or the run cannot be written.
+/// Returns an error if the file is not a trace of PyTorch's profiler or is damaged, or the run cannot be
+/// written.
 pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let mut base_ns = 0;
     loop {
@@ -83,7 +87,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
     }
 }
 
-/// Reads the whole text: an object with the events and what else is known, or the list of events alone.
+/// Reads the whole text: an object with the events and metadata, or the list of events alone.
 fn read(json: &mut Json<impl Read>, converter: &mut Converter) -> Result<(), Failure> {
     if json.shape()? == Shape::List {
         read_events(json, converter)?;

@@ -1,9 +1,9 @@
-//! Exports of Nsight Systems: SQLite, and folders of Parquet files with the same tables.
+//! Imports exports of Nsight Systems: SQLite databases, and folders of Parquet files with the same tables.
 //!
-//! What has to be known to read one rightly: times are nanoseconds since the session's start, whose Unix time
-//! `TARGET_INFO_SESSION_START_TIME` has; `globalTid` is machine, process and thread in one number (24 bits each of
-//! the last two); texts are numbers into `StringIds`; a table that recorded nothing is absent, and columns come and
-//! go with versions; runtime and driver calls are in one table.
+//! A reader has to know: times are nanoseconds since the start of the session, whose Unix time is in
+//! `TARGET_INFO_SESSION_START_TIME`; `globalTid` holds machine, process and thread in one number (24 bits
+//! each for the last two); texts are ids into `StringIds`; a table that recorded nothing is absent, and
+//! columns vary between versions; calls of the runtime and of the driver are in one table.
 
 mod parquet_dir;
 mod source;
@@ -24,26 +24,27 @@ use analyze_run::error::AnalyzeError;
 
 pub(super) use self::parquet_dir::is_export;
 
-/// Process and thread in a `globalTid`.
+/// Returns the process id and the thread id in a `globalTid`.
 fn thread_of(global: i64) -> (u32, u32) {
     (((global >> 24) & 0xff_ffff) as u32, (global & 0xff_ffff) as u32)
 }
 
-/// Rows on their way into the run.
+/// An import in progress: it converts the tables of a source to rows of a run.
 struct Import {
     source: Box<dyn Source>,
     recorder: Recorder,
-    /// Unix time of the session's start.
+    /// Unix time of the session's start in ns; 0 if it is unknown.
     base_ns: i64,
     first_ns: Option<i64>,
     last_ns: i64,
     run: Run,
 }
 
-/// Converts an export.
+/// Converts an export to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it is none, a row does not fit, or the run cannot be written.
+/// Returns an error if the path is not an export of Nsight Systems, a row does not fit, or the run cannot be
+/// written.
 pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let foreign = |reason: String| AnalyzeError::NotNsys { path: path.to_owned(), reason };
     let source: Box<dyn Source> = if path.is_dir() {
@@ -116,13 +117,13 @@ impl Import {
         self.other_tables(found)
     }
 
-    /// Whether a table has these columns.
+    /// Returns whether a table exists and has these columns.
     fn has(&self, table: &str, columns: &[&str]) -> bool {
         let found = self.source.columns(table).unwrap_or_default();
         columns.iter().all(|column| found.iter().any(|name| name == column))
     }
 
-    /// What is known of the session, the machine and the names of threads.
+    /// Reads the facts about the session and the machine, and the names of processes and threads.
     fn facts(&mut self) -> Result<(), AnalyzeError> {
         if self.has("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"]) {
             let starts = self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| {
@@ -145,7 +146,7 @@ impl Import {
                 pids.into_iter().flatten().map(|pid| ProcessInfo { pid, ..ProcessInfo::default() }).collect();
         }
         if self.has("ThreadNames", &["nameId", "globalTid"]) {
-            // One without a name is none that could be shown.
+            // A thread without a name has nothing to show and is left out.
             let threads = self.list("ThreadNames", &["nameId", "globalTid"], |cells| {
                 let (pid, tid) = thread_of(cells.required("globalTid")?);
                 Ok(cells.text("nameId").ok().map(|comm| Thread { pid, tid, comm }))
@@ -155,7 +156,7 @@ impl Import {
         Ok(())
     }
 
-    /// What each row of a small table says.
+    /// Returns what `read` makes of each row of a small table.
     fn list<T>(
         &self,
         table: &'static str,
@@ -171,7 +172,7 @@ impl Import {
         Ok(found)
     }
 
-    /// A time of the trace as Unix time; `None`: out of range.
+    /// Converts a time of the trace to Unix time, both in ns. Returns `None` if it is out of range.
     fn time(base_ns: i64, ns: i64) -> Option<i64> {
         base_ns.checked_add(ns).filter(|ts| *ts >= 0)
     }
@@ -181,7 +182,7 @@ impl Import {
         self.last_ns = self.last_ns.max(end);
     }
 
-    /// Says which tables were not read.
+    /// Reports the tables that were not read.
     fn other_tables(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
         let names = self.source.tables()?;
         let is_fact = |name: &str| {

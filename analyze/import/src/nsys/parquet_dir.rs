@@ -1,4 +1,5 @@
-//! `nsys export --type parquetdir`: a folder with a Parquet file for each table, with the columns of the SQLite tables.
+//! Reads `nsys export --type parquetdir`: a folder that has a Parquet file for each table, with the columns
+//! of the SQLite table.
 
 use std::{
     collections::HashMap,
@@ -16,27 +17,27 @@ use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuild
 use super::source::{Cell, Cells, Source, Take, Wanted};
 use analyze_run::{error::AnalyzeError, progress};
 
-/// Rows converted at once.
+/// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 13;
 const TEXTS: &str = "StringIds";
 
-/// A folder whose tables are read.
+/// An export that is a folder of Parquet files.
 pub(super) struct ParquetDir {
     path: PathBuf,
     texts: HashMap<i64, String>,
 }
 
-/// The file of a table.
+/// Returns the path of a table's file.
 fn file_of(directory: &Path, table: &str) -> PathBuf {
     directory.join(format!("{table}.parquet"))
 }
 
-/// Whether a folder is such an export.
+/// Returns whether a path is such an export: a folder that has the table `StringIds`.
 pub(crate) fn is_export(path: &Path) -> bool {
     path.is_dir() && file_of(path, TEXTS).is_file()
 }
 
-/// A column as cells have it.
+/// The values of a column, converted to the types that cells have.
 enum Values {
     Absent,
     Integers(ArrayRef),
@@ -49,7 +50,7 @@ impl Values {
         let Some(array) = batch.column_by_name(name) else { return Ok(Self::Absent) };
         let to = |ty: &DataType| cast(array, ty).map_err(|error| format!("column {name}: {error}"));
         Ok(match array.data_type() {
-            // A number of 64 bits without sign is kept bit by bit, as SQLite has it.
+            // An unsigned integer of 64 bits keeps its bits, as in SQLite.
             DataType::UInt64 => {
                 let numbers = array.as_primitive::<UInt64Type>();
                 Self::Integers(std::sync::Arc::new(numbers.unary::<_, Int64Type>(|number| number as i64)))
@@ -78,10 +79,10 @@ impl Values {
 }
 
 impl ParquetDir {
-    /// Opens it and reads its texts.
+    /// Opens an export and reads its texts from `StringIds`.
     ///
     /// # Errors
-    /// If it has none, or they cannot be read.
+    /// Returns an error if `StringIds` is missing or cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, AnalyzeError> {
         let mut directory = Self { path: path.to_owned(), texts: HashMap::new() };
         let mut texts = HashMap::new();

@@ -1,4 +1,4 @@
-//! Where the tables of an export are: in an SQLite database, or each in a Parquet file of its own.
+//! Sources of an export's tables: an SQLite database, or one Parquet file for each table.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,16 @@ use trace_writer::WriteError;
 use crate::sqlite::Database;
 use analyze_run::error::AnalyzeError;
 
-/// A cell as it is read.
+/// The value of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell<'a> {
+    /// The cell is null, or its column does not exist.
     Null,
+    /// An integer of 64 bits.
     Integer(i64),
+    /// A text, as bytes that need not be UTF-8.
     Text(&'a [u8]),
-    /// Something of another type, by its name.
+    /// A value of another type, given by that type's name.
     Other(&'static str),
 }
 
@@ -29,10 +32,13 @@ impl Cell<'_> {
     }
 }
 
-/// One row, its number, and the columns that were asked for.
+/// One row: its number, and the cells that were requested.
 pub(super) struct Cells<'a> {
+    /// Number of the row: the rowid in SQLite, and a count from 1 in Parquet.
     pub(super) number: i64,
+    /// Names of the requested columns.
     pub(super) names: &'a [&'static str],
+    /// Values of the cells, in the order of `names`.
     pub(super) cells: &'a [Cell<'a>],
 }
 
@@ -42,6 +48,7 @@ impl Cells<'_> {
         self.cells.get(index).copied().ok_or_else(|| "it is not read".to_owned())
     }
 
+    /// Returns an integer, or `None` if the cell is null. Errs if it is of another type.
     pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, String> {
         match self.cell(name)? {
             Cell::Null => Ok(None),
@@ -50,21 +57,24 @@ impl Cells<'_> {
         }
     }
 
-    /// An integer that must be there.
+    /// Returns an integer. Errs if the cell is null or of another type.
     pub(super) fn required(&self, name: &str) -> Result<i64, String> {
         self.integer(name)?.ok_or_else(|| format!("{name} is null"))
     }
 
+    /// Returns an integer, or `None` if the cell is null or negative. Errs if it is of another type.
     pub(super) fn unsigned(&self, name: &str) -> Result<Option<u64>, String> {
         Ok(self.integer(name)?.and_then(|value| u64::try_from(value).ok()))
     }
 
+    /// Returns an integer of 32 bits without a sign, or `None` if the cell is null. Errs if it does not fit.
     pub(super) fn extent(&self, name: &str) -> Result<Option<u32>, String> {
         self.integer(name)?
             .map(|value| u32::try_from(value).map_err(|_| format!("{name} is {value}")))
             .transpose()
     }
 
+    /// Returns a text. Errs if the cell is null, of another type or not UTF-8.
     pub(super) fn text(&self, name: &str) -> Result<String, String> {
         match self.cell(name)? {
             Cell::Text(text) => String::from_utf8(text.to_vec()).map_err(|error| format!("{name}: {error}")),
@@ -74,23 +84,26 @@ impl Cells<'_> {
     }
 }
 
-/// What is to be read of a table.
+/// Says which part of a table is to be read.
 pub(super) struct Wanted<'a> {
+    /// Name of the table.
     pub(super) table: &'static str,
-    /// A column that is not there is null.
+    /// Names of the columns. A column that does not exist is read as null.
     pub(super) columns: &'a [&'static str],
-    /// Those of them that are numbers of texts: their texts are read.
+    /// Names of those columns that hold ids of texts; the texts are read in place of the ids.
     pub(super) texts: &'a [&'static str],
-    /// Rows should come by this column; a source may not be able to.
+    /// Column by which the rows should be sorted. A source may not be able to sort them.
     pub(super) by: Option<&'static str>,
 }
 
-/// Takes a row; an error is what is wrong with it, or that the run cannot be written.
+/// A callback that takes a row. It errs if the row is wrong or the run cannot be written.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&Cells<'_>) -> Result<(), Refused>;
 
-/// Why a row was not taken.
+/// The reason why a row was not taken.
 pub(super) enum Refused {
+    /// The row is wrong, for this reason.
     Bad(String),
+    /// The run cannot be written.
     Failed(AnalyzeError),
 }
 
@@ -106,29 +119,30 @@ impl From<WriteError> for Refused {
     }
 }
 
-/// An export.
+/// An export of Nsight Systems, whose tables can be read.
 pub(super) trait Source {
+    /// Returns the path of the export.
     fn path(&self) -> &Path;
 
-    /// Every table.
+    /// Returns the names of all tables.
     ///
     /// # Errors
-    /// If they cannot be listed.
+    /// Returns an error if the tables cannot be listed.
     fn tables(&self) -> Result<Vec<String>, AnalyzeError>;
 
-    /// Columns of a table; none: there is no such table.
+    /// Returns the names of a table's columns, none if there is no such table.
     ///
     /// # Errors
-    /// In the words of what reads it.
+    /// Returns the message of the underlying reader if the columns cannot be listed.
     fn columns(&self, table: &str) -> Result<Vec<String>, String>;
 
-    /// Gives each row of a table that is there.
+    /// Passes each row of an existing table to `take`.
     ///
     /// # Errors
-    /// If it cannot be read, or a row is not taken.
+    /// Returns an error if the table cannot be read, or `take` does not take a row.
     fn rows(&self, wanted: &Wanted<'_>, take: Take<'_>) -> Result<(), AnalyzeError>;
 
-    /// What a refused row is to the user.
+    /// Converts the refusal of row `number` to the error that the user sees.
     fn refused(&self, table: &'static str, number: i64, refused: Refused) -> AnalyzeError {
         match refused {
             Refused::Failed(error) => error,
@@ -139,10 +153,11 @@ pub(super) trait Source {
     }
 }
 
-/// `nsys export --type sqlite`.
+/// An export that is an SQLite database (`nsys export --type sqlite`).
 pub(super) struct Sqlite(pub(super) Database);
 
 impl Sqlite {
+    /// Opens the database at `path`. Errs with the message of SQLite or of the operating system.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         Database::open(path).map(Self)
     }

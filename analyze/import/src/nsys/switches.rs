@@ -1,4 +1,4 @@
-//! `SCHED_EVENTS`: a thread leaves a CPU, and comes back on one.
+//! Converts `SCHED_EVENTS`, in which threads leave a CPU and come back on one, to off-CPU intervals.
 //!
 //! ```text
 //! isSchedIn   1        0            1      0
@@ -20,12 +20,13 @@ use super::{
 };
 use analyze_run::error::AnalyzeError;
 
+/// Name of the table of context switches.
 pub(super) const TABLE: &str = "SCHED_EVENTS";
-/// Rows that may wait for earlier ones.
+/// Largest number of rows that wait for earlier ones.
 const MAX_WAITING: usize = 1 << 21;
 const COLUMNS: [&str; 4] = ["start", "cpu", "isSchedIn", "globalTid"];
 
-/// A thread that has left its CPU.
+/// A thread that has left its CPU and has not come back yet.
 struct Away {
     thread: i64,
     ts: i64,
@@ -45,7 +46,7 @@ impl Away {
 }
 
 impl Import {
-    /// Writes the intervals in which threads were off CPU.
+    /// Writes a row for each interval in which a thread was off CPU.
     pub(super) fn switches(&mut self) -> Result<(), AnalyzeError> {
         if !self.has(TABLE, &COLUMNS) {
             self.run.not_captured.push(format!(
@@ -78,7 +79,7 @@ impl Import {
     }
 }
 
-/// A row of the table; in the order of time.
+/// One row of the table. The derived order is that of time, then that of the row's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Switch {
     ts: i64,
@@ -88,7 +89,8 @@ struct Switch {
     thread: i64,
 }
 
-/// Switches on their way to rows: those that came early wait for those that came late.
+/// Sorts switches by time and converts them to rows: a switch that comes early in the table waits for those
+/// that come late.
 #[derive(Default)]
 struct Switches {
     waiting: BinaryHeap<Reverse<Switch>>,
@@ -116,13 +118,14 @@ impl Switches {
         if switch.is_in {
             self.away.remove(&thread).map_or(Ok(()), |away| recorder.push(&away.row(Some(ts), cpu)))
         } else {
-            // If it left twice, the first time is when it was gone.
+            // If a thread left twice in a row, it has been off CPU since the first time.
             self.away.entry(thread).or_insert(Away { thread, ts, cpu });
             Ok(())
         }
     }
 
-    /// Writes what waits and what is open; the first and the last time.
+    /// Writes the waiting switches and the open intervals. Returns the first and the last time of all
+    /// switches, in ns.
     fn end(mut self, recorder: &mut Recorder) -> Result<Option<(i64, i64)>, WriteError> {
         while let Some(Reverse(switch)) = self.waiting.pop() {
             self.take(switch, recorder)?;

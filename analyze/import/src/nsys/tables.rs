@@ -1,4 +1,4 @@
-//! The tables of spans and points, and the row that each of their rows becomes.
+//! The tables whose rows are spans or points in time, and the conversion of their rows.
 
 use std::ops::Deref;
 
@@ -12,29 +12,31 @@ use super::{
 use crate::kineto::without_version;
 use analyze_run::error::AnalyzeError;
 
-/// One table: what it needs, what it may have, and its rows.
+/// One table: the columns that it must and may have, and the conversion of its rows.
 pub(super) struct Table {
+    /// Name of the table.
     pub(super) name: &'static str,
-    /// What is missing without it.
+    /// Content of the table, which the run lacks if the export does not have it.
     pub(super) what: &'static str,
+    /// Names of the columns that the table must have.
     pub(super) required: &'static [&'static str],
     optional: &'static [&'static str],
-    /// Columns that are numbers of texts.
+    /// Names of the columns that hold ids of texts.
     texts: &'static [&'static str],
     row: fn(&Spans<'_>) -> Result<Option<Row>, String>,
 }
 
-/// `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_…`.
+/// Names of the values of `syncType` (`CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_…`).
 const SYNC_TYPES: [&str; 5] =
     ["unknown", "event synchronize", "stream wait event", "stream synchronize", "context synchronize"];
-/// `eventType` of NVTX.
+/// Values of `eventType` in `NVTX_EVENTS`.
 const NVTX_MARK: i64 = 34;
 const NVTX_PUSH_POP: i64 = 59;
 const NVTX_START_END: i64 = 60;
 
 const DEVICE_OPTIONAL: &[&str] = &["deviceId", "streamId", "correlationId", "globalPid"];
 
-/// Every table that is read; a trace has some of them.
+/// All tables that are read; an export has some of them.
 pub(super) const TABLES: &[Table] = &[
     Table {
         name: "CUPTI_ACTIVITY_KIND_RUNTIME",
@@ -152,14 +154,14 @@ pub(super) const TABLES: &[Table] = &[
                 Some(NVTX_MARK) => "point",
                 _ => return Ok(None),
             };
-            // A range without a text is one all the same.
+            // A range without a text is still a range.
             let name = cells.text("textId").or_else(|_| cells.text("text")).unwrap_or_default();
             Ok(Some(Row { detail: Some(name.into()), ..cells.on_host(Kind::Mark, op.into())? }))
         },
     },
 ];
 
-/// A row as a span or a point.
+/// A row that is converted to a span or a point in time.
 struct Spans<'a> {
     cells: &'a Cells<'a>,
     base_ns: i64,
@@ -174,7 +176,7 @@ impl<'a> Deref for Spans<'a> {
 }
 
 impl Spans<'_> {
-    /// A row at its time, with its length where it has one.
+    /// Returns a row with the start and, if the table has an end, the duration in ns.
     fn at(&self, kind: Kind, op: Text, (pid, tid): (u32, u32)) -> Result<Row, String> {
         let start = self.required("start")?;
         let ts = Import::time(self.base_ns, start).ok_or_else(|| format!("start is {start}"))?;
@@ -204,7 +206,7 @@ impl Spans<'_> {
 }
 
 impl Import {
-    /// Writes the rows of a table.
+    /// Converts a table and writes its rows.
     pub(super) fn table(&mut self, table: &Table) -> Result<(), AnalyzeError> {
         let names: Vec<&'static str> = table.required.iter().chain(table.optional).copied().collect();
         let wanted = Wanted { table: table.name, columns: &names, texts: table.texts, by: Some("start") };

@@ -1,7 +1,7 @@
-//! The scheduler's events in a bundle of ftrace events: one CPU's, in its order.
+//! Decodes the scheduler events in a bundle of ftrace events: those of one CPU, in that CPU's order.
 //!
-//! They come as messages, or "compact": a list for each of their fields, times as differences, names as numbers into a table,
-//! and the thread that leaves is the one that came before.
+//! They are messages, or "compact": one list for each of their fields, with times as differences and names as
+//! indices of a table; the thread that leaves is then the one that came before.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,22 @@ use crate::{
     },
 };
 
-/// Bits of an event's flags that say that an interrupt is served.
+/// Bits of an event's flags that are set while an interrupt is served.
 const INTERRUPT_FLAGS: u64 = 0x08 | 0x10 | 0x40;
-/// Flag of `clone`: the child is a thread of the same process.
+/// Flag of `clone`: the child is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
-/// Bytes of a thread's name that are plausible; the kernel has 16.
+/// Longest plausible name of a thread, in bytes; the kernel's limit is 16.
 const MAX_NAME_BYTES: usize = 64;
 
-/// An event that waits for those before it.
+/// An event that waits until all events before it have been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
+    /// Time, CPU and context of the event.
     pub(super) at: Moment,
     what: What,
 }
 
+/// The content of an event, with names that it owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Switch { prev: Option<(u32, Box<str>)>, state: State, next: (u32, Box<str>) },
@@ -43,6 +45,7 @@ fn task(named: &(u32, Box<str>)) -> Task<'_> {
 }
 
 impl Waiting {
+    /// Returns the event in the form that the scheduler's state machine takes.
     pub(super) fn event(&self) -> Event<'_> {
         match &self.what {
             What::Switch { prev, state, next } => {
@@ -58,22 +61,24 @@ impl Waiting {
     }
 }
 
-/// What a bundle holds.
+/// The content of a bundle.
 #[derive(Debug, Default)]
 pub(super) struct Bundle {
+    /// Number of the CPU.
     pub(super) cpu: u32,
+    /// The scheduler events. The switches and wakings of compact lists are not merged in the order of time.
     pub(super) events: Vec<Waiting>,
-    /// Events before the first were lost.
+    /// Set if events before the first one were lost.
     pub(super) has_lost: bool,
-    /// `FtraceClock`; 0: CLOCK_BOOTTIME.
+    /// The clock of the times, by its number in `FtraceClock`; 0 is CLOCK_BOOTTIME.
     pub(super) clock: u64,
-    /// Times of one moment on that clock and on CLOCK_BOOTTIME.
+    /// Times of one moment on that clock and on CLOCK_BOOTTIME, in ns.
     pub(super) clocks: (Option<i64>, Option<i64>),
-    /// Events of other kinds.
+    /// Number of events of other kinds.
     pub(super) others_count: u64,
 }
 
-/// The last thread that came to each CPU, where events do not say who leaves.
+/// The thread that last came onto each CPU: compact events do not say which thread leaves.
 pub(super) type Current = HashMap<u32, (u32, Box<str>)>;
 
 fn text(fields: Fields<'_>) -> Result<Box<str>, ReadError> {
@@ -97,7 +102,7 @@ fn time(number: u64, offset: u64) -> Result<i64, ReadError> {
     }
 }
 
-/// Numbers and texts of a message, by the numbers of their fields below eight.
+/// Numbers and texts of a message, indexed by the numbers of their fields; fields from 8 on are left out.
 struct Plain<'a> {
     numbers: [Option<u64>; 8],
     texts: [Option<Fields<'a>>; 8],
@@ -117,7 +122,7 @@ impl<'a> Plain<'a> {
         Ok(plain)
     }
 
-    /// A field that has to be there: `proto2` writes zeros, too.
+    /// Returns a number that must be present: `proto2` writes zeros too. Errs if it is missing.
     fn number(&self, field: usize) -> Result<u64, ReadError> {
         match self.numbers[field] {
             Some(number) => Ok(number),
@@ -139,7 +144,8 @@ impl<'a> Plain<'a> {
 }
 
 impl Bundle {
-    /// Reads one. The first to come is told who came before.
+    /// Reads a bundle. `current` tells the first compact switch of each CPU which thread leaves, and is
+    /// updated.
     pub(super) fn read(mut fields: Fields<'_>, current: &mut Current) -> Result<Self, ReadError> {
         let mut bundle = Self::default();
         let mut found = Vec::new();
@@ -181,7 +187,8 @@ impl Bundle {
                 2 => at.tid = u32::try_from(value.number(offset)?).ok(),
                 5 => at.in_interrupt = Some(value.number(offset)? & INTERRUPT_FLAGS != 0),
                 4 | 17 | 20 | 235 | 237 | 238 | 239 | 491 => found = Some((field, value.fields(offset)?)),
-                // `sched_wakeup_new`: the first time that a thread runs is no return.
+                // `sched_wakeup_new` is not used: the first time that a thread runs does not end an off-CPU
+                // interval.
                 114 => {}
                 _ => self.others_count += u64::from(matches!(value, Value::Bytes(_))),
             }
@@ -208,7 +215,7 @@ impl Bundle {
                 What::Exec(plain.tid(2)?, file.unwrap_or_default())
             }
             238 => {
-                // The process of the thread that ends.
+                // This is the process of the thread that ends.
                 at.pid = plain.numbers[3].and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
                 What::Exit(plain.tid(2)?, plain.name(1)?)
             }

@@ -1,9 +1,9 @@
-//! Traces of Perfetto, as far as the Linux scheduler is concerned: ftrace events in bundles, also compact and compressed;
-//! processes and threads, clocks, the machine.
+//! Imports traces of Perfetto, as far as the Linux scheduler is concerned: bundles of ftrace events, also
+//! compact and compressed; processes and threads, clocks, the machine.
 //!
-//! What has to be known to read one rightly: a bundle has the events of one CPU in order, and bundles are in none; times are on
-//! CLOCK_BOOTTIME unless a bundle says otherwise, and clock snapshots tie it to the others; who is whose may stand
-//! at the end. So it is read twice:
+//! A reader has to know: a bundle has the events of one CPU in order, and bundles are in no order; times are
+//! on CLOCK_BOOTTIME unless a bundle says otherwise, and clock snapshots relate it to the other clocks; the
+//! process of a thread may be stated only at the end. So the file is read twice:
 //!
 //! ```text
 //! survey   processes, clocks, and the first time of each bundle
@@ -37,17 +37,20 @@ use super::{
 use crate::protobuf::{Fields, ReadError, Stream};
 use analyze_run::error::AnalyzeError;
 
-/// Events that may wait for earlier ones.
+/// Largest number of events that may wait for earlier ones.
 const MAX_WAITING: usize = 1 << 22;
-/// Fields of a packet: packets within it, compressed.
+/// Fields of a packet that hold compressed packets.
 const DEFLATED: u64 = 50;
 const ZSTANDARD: u64 = 133;
-/// The largest number of a packet's field so far, with room; a larger one is no packet.
+/// Largest plausible number of a packet's field: the largest so far, with room for more. Bytes with a larger
+/// one are not a packet.
 const MAX_FIELD: u64 = 1000;
 
-/// Why a trace became no run.
+/// The reason why a trace could not be converted.
 enum Failure {
+    /// The trace is damaged or cannot be read.
     Read(ReadError),
+    /// The run cannot be written.
     Write(WriteError),
 }
 
@@ -63,7 +66,7 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Whether a file begins as a trace does: with a packet whose fields can be ones.
+/// Returns whether a file begins with a packet whose field numbers are plausible, as a Perfetto trace does.
 pub(super) fn sniff(bytes: &[u8]) -> bool {
     let mut stream = Stream::new(bytes, 0);
     let is_packet = |mut packet: Fields<'_>| {
@@ -78,7 +81,7 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
     };
     match stream.next() {
         Ok(Some((1, packet))) => is_packet(packet),
-        // The first packet is longer than what is looked at.
+        // The first packet may be longer than the bytes that are examined.
         Err(ReadError::At { offset: 0, .. }) => {
             let Ok(Some((1, ..))) = Fields::new(bytes, 0).next() else {
                 return bytes.first() == Some(&0x0a) && begins_long(bytes);
@@ -89,7 +92,7 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether the fields of a first packet that goes on beyond the bytes can be ones.
+/// Returns whether a first packet that continues beyond the bytes has plausible field numbers.
 fn begins_long(bytes: &[u8]) -> bool {
     let after_tag = &bytes[1..];
     let Some(length) = after_tag.iter().position(|byte| byte & 0x80 == 0) else { return false };
@@ -99,14 +102,14 @@ fn begins_long(bytes: &[u8]) -> bool {
         match packet.next() {
             Ok(Some((field, ..))) if (1..=MAX_FIELD).contains(&field) => count += 1,
             Ok(_) => return count > 0,
-            // Cut off where the bytes end.
+            // The packet is cut off where the bytes end.
             Err(ReadError::At { reason, .. }) => return count > 0 && !reason.contains("which there is not"),
             Err(ReadError::Io(_)) => return false,
         }
     }
 }
 
-/// Every packet of a stream, also those that are compressed.
+/// Passes every packet of a stream to `take`, including those in compressed packets.
 fn each(source: impl Read, take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut stream = Stream::new(source, 0);
     while let Some((field, packet)) = stream.next()? {
@@ -122,7 +125,7 @@ fn each(source: impl Read, take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failur
                     let inner = value.fields(offset)?;
                     let mut stream = Stream::new(ZlibDecoder::new(inner.bytes()), 0);
                     loop {
-                        // Bytes of what is compressed are none of the file's.
+                        // Offsets in decompressed bytes are not offsets in the file.
                         match stream.next() {
                             Ok(None) => break,
                             Ok(Some((1, packet))) => {
@@ -148,7 +151,7 @@ fn each(source: impl Read, take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// An error among compressed packets, put down to where they stand.
+/// Changes an error in compressed packets to one at the offset of the packet that holds them.
 fn within(failure: Failure, packet: u64) -> Failure {
     match failure {
         Failure::Read(ReadError::At { offset, reason }) => Failure::Read(ReadError::At {
@@ -159,10 +162,10 @@ fn within(failure: Failure, packet: u64) -> Failure {
     }
 }
 
-/// Converts a trace.
+/// Converts a trace to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it has no context switches, is damaged, or the run cannot be written.
+/// Returns an error if the trace has no context switches or is damaged, or the run cannot be written.
 pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let failed = |failure| match failure {
@@ -208,7 +211,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
     }
 }
 
-/// What is known before the first event.
+/// Returns the metadata that are known before the first event.
 fn run(survey: &Survey) -> Run {
     let mut run = Run {
         producer: "imported from Perfetto".to_owned(),
@@ -255,11 +258,12 @@ fn run(survey: &Survey) -> Run {
     run
 }
 
-/// An event that waits; the earliest is the greatest, and of equal ones the first.
+/// An event that waits. The order suits a max-heap: the earliest event is the greatest, and of events with
+/// equal times the one that was read first.
 struct Entry {
     number: u64,
     event: Waiting,
-    /// Events before it were lost.
+    /// Set if events before this one were lost.
     is_after_loss: bool,
 }
 
@@ -289,13 +293,13 @@ impl Ord for Entry {
     }
 }
 
-/// Reads bundles into the machine, in the order of time.
+/// Passes the events of all bundles to the scheduler's state machine in the order of time.
 struct Reader {
     machine: Machine,
     current: Current,
-    /// What to add to the events' times.
+    /// Offset that is added to the times of events, in ns.
     offset_ns: i64,
-    /// The first time of any bundle that comes after each one.
+    /// The earliest time of all bundles after each bundle, on the trace's clock in ns.
     rest_from: Vec<i64>,
     bundles: usize,
     waiting: BinaryHeap<Entry>,
@@ -341,7 +345,7 @@ impl Reader {
                 continue;
             }
             let bundle = Bundle::read(value.fields(offset)?, &mut self.current)?;
-            // Losses stand before the first event of their bundle.
+            // A loss is placed before the first event of its bundle.
             let first = bundle.events.iter().map(|event| event.at.ts).min();
             let mut has_lost = bundle.has_lost;
             for event in bundle.events {
@@ -361,7 +365,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands on what no later bundle can precede.
+    /// Passes on the events that no later bundle can precede, which are those before `until`.
     fn release(&mut self, until: i64, offset: u64) -> Result<(), Failure> {
         let is_due = |entry: &Entry| entry.event.at.ts < until || until == i64::MAX;
         while let Some(Entry { mut event, is_after_loss, .. }) =

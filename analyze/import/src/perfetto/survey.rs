@@ -1,4 +1,5 @@
-//! What has to be known of a trace before its events are read: who is whose, how clocks relate, in which order its bundles are.
+//! Collects what must be known of a trace before its events are read: the processes of threads, how clocks
+//! relate, and when each bundle begins.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +8,16 @@ use trace_schema::Host;
 use super::bundle::{Bundle, Current};
 use crate::protobuf::{Fields, ReadError};
 
-/// Clocks as Perfetto numbers them.
+/// Ids of clocks in Perfetto's traces.
 const REALTIME: u64 = 1;
 const MONOTONIC: u64 = 3;
 const BOOTTIME: u64 = 6;
 
-/// Fields of a packet that are no content of their own: time, sequence, flags, what was interned, who wrote it.
+/// Fields of a packet that are not content: time, sequence, flags, interned data, the writer.
 const ENVELOPE: &[u64] = &[3, 8, 10, 12, 13, 41, 42, 58, 59, 75, 76, 79, 80, 87, 88, 98, 99];
-/// What is read, and what says nothing of the machine.
+/// Fields of a packet that are read, and those that say nothing about the machine.
 const KNOWN: &[u64] = &[1, 2, 6, 33, 34, 35, 36, 45, 69, 72, 89, 90];
-/// Names of frequent packets; others are said by number.
+/// Names of the fields of frequent packets; others are reported by their number.
 const NAMES: &[(u64, &str)] = &[
     (5, "chrome_events"),
     (7, "sys_stats"),
@@ -32,7 +33,7 @@ const NAMES: &[(u64, &str)] = &[
     (67, "cpu_info"),
 ];
 
-/// One reading of the clocks.
+/// One snapshot of the clocks, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     real: Option<i64>,
@@ -40,30 +41,35 @@ struct Snapshot {
     boot: Option<i64>,
 }
 
-/// What is known.
+/// Facts collected from all packets of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
+    /// Process id of each thread, by thread id.
     pub(super) processes: BTreeMap<u32, u32>,
-    /// Names of threads, and command lines of processes.
+    /// Name of each thread, by thread id.
     pub(super) names: BTreeMap<u32, String>,
+    /// Command line of each process, by process id.
     pub(super) commands: BTreeMap<u32, Vec<String>>,
+    /// The machine that recorded the trace.
     pub(super) host: Host,
-    /// Time of the first event of each bundle; none has one: the largest there is.
+    /// Time of the first event of each bundle, on the trace's clock in ns; `i64::MAX` for a bundle without
+    /// events.
     pub(super) firsts: Vec<i64>,
-    /// `FtraceClock` of the first bundle, and what to add to its times for CLOCK_BOOTTIME.
+    /// The clock of the first bundle, by its number in `FtraceClock`.
     pub(super) clock: u64,
+    /// Offset from that clock to CLOCK_BOOTTIME in ns, if a bundle states it.
     pub(super) to_boot_ns: Option<i64>,
     snapshots: Option<(Snapshot, Snapshot)>,
     others: BTreeMap<u64, u64>,
     other_events_count: u64,
-    /// Packets before which some were dropped.
+    /// Number of packets before which others were dropped.
     dropped_count: u64,
-    /// Packets of other machines.
+    /// Number of packets of other machines.
     foreign_count: u64,
 }
 
 impl Survey {
-    /// Takes a packet.
+    /// Takes one packet. `current` holds the threads that last came onto the CPUs.
     pub(super) fn packet(&mut self, mut packet: Fields<'_>, current: &mut Current) -> Result<(), ReadError> {
         if is_foreign(packet)? {
             self.foreign_count += 1;
@@ -116,7 +122,7 @@ impl Survey {
             }
             let Some(id) = id else { continue };
             let Some(group) = (if is_process { Some(id) } else { group }) else { continue };
-            // The first holds for the events before it; what comes later is told by events.
+            // The first entry holds for the events before it; later changes are stated by events.
             self.processes.entry(id).or_insert(group);
             if is_process {
                 self.commands.entry(id).or_insert(texts);
@@ -139,7 +145,7 @@ impl Survey {
                 match field {
                     1 => clock = Some(value.number(offset)?),
                     2 => time = i64::try_from(value.number(offset)?).ok(),
-                    // Differences, or another unit: those clocks are none of ours.
+                    // An incremental clock, or one with another unit, is not one of the clocks that are used.
                     3 | 4 => is_plain = value.number(offset)? == u64::from(field == 4),
                     _ => {}
                 }
@@ -176,8 +182,8 @@ impl Survey {
         Ok(())
     }
 
-    /// What to add to times on CLOCK_BOOTTIME for CLOCK_MONOTONIC, and to those for Unix time: at the first snapshot, and
-    /// by how much the last one differs.
+    /// Returns the offsets between CLOCK_BOOTTIME, CLOCK_MONOTONIC and Unix time at the first snapshot, and
+    /// how they differ at the last one. Returns `None` if no snapshot has the first two.
     pub(super) fn offsets(&self) -> Option<Offsets> {
         let (first, last) = self.snapshots?;
         let monotonic = |at: Snapshot| Some(at.monotonic? - at.boot?);
@@ -191,7 +197,7 @@ impl Survey {
         })
     }
 
-    /// Content that is not read, by name and number.
+    /// Returns the content that is not read: names or numbers of fields, with how often they occur.
     pub(super) fn others(&self) -> Vec<String> {
         let name = |field: &u64| {
             let known = NAMES.iter().find(|(number, _)| number == field);
@@ -208,24 +214,28 @@ impl Survey {
         said
     }
 
-    /// What was dropped without a number of events.
+    /// Returns a description of the dropped packets, if there are any. How many events they held is not
+    /// known.
     pub(super) fn dropped(&self) -> Option<String> {
         (self.dropped_count > 0)
             .then(|| format!("what was dropped before {} packets of the trace", self.dropped_count))
     }
 }
 
-/// How clocks relate.
+/// Offsets between clocks, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
+    /// Offset that converts CLOCK_BOOTTIME to CLOCK_MONOTONIC, at the first snapshot.
     pub(super) monotonic_ns: i64,
-    /// The machine slept between the snapshots.
+    /// How long the machine was suspended between the first and the last snapshot.
     pub(super) suspended_ns: i64,
+    /// Offset that converts CLOCK_MONOTONIC to Unix time, at the first snapshot.
     pub(super) wall_ns: Option<i64>,
+    /// Difference of that offset between the last and the first snapshot.
     pub(super) wall_step_ns: i64,
 }
 
-/// Whether a packet is of another machine than the one that recorded.
+/// Returns whether a packet is from another machine than the one that recorded the trace.
 pub(super) fn is_foreign(mut packet: Fields<'_>) -> Result<bool, ReadError> {
     while let Some((field, value, offset)) = packet.next()? {
         if field == 98 {

@@ -1,4 +1,4 @@
-//! Short traces, written field by field, to rows; whole and broken.
+//! Imports short traces, written field by field, both whole and damaged.
 
 use std::{fs, io::Write};
 
@@ -18,7 +18,8 @@ fn packet(build: impl FnOnce(&mut Message)) -> Vec<u8> {
     trace.encoded().to_vec()
 }
 
-/// Clocks: boot is 1000 ns ahead of the monotonic one, and the wall one second ahead of that.
+/// A snapshot of the clocks: CLOCK_BOOTTIME is 1000 ns ahead of CLOCK_MONOTONIC, and Unix time is one second
+/// ahead of the latter.
 fn clocks() -> Vec<u8> {
     packet(|packet| {
         packet.with(6, |snapshot| {
@@ -84,7 +85,7 @@ fn bundle(cpu: u64, switches: &[Switch], wakings: &[(u64, u64, u64, u64)], has_l
     })
 }
 
-/// The same, as compact lists.
+/// Builds a bundle of the same events as compact lists.
 fn compact(cpu: u64, switches: &[Switch], wakings: &[(u64, u64, u64, u64)]) -> Vec<u8> {
     let deltas = |times: Vec<u64>| {
         let earlier = std::iter::once(0).chain(times.clone());
@@ -110,13 +111,13 @@ fn compact(cpu: u64, switches: &[Switch], wakings: &[(u64, u64, u64, u64)]) -> V
 const HOG: (u64, &str) = (10, "hog");
 const NAP: (u64, &str) = (20, "nap");
 const IDLE: (u64, &str) = (0, "swapper/0");
-/// Switch-out of the hog, its return, and a sleep that the hog ends from another CPU.
+/// The hog is preempted and comes back; then a sleep ends with a waking on another CPU.
 const FIRST: &[Switch] = &[(100_000, HOG, 256, NAP), (110_000, NAP, 1, HOG)];
 const SECOND: &[Switch] = &[(150_000, HOG, 0, NAP), (160_000, NAP, 1, IDLE)];
 const WAKING: &[(u64, u64, u64, u64)] = &[(140_000, 40, 1, 20)];
 
 fn trace() -> Vec<Vec<u8>> {
-    // The bundle of the other CPU stands behind what it precedes.
+    // The bundle of the other CPU comes after one that it precedes in time.
     vec![
         clocks(),
         bundle(1, FIRST, &[], false),
@@ -173,7 +174,7 @@ fn compact_and_compressed_packets_say_the_same() {
     let compressed = packet(|packet| packet.bytes(50, &inner));
     let bytes = [clocks(), compact(1, FIRST, &[]), compressed, tree()].concat();
     let (found, _) = converted(&bytes).unwrap();
-    // Who left first is not told.
+    // Compact events do not say which thread left first.
     let expected = EXPECTED.replace("99000 10000 preempted 10 1 1 10000 - 20\n", "");
     assert_eq!(sorted(&said(&found)), sorted(&expected));
     let damaged = packet(|packet| packet.bytes(50, &inner[..inner.len() - 8]));
@@ -219,7 +220,8 @@ fn what_has_no_switches_or_is_none_is_refused() {
     }
 }
 
-/// Cut anywhere but between packets, a trace is refused, with the byte; changed anywhere, it never panics.
+/// A trace that is cut anywhere but between packets is refused with the byte; one that is changed anywhere
+/// never causes a panic.
 #[test]
 fn no_damage_passes_for_a_packet_or_panics() {
     let packets = trace();

@@ -1,22 +1,23 @@
-//! Why a pickle could not be read.
+//! Errors that occur while a pickle is read.
 
 use std::io;
 
 use trace_writer::WriteError;
 
-/// Why a pickle could not be read.
+/// The reason why a pickle could not be read.
 #[derive(Debug)]
 pub(crate) enum PickleError {
-    /// The operating system said no.
+    /// The operating system reported an I/O error.
     Io(io::Error),
-    /// What the elements became could not be written.
+    /// The rows that were made of elements could not be written.
     Write(WriteError),
-    /// The pickle is damaged, refused, or not of the shape it should have.
+    /// The pickle is damaged, refused, or not of the expected shape at byte `offset`, counted after
+    /// decompression.
     At { offset: u64, reason: String },
 }
 
 impl PickleError {
-    /// Something is wrong at a byte of the pickle, after decompression.
+    /// Creates an error at a byte of the pickle, counted after decompression.
     pub(crate) fn at(offset: u64, reason: impl Into<String>) -> Self {
         Self::At { offset, reason: reason.into() }
     }

@@ -1,4 +1,4 @@
-//! The stack machine that a pickle is a program of, without the opcodes that import or call.
+//! The stack machine that executes a pickle, without the opcodes that import or call.
 
 use super::{
     PickleError, Source, Store, TextId,
@@ -6,17 +6,17 @@ use super::{
     value::{ObjectId, Shape, Value},
 };
 
-/// Memory that a pickle may need at a time: this, and a quarter of the bytes read. A snapshot keeps its blocks
-/// (about 250 bytes each) and four bytes for every object that its pickler has numbered.
+/// Memory in bytes that a pickle may need at a time, in addition to a quarter of the bytes read. A snapshot
+/// keeps its blocks (about 250 bytes each), and four bytes for every object that its pickler has numbered.
 pub(super) const HELD_BYTES: usize = 512 << 20;
 
-/// Opcodes between two looks at the memory.
+/// Number of opcodes between two checks of the memory.
 const CHECK_OPCODES: u32 = 1 << 14;
 
-/// Takes elements as they are complete.
+/// Receives elements as soon as they are complete.
 pub(crate) trait Consumer {
-    /// An element of list `index` of the streamed list of lists. It is to be taken out of the store and
-    /// finished. `near` is where the pickle has been read to.
+    /// Takes an element of list `index` in the streamed list of lists. The implementation has to take it out
+    /// of the store and to finish it. `near` is the offset up to which the pickle has been read.
     fn element(
         &mut self,
         index: usize,
@@ -25,44 +25,48 @@ pub(crate) trait Consumer {
         near: u64,
     ) -> Result<(), PickleError>;
 
-    /// A value that a dict has under the condensed key. What is returned takes its place; a list or dict that
-    /// is replaced is to be taken out of the store and finished.
+    /// Condenses a value that a dict has under the condensed key. The returned value takes its place; a list
+    /// or dict that is replaced has to be taken out of the store and finished.
     fn condense(&mut self, value: Value, store: &mut Store) -> Result<Value, PickleError>;
 }
 
-/// The keys of dicts that the consumer has to do with.
+/// The keys of dicts whose values the consumer handles.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys {
-    /// In the top dict: a list of lists whose elements are handed out.
+    /// In the top dict, the key of a list of lists whose elements are streamed to the consumer.
     pub(crate) streamed: TextId,
-    /// In any dict: a value that is condensed as soon as the dict has it.
+    /// In any dict, the key of a value that is condensed as soon as the dict has it.
     pub(crate) condensed: TextId,
 }
 
-/// A list whose elements were handed out.
+/// A list whose elements were streamed to the consumer.
 pub(crate) struct Streamed {
-    /// The list, now empty.
+    /// The list, which is now empty.
     pub(crate) list: ObjectId,
-    /// Its place among the lists, as the elements were told.
+    /// Index of the list among the lists, as passed to [`Consumer::element`].
     pub(crate) index: usize,
 }
 
-/// A pickle being read.
+/// The state of the machine that reads a pickle.
 pub(crate) struct Machine<'a> {
+    /// The bytes of the pickle.
     pub(super) source: Source<'a>,
+    /// The objects, strings and memo.
     pub(super) store: Store,
+    /// The stack of values.
     pub(super) stack: Vec<Value>,
-    /// Lengths of the stack when a mark was set.
+    /// Length of the stack at each mark that is set.
     pub(super) marks: Vec<usize>,
     keys: Keys,
     streamed: Vec<Streamed>,
-    /// Where the current opcode is.
+    /// Byte offset of the current opcode.
     pub(super) offset: u64,
     limit_bytes: usize,
 }
 
 impl<'a> Machine<'a> {
-    /// A machine for a stream. The `known` strings get the first numbers; the keys are among them.
+    /// Creates a machine that reads `source`. The strings in `known` get the first ids; the keys are among
+    /// them.
     pub(crate) fn new(source: Source<'a>, known: &[&str], keys: Keys) -> Self {
         Self {
             source,
@@ -76,17 +80,18 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The same with another limit of memory.
+    /// Sets another limit of memory, in bytes.
     #[cfg(test)]
     pub(super) fn with_limit(mut self, bytes: usize) -> Self {
         self.limit_bytes = bytes;
         self
     }
 
-    /// Reads the pickle: what it is, what it is made of, and which lists were handed out.
+    /// Reads the pickle. Returns its top value, the objects that it consists of, and the lists whose elements
+    /// were streamed.
     ///
     /// # Errors
-    /// If it is damaged or malicious, with the byte.
+    /// Returns an error with the byte offset if the pickle is damaged or malicious.
     pub(crate) fn run(
         mut self,
         consumer: &mut impl Consumer,
@@ -116,10 +121,12 @@ impl<'a> Machine<'a> {
         Ok((root, self.store, self.streamed))
     }
 
+    /// Creates an error at the current opcode.
     pub(super) fn error(&self, reason: impl Into<String>) -> PickleError {
         PickleError::at(self.offset, reason)
     }
 
+    /// Errs if the memory in use and `more` bytes together exceed the limit.
     pub(super) fn check_memory(&self, more: usize) -> Result<(), PickleError> {
         let held = self.store.held_bytes() + self.stack.len() * size_of::<Value>() + self.marks.len() * 8;
         let limit = self.limit_bytes + (self.offset / 4) as usize;
@@ -129,10 +136,12 @@ impl<'a> Machine<'a> {
         Err(self.error(format!("up to here it needs more than {} MiB of memory", limit >> 20)))
     }
 
+    /// Returns the length of the stack at the last mark; objects below it cannot be taken.
     pub(super) fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
+    /// Takes the top value off the stack. Errs if there is none above the last mark.
     pub(super) fn pop(&mut self) -> Result<Value, PickleError> {
         if self.stack.len() <= self.floor() {
             return Err(self.error("it takes an object from an empty stack"));
@@ -140,6 +149,7 @@ impl<'a> Machine<'a> {
         self.stack.pop().ok_or_else(|| self.error("it takes an object from an empty stack"))
     }
 
+    /// Returns the top value of the stack. Errs if there is none above the last mark.
     pub(super) fn top(&self) -> Result<Value, PickleError> {
         match self.stack.last() {
             Some(value) if self.stack.len() > self.floor() => Ok(*value),
@@ -147,12 +157,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Where the objects since the last mark begin.
+    /// Removes the last mark and returns the stack index at which the objects after it begin.
     pub(super) fn pop_mark(&mut self) -> Result<usize, PickleError> {
         self.marks.pop().ok_or_else(|| self.error("it goes back to a mark that it has not set"))
     }
 
-    /// The container right below position `from`, if it is of a shape.
+    /// Returns the container right below index `from` of the stack. Errs if it is not of the type `shape`.
     pub(super) fn container(&self, from: usize, shape: Shape) -> Result<ObjectId, PickleError> {
         let below = from.checked_sub(1).filter(|at| *at >= self.floor()).map(|at| self.stack[at]);
         match below {
@@ -170,7 +180,7 @@ impl<'a> Machine<'a> {
 
     fn step(&mut self, code: u8, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         let value = match code {
-            // Most of a snapshot are these.
+            // Most of a snapshot consists of these opcodes.
             b'h' => {
                 let index = self.source.byte()?;
                 self.store.recall(u32::from(index), self.offset)?
@@ -226,25 +236,27 @@ impl<'a> Machine<'a> {
         Value::Object(self.store.create(shape, self.offset))
     }
 
+    /// Puts the top value of the stack into the memo at `index`.
     pub(super) fn memoize(&mut self, index: u64) -> Result<(), PickleError> {
         let value = self.top()?;
         let index = u32::try_from(index).map_err(|_| self.error("its memo has too many entries"))?;
         self.store.memoize(index, value, self.offset)
     }
 
+    /// Reads a string of `length` bytes and pushes it onto the stack.
     pub(super) fn text(&mut self, length: u64) -> Result<(), PickleError> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > CHECK_OPCODES as usize {
             self.check_memory(length.saturating_mul(2))?;
         }
         let bytes = self.source.take(length)?;
-        // Python writes halves of surrogate pairs as they are; they have no meaning to keep.
+        // Python writes unpaired surrogates as they are; they have no meaning that could be kept.
         let text = self.store.number(&String::from_utf8_lossy(bytes));
         self.stack.push(Value::Text(text));
         Ok(())
     }
 
-    /// Puts keys and values from `from` on into the dict below them.
+    /// Adds keys and values, from index `from` of the stack on, to the dict below them.
     pub(super) fn put_items(&mut self, from: usize, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         let dict = self.container(from, Shape::Dict)?;
         if !(self.stack.len() - from).is_multiple_of(2) {
@@ -267,7 +279,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Puts the objects from `from` on into the list below them, or hands them out.
+    /// Appends the objects from index `from` of the stack on to the list below them, or streams them to the
+    /// consumer.
     fn append(&mut self, from: usize, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         let list = self.container(from, Shape::List)?;
         let mut streamed = None;
@@ -280,7 +293,7 @@ impl<'a> Machine<'a> {
                     return Err(self.error(format!("element {index} of a list is there more than once")));
                 }
                 self.streamed.push(Streamed { list, index });
-                // The list outlives its elements: nobody may take its place.
+                // The list outlives its elements, so no other object may take its place in the store.
                 self.store.mark_shared(Value::Object(list));
                 streamed = Some(index);
             }
@@ -298,8 +311,9 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// If the list at a position of the stack is an element of the list that the streamed key will have: its
-    /// place there. (Whether it got there is for the consumer to check at the end.)
+    /// Returns the index of a list among the lists of the streamed key, if the list at index `at` of the
+    /// stack is an element of the list that this key will have. (The consumer has to check at the end that
+    /// the list got there.)
     ///
     /// ```text
     /// stack: root ( … key outer ( list list ( element element …     elements of outer behind a mark

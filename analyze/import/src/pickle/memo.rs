@@ -1,7 +1,7 @@
-//! The memo: what a pickle has given a number, to refer to it again.
+//! The memo: values to which a pickle has given an index, to refer to them again.
 //!
-//! Picklers memoize nearly every object and refer to few, so an entry takes four bytes. Numbers come without
-//! gaps; a pickle that leaves some pays for its entries one by one, not for the gaps.
+//! Picklers memoize nearly every object and refer to few, so an entry takes four bytes. Indices normally come
+//! without gaps; a pickle that leaves some pays for its entries one by one, and not for the gaps.
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use super::{
     value::{ObjectId, Value},
 };
 
-/// What the memo can hold.
+/// An entry of the memo.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Entry {
     /// A string.
     Text(TextId),
     /// An object in the store.
     Object(ObjectId),
-    /// What stands for an object.
+    /// The token that has replaced an object.
     Token(Token),
-    /// An object that was read and forgotten.
+    /// An object that was read and is no longer kept.
     Gone,
 }
 
-/// Bits of a packed entry that hold its number.
+/// Number of bits of a packed entry that hold the entry's number.
 const NUMBER_BITS: u32 = 29;
 const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
 
@@ -50,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// The value that a reference to it gives; `None`: the object is gone.
+    /// Returns the value that a reference to the entry gives, or `None` if the object is no longer kept.
     pub(super) fn value(self) -> Option<Value> {
         match self {
             Self::Text(text) => Some(Value::Text(text)),
@@ -61,21 +61,22 @@ impl Entry {
     }
 }
 
-/// The memo.
+/// The entries of the memo, by their index.
 #[derive(Default)]
 pub(super) struct Memo {
     dense: Vec<u32>,
-    /// Entries beyond the first gap.
+    /// Entries that lie beyond the first gap.
     sparse: HashMap<u32, u32>,
 }
 
 impl Memo {
-    /// How many entries there are: the number that the next one gets by itself.
+    /// Returns the number of entries, which is the index of the next one that is added without a stated
+    /// index.
     pub(super) fn len(&self) -> usize {
         self.dense.len() + self.sparse.len()
     }
 
-    /// Sets an entry; `None` if there are more objects than can be numbered.
+    /// Sets an entry. Returns `None` if its number is too large, because there are too many objects.
     pub(super) fn put(&mut self, index: u32, entry: Entry) -> Option<()> {
         let packed = entry.pack()?;
         let at = index as usize;
@@ -92,14 +93,14 @@ impl Memo {
         Some(())
     }
 
-    /// An entry.
+    /// Returns an entry, or `None` if it was not set.
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<Entry> {
         let packed = self.dense.get(index as usize).or_else(|| self.sparse.get(&index))?;
         Some(Entry::unpack(*packed))
     }
 
-    /// Memory it takes.
+    /// Returns the memory that the entries take, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.dense.len() * size_of::<u32>() + self.sparse.len() * 24
     }

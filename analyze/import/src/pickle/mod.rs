@@ -1,8 +1,8 @@
-//! Python pickles, protocols 0 to 5, as data only.
+//! Reads Python pickles, protocols 0 to 5, as data only.
 //!
 //! Nothing is imported and nothing is called: an opcode that would do so is an error that names it. Elements
-//! of the lists in one list of the top dict are handed out as soon as they are complete and then forgotten,
-//! so that a file of gigabytes needs memory for what its parts share, not for all of it.
+//! of the lists in one list of the top dict are streamed to a consumer as soon as they are complete, and then
+//! forgotten, so that a file of gigabytes needs memory for what its parts share, and not for all of it.
 //!
 //! ```text
 //! bytes ──► Source ──► Machine (stack, marks) ──► Store (objects, texts, memo) ──► Consumer

@@ -1,8 +1,8 @@
-//! Numbers as pickles write them.
+//! Decodes integers as pickles write them.
 
 use super::Value;
 
-/// An integer in two's complement, little-endian; no bytes are 0.
+/// Decodes an integer in two's complement, little-endian. An empty slice is 0.
 pub(super) fn long(bytes: &[u8]) -> Value {
     let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let fill = if negative { 0xff } else { 0 };
@@ -20,7 +20,7 @@ pub(super) fn long(bytes: &[u8]) -> Value {
     }
 }
 
-/// An integer in decimal. `None` if it is none.
+/// Parses a decimal integer. Returns `None` if the text is not one.
 pub(super) fn decimal(text: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(text).ok()?.trim();
     if let Ok(value) = text.parse() {

@@ -1,6 +1,7 @@
-//! Names of the opcodes that are refused: those that import, call, or refer to what is not in the file.
+//! Names of the opcodes that are refused: those that import, call, or refer to something that is not in the
+//! file.
 
-/// The name of a refused opcode; `None` if it is not one of them.
+/// Returns the name of a refused opcode, or `None` if the opcode is not one of them.
 pub(super) fn refused(code: u8) -> Option<&'static str> {
     Some(match code {
         b'P' => "PERSID",

@@ -1,4 +1,5 @@
-//! Opcodes that are seldom met: those of old protocols, of sets and tuples, and those that are refused.
+//! Executes opcodes that occur rarely: those of old protocols, of sets and tuples, and those that are
+//! refused.
 
 use super::{
     Consumer, Machine, PickleError,
@@ -8,11 +9,11 @@ use super::{
     value::{Shape, Value},
 };
 
-/// The newest protocol.
+/// The newest protocol that can be read.
 const PROTOCOL: u8 = 5;
 
 impl Machine<'_> {
-    /// Opcodes that are seldom met.
+    /// Executes an opcode that occurs rarely.
     pub(super) fn rare(&mut self, code: u8, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         match code {
             0x80 => {
@@ -115,7 +116,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Why an opcode is not executed.
+    /// Returns the error for an opcode that is not executed.
     fn refuse(&mut self, code: u8) -> PickleError {
         let Some(name) = refused(code) else {
             return self.error(format!("byte 0x{code:02x} is no opcode of a pickle: this is no pickle"));
@@ -166,7 +167,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Opcodes that make a container of what is on the stack, and those of sets.
+    /// Executes the opcodes that make a container of values on the stack, and those of sets.
     fn collect(&mut self, code: u8, consumer: &mut impl Consumer) -> Result<(), PickleError> {
         let count_from = |machine: &Self, count: usize| {
             let from = machine.stack.len().checked_sub(count).filter(|from| *from >= machine.floor());

@@ -1,15 +1,15 @@
-//! The bytes of a pickle, as a stream with a position.
+//! Reads the bytes of a pickle, and tracks their offset.
 //!
-//! A claimed length is never believed: room grows with the bytes that have come.
+//! A length that the pickle states is not trusted: the buffer grows with the bytes that have arrived.
 
 use std::io::{self, Read};
 
 use super::PickleError;
 
-/// Bytes that are asked for at once.
+/// Initial size of the buffer and largest step of a skip, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
 
-/// Longest line of a text opcode.
+/// Longest line of a text opcode, in bytes.
 const LINE_BYTES: usize = 1 << 24;
 
 /// A stream of bytes.
@@ -18,19 +18,19 @@ pub(crate) struct Source<'a> {
     buffer: Vec<u8>,
     position: usize,
     end: usize,
-    /// Offset of the buffer's first byte.
+    /// Offset in the stream of the buffer's first byte.
     base: u64,
-    /// Bytes of the whole stream, where that is known.
+    /// Length of the whole stream in bytes, if it is known.
     length: Option<u64>,
 }
 
 impl<'a> Source<'a> {
-    /// A source of `length` bytes, where that is known.
+    /// Creates a source that reads `inner`. `length` is the length of the stream in bytes, if it is known.
     pub(crate) fn new(inner: impl Read + 'a, length: Option<u64>) -> Self {
         Self { inner: Box::new(inner), buffer: vec![0; CHUNK_BYTES], position: 0, end: 0, base: 0, length }
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.base + self.position as u64
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         PickleError::at(end, "the pickle is cut off: it ends here, in the middle")
     }
 
-    /// Reads more; `false` at the end of the stream.
+    /// Reads more bytes into the buffer. Returns `false` at the end of the stream.
     fn read_more(&mut self) -> Result<bool, PickleError> {
         if self.end == self.buffer.len() {
             if self.position > 0 {
@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What the decompressor says of a damaged file.
+                // The decompressor reports these kinds if the file is damaged.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes. Errs if the stream ends before.
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Result<&[u8], PickleError> {
         if self.end - self.position < count {
@@ -105,7 +105,7 @@ impl<'a> Source<'a> {
         Ok(&self.buffer[start..start + count])
     }
 
-    /// The next byte.
+    /// Reads the next byte. Errs at the end of the stream.
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, PickleError> {
         if self.position == self.end {
@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
         Ok(byte)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes. Errs if the stream ends before.
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], PickleError> {
         let mut array = [0; N];
@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
         Ok(array)
     }
 
-    /// The bytes up to the next line feed, which is read too.
+    /// Reads a line, and returns it without its line feed. Errs if it is too long or has no end.
     pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
         let mut searched = 0;
         let length = loop {
@@ -148,7 +148,7 @@ impl<'a> Source<'a> {
         Ok(&self.buffer[start..start + length])
     }
 
-    /// Reads over bytes.
+    /// Skips `count` bytes. Errs if the stream ends before.
     pub(super) fn skip(&mut self, count: u64) -> Result<(), PickleError> {
         let mut left = count;
         while left > 0 {
@@ -159,12 +159,12 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Whether the stream has ended.
+    /// Returns whether the stream has ended.
     pub(super) fn is_at_end(&mut self) -> Result<bool, PickleError> {
         Ok(self.position == self.end && !self.read_more()?)
     }
 
-    /// Bytes of the whole stream, where that is known.
+    /// Returns the length of the whole stream in bytes, if it is known.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
     }

@@ -1,7 +1,8 @@
-//! The objects of a pickle, and what refers to them by number.
+//! The objects and strings of a pickle, and the memo that refers to them.
 //!
-//! An object that the consumer has read gives its place and its memory to the next one, unless something else
-//! may still refer to it; then only its shell stays, and a reference is told that it comes too late.
+//! An object that the consumer has read passes its place and its memory to the next one, unless something
+//! else may still refer to it. In that case its shell stays, and a later reference gives its token, or an
+//! error if it has none.
 
 use std::sync::Arc;
 
@@ -12,35 +13,36 @@ use super::{
     value::{ObjectId, Shape, Value},
 };
 
-/// Room of a list that its successor may inherit.
+/// Largest capacity of a list of values that the next object may reuse, in values.
 const KEPT_VALUES: usize = 64;
 
-/// One container.
+/// A container, or a scalar that the memo holds.
 struct Object {
     shape: Shape,
-    /// Something refers to it besides its first place.
+    /// Set if something besides its first place may refer to the object.
     shared: bool,
-    /// Its number in the memo.
+    /// Index of the object in the memo.
     memo: Option<u32>,
-    /// Where it begins in the pickle.
+    /// Byte offset at which the object begins in the pickle.
     offset: u64,
-    /// Elements; of a dict, keys and values in turn.
+    /// Elements of the object; in a dict, keys and values alternate.
     values: Vec<Value>,
 }
 
-/// Everything that is held of a pickle.
+/// All objects and strings of a pickle that are kept.
 pub(crate) struct Store {
     objects: Vec<Object>,
     free: Vec<u32>,
     memo: Memo,
     texts: Texts,
-    /// Values in all objects.
+    /// Number of values in all objects.
     values_count: usize,
-    /// Memory that the consumer has asked to be counted.
+    /// Memory that the consumer has asked to be counted, in bytes.
     charged_bytes: usize,
 }
 
 impl Store {
+    /// Creates an empty store. The strings in `known` get the first ids, in their order.
     pub(super) fn new(known: &[&str]) -> Self {
         Self {
             objects: Vec::new(),
@@ -52,7 +54,7 @@ impl Store {
         }
     }
 
-    /// About how much memory is held.
+    /// Returns an estimate of the memory in use, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.objects.len() * size_of::<Object>()
             + self.values_count * size_of::<Value>()
@@ -61,11 +63,12 @@ impl Store {
             + self.charged_bytes
     }
 
-    /// Counts memory of the consumer's.
+    /// Counts `bytes` of memory that the consumer holds.
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.charged_bytes += bytes;
     }
 
+    /// Creates an object without elements, which begins at byte `offset` of the pickle.
     pub(super) fn create(&mut self, shape: Shape, offset: u64) -> ObjectId {
         if let Some(free) = self.free.pop() {
             let object = &mut self.objects[free as usize];
@@ -76,44 +79,50 @@ impl Store {
         ObjectId((self.objects.len() - 1) as u32)
     }
 
+    /// Appends elements to an object.
     pub(super) fn extend(&mut self, id: ObjectId, values: &[Value]) {
         self.values_count += values.len();
         self.objects[id.0 as usize].values.extend_from_slice(values);
     }
 
+    /// Returns the id of a string; a string that is new gets the next one.
     pub(super) fn number(&mut self, word: &str) -> TextId {
         self.texts.number(word)
     }
 
-    /// The string of a number.
+    /// Returns the string that has an id.
     pub(crate) fn word(&self, id: TextId) -> &Arc<str> {
         self.texts.word(id)
     }
 
+    /// Returns the type of an object.
     pub(super) fn shape(&self, id: ObjectId) -> Shape {
         self.objects[id.0 as usize].shape
     }
 
+    /// Returns the number of an object's elements; in a dict, keys and values both count.
     pub(super) fn len(&self, id: ObjectId) -> usize {
         self.objects[id.0 as usize].values.len()
     }
 
-    /// Where an object begins in the pickle.
+    /// Returns the byte offset at which an object begins in the pickle.
     pub(crate) fn offset(&self, id: ObjectId) -> u64 {
         self.objects[id.0 as usize].offset
     }
 
+    /// Marks an object as one to which more than one place refers.
     pub(super) fn mark_shared(&mut self, value: Value) {
         if let Value::Object(id) = value {
             self.objects[id.0 as usize].shared = true;
         }
     }
 
+    /// Returns the number of entries in the memo.
     pub(super) fn memo_len(&self) -> usize {
         self.memo.len()
     }
 
-    /// Gives a value a number in the memo.
+    /// Puts a value into the memo at `index`. `offset` is that of the opcode, for errors.
     pub(super) fn memoize(&mut self, index: u32, value: Value, offset: u64) -> Result<(), PickleError> {
         let entry = match value {
             Value::Text(text) => Entry::Text(text),
@@ -134,7 +143,7 @@ impl Store {
         self.memo.put(index, entry).ok_or_else(too_many)
     }
 
-    /// What a number in the memo refers to.
+    /// Returns the value at `index` of the memo. Errs if there is none, or if it is no longer kept.
     #[inline]
     pub(super) fn recall(&mut self, index: u32, offset: u64) -> Result<Value, PickleError> {
         let Some(entry) = self.memo.get(index) else {
@@ -161,7 +170,8 @@ impl Store {
         Err(PickleError::at(offset, reason))
     }
 
-    /// The elements of a container that must be of a shape. `what` is its name in an error.
+    /// Returns the elements of a container. Errs if the value is not of the type `shape`; `what` names it in
+    /// the error, and `near` is the byte offset for a value that has none of its own.
     pub(crate) fn values(
         &self,
         value: Value,
@@ -182,7 +192,7 @@ impl Store {
         Err(PickleError::at(offset, format!("{what} is {found}, not {}", shape.name())))
     }
 
-    /// What an object was replaced by.
+    /// Returns the token that has replaced an object, if there is one.
     pub(crate) fn token(&self, id: ObjectId) -> Option<Token> {
         match self.objects[id.0 as usize].shape {
             Shape::Token(token) => Some(token),
@@ -190,13 +200,13 @@ impl Store {
         }
     }
 
-    /// Takes the elements out of a container; [`Store::finish`] must follow.
+    /// Takes the elements out of a container; a call of [`Store::finish`] must follow.
     pub(crate) fn take(&mut self, id: ObjectId) -> Vec<Value> {
         std::mem::take(&mut self.objects[id.0 as usize].values)
     }
 
-    /// Says that the container whose elements were taken has been read. `token`: what later references to it
-    /// get; `None`: an error.
+    /// Declares that the container whose elements were taken has been read. Later references to it give
+    /// `token`, or an error if that is `None`.
     pub(crate) fn finish(&mut self, id: ObjectId, mut values: Vec<Value>, token: Option<Token>) {
         self.values_count = self.values_count.saturating_sub(values.len());
         values.clear();
@@ -210,15 +220,15 @@ impl Store {
         }
         object.values = values;
         if let Some(index) = object.memo {
-            // The entry exists, and what replaces it is no larger: this cannot fail.
+            // The entry exists, and its replacement is no larger, so this cannot fail.
             let _ = self.memo.put(index, token.map_or(Entry::Gone, Entry::Token));
         }
         self.free.push(id.0);
     }
 
-    /// Fails if an object that `root` leads to contains itself.
+    /// Errs if an object that can be reached from `root` contains itself.
     pub(super) fn check_acyclic(&self, root: Value) -> Result<(), PickleError> {
-        /// How far an object has been looked at.
+        /// How much of an object has been examined.
         #[derive(Clone, Copy, PartialEq)]
         enum Seen {
             No,

@@ -1,9 +1,9 @@
-//! What honest, broken and hostile pickles become.
+//! Reads valid, broken and hostile pickles.
 
 use super::*;
 use analyze_run::random::Random;
 
-/// Takes elements as they come, and condenses nothing.
+/// A consumer that collects the elements and condenses nothing.
 #[derive(Default)]
 struct Collect {
     elements: Vec<(usize, String)>,
@@ -155,7 +155,7 @@ fn code_is_refused_by_name_and_not_run() {
     bad(b"NQ.", 1, "BINPERSID");
     bad(b"\x97.", 0, "NEXT_BUFFER");
     bad(b"N\x98.", 1, "READONLY_BUFFER");
-    // The name is not a terminal's.
+    // The name must not reach the terminal as control characters.
     let message = read(b"c\x1b[2J\nx\n.").expect_err("it must be refused");
     assert!(!message.contains('\x1b'), "{message}");
 }
@@ -200,11 +200,11 @@ fn lengths_that_lie_allocate_nothing() {
             bytes.extend_from_slice(b"short.");
             let message = read(&bytes).expect_err("it must be refused");
             assert!(message.len() < 200, "{message}");
-            // The same from a stream whose length is not known.
+            // The bytes are read again from a stream whose length is not known.
             let source = Source::new(&bytes[..], None);
             let unknown =
                 outcome(Machine::new(source, &KNOWN, KEYS).with_limit(1 << 30), &mut Collect::default());
-            // Frames are not needed to read a stream.
+            // A stream can be read without its frames.
             assert!(unknown.is_err() || opcode == 0x95, "{opcode:x} {claim}");
         }
     }
@@ -235,7 +235,7 @@ fn depth_and_width_meet_a_limit() {
     let message =
         outcome(machine(&distinct).with_limit(8 << 20), &mut Collect::default()).expect_err("too much");
     assert!(message.contains("MiB of memory"), "{message}");
-    // Numbers of a memo with gaps.
+    // These are indices of a memo with gaps.
     let gaps: Vec<u8> =
         (0..300_000_u32).flat_map(|n| [&b"r"[..], &(n * 9999).to_le_bytes()].concat()).collect();
     let gaps = [b"N".to_vec(), gaps].concat();
@@ -254,24 +254,24 @@ fn elements_are_handed_out_wherever_the_list_stands() {
         assert!(!streamed.is_empty());
     };
     let (a, b, c) = (element(1), element(2), element(3));
-    // The only key, the only list, one element at a time.
+    // There is one key, one list, and one element at a time.
     let single = [&b"}\x8c\x06traces]]"[..], &a, b"a", &b, b"aas."].concat();
     expect(&single, &[(0, "Dict[1 1]"), (0, "Dict[1 2]")], "Dict[\"traces\" List[List[]]]");
-    // Behind another key; two lists; batches.
+    // The key follows another key, and there are two lists and batches of elements.
     let batches = [&b"}(K\x01K\x02\x8c\x06traces](]]("[..], &a, &b, b"e(", &c, b"eeK\x03K\x04u."].concat();
     expect(
         &batches,
         &[(1, "Dict[1 1]"), (1, "Dict[1 2]"), (1, "Dict[1 3]")],
         "Dict[1 2 \"traces\" List[List[] List[]] 3 4]",
     );
-    // Lists that come one by one.
+    // The lists come one by one.
     let one_by_one = [&b"}\x8c\x06traces](]"[..], &a, b"ae(]", &b, b"ae]", &c, b"aas."].concat();
     expect(
         &one_by_one,
         &[(0, "Dict[1 1]"), (1, "Dict[1 2]"), (2, "Dict[1 3]")],
         "Dict[\"traces\" List[List[] List[] List[]]]",
     );
-    // The same key further in is something else.
+    // The streamed key has no special meaning in an inner dict.
     let inner = [&b"}\x8c\x01x}\x8c\x06traces]]"[..], &a, b"aass."].concat();
     let mut collect = Collect::default();
     let text = outcome(machine(&inner), &mut collect);
@@ -281,9 +281,9 @@ fn elements_are_handed_out_wherever_the_list_stands() {
 
 #[test]
 fn a_second_reference_to_what_is_gone_is_refused() {
-    // The element was memoized as 0 and handed out.
+    // The element was memoized as 0 and streamed.
     bad(b"}\x8c\x06traces]]}\x94K\x01K\x02saash\x00.", 21, "a second time");
-    // It was referred to before: its shell stays.
+    // It was referred to before, so its shell stays.
     bad(b"}\x8c\x06traces](](}\x94h\x00e]h\x00aes.", 19, "a second time");
 }
 

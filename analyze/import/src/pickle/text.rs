@@ -1,15 +1,15 @@
-//! Strings, each distinct one kept once.
+//! The strings of a pickle, each distinct one kept once.
 
 use std::{collections::HashMap, sync::Arc};
 
-/// Number of a string.
+/// Id of a string in its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TextId(pub(crate) u32);
 
-/// Bytes that a string costs besides its own.
+/// Estimated memory of a string besides its own bytes.
 const OVERHEAD_BYTES: usize = 80;
 
-/// All strings seen.
+/// All distinct strings that were read.
 pub(super) struct Texts {
     words: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
@@ -17,7 +17,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// The known strings get the first numbers, in their order.
+    /// Creates a table in which the strings in `known` have the first ids, in their order.
     pub(super) fn new(known: &[&str]) -> Self {
         let mut texts = Self { words: Vec::new(), numbers: HashMap::new(), bytes: 0 };
         for word in known {
@@ -26,7 +26,7 @@ impl Texts {
         texts
     }
 
-    /// The number of a string.
+    /// Returns the id of a string; a string that is new gets the next one.
     pub(super) fn number(&mut self, word: &str) -> TextId {
         if let Some(number) = self.numbers.get(word) {
             return TextId(*number);
@@ -39,18 +39,19 @@ impl Texts {
         TextId(number)
     }
 
-    /// The string of a number.
+    /// Returns the string that has an id.
     pub(super) fn word(&self, id: TextId) -> &Arc<str> {
         &self.words[id.0 as usize]
     }
 
-    /// Memory it takes.
+    /// Returns an estimate of the memory in use, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// A string of a text opcode (protocol 0): Latin-1 with `\uXXXX` and `\UXXXXXXXX`. `None` if malformed.
+/// Decodes a string of a text opcode (protocol 0): Latin-1 with `\uXXXX` and `\UXXXXXXXX`. Returns `None` if
+/// it is malformed.
 pub(super) fn unescape_unicode(line: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -72,7 +73,7 @@ pub(super) fn unescape_unicode(line: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// A quoted string of Python 2. `None` if malformed.
+/// Decodes a quoted string of Python 2. Returns `None` if it is malformed.
 pub(super) fn unquote(line: &[u8]) -> Option<String> {
     let (quote, inner) = match line {
         [first @ (b'\'' | b'"'), inner @ .., last] if first == last => (*first, inner),

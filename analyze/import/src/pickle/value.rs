@@ -1,17 +1,17 @@
-//! What a pickle is made of.
+//! The values that a pickle consists of.
 
 use super::TextId;
 
-/// A value; small, and cheap to copy.
+/// A value, which is small and cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// `None`
+    /// Python's `None`.
     None,
-    /// `True` and `False`
+    /// Python's `True` or `False`.
     Bool(bool),
-    /// An integer of 64 bits.
+    /// An integer that fits into 64 bits with a sign.
     Int(i64),
-    /// An integer of 64 bits that only fits without a sign.
+    /// An integer that fits into 64 bits only without a sign.
     Unsigned(u64),
     /// An integer that does not fit into 64 bits.
     Huge,
@@ -19,48 +19,49 @@ pub(crate) enum Value {
     Float(f64),
     /// A string.
     Text(TextId),
-    /// Bytes, which are read over: nothing of what is imported is made of them.
+    /// A bytes object, whose content is skipped: nothing that is imported consists of bytes.
     Bytes,
     /// A container.
     Object(ObjectId),
-    /// What the consumer has put in place of a container.
+    /// A token that the consumer has put in place of a container.
     Token(Token),
 }
 
-/// Number of an object in its store.
+/// Id of an object in its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectId(pub(super) u32);
 
-/// What a consumer remembers of a container that it has read: a number in one of two of its books.
+/// A number by which the consumer remembers a container that it has read: an index into one of two tables of
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// In the first one.
+    /// An index into the first table.
     First(u32),
-    /// In the second one.
+    /// An index into the second table.
     Second(u32),
 }
 
-/// What a container is.
+/// The type of an object in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A list.
     List,
-    /// A dict: keys and values alternate.
+    /// A dict, in which keys and values alternate.
     Dict,
     /// A tuple.
     Tuple,
     /// A set or frozenset.
     Set,
-    /// A number or the like that the memo holds.
+    /// A scalar that the memo holds, such as a number.
     Scalar,
-    /// Read and forgotten.
+    /// An object that was read and is no longer kept.
     Gone,
-    /// Read and replaced.
+    /// An object that was read and replaced by a token.
     Token(Token),
 }
 
 impl Shape {
-    /// What errors call it.
+    /// Returns the name of the type in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::List => "a list",
@@ -74,7 +75,7 @@ impl Shape {
 }
 
 impl Value {
-    /// What errors call a value that is no container.
+    /// Returns the name of the value's type in errors; a container is not named more precisely.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "None",

@@ -1,4 +1,5 @@
-//! The wire format of protocol buffers: fields, each with its number and the type of what follows.
+//! The wire format of protocol buffers: a message is a sequence of fields, each with its number and the type
+//! of its value.
 
 mod read;
 mod write;
@@ -6,7 +7,7 @@ mod write;
 pub use read::{Fields, ReadError, Stream, Value};
 pub use write::Message;
 
-/// Types on the wire.
+/// Types of values on the wire.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;

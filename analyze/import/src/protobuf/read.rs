@@ -1,41 +1,46 @@
-//! Reading: a stream of messages in a file, and the fields of one in memory. Every error knows its byte.
+//! Reads a stream of messages from a file, and the fields of a message in memory. Every error carries its
+//! byte offset.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 use super::{BYTES, FIXED32, FIXED64, VARINT};
 
-/// Bytes read at once.
+/// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Bytes of a message that is held in memory.
+/// Largest message that is held in memory, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-/// Why a file could not be read on.
+/// The reason why a file could not be read further.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The operating system said no.
+    /// The operating system reported an I/O error.
     Io(std::io::Error),
-    /// What is at a byte is wrong.
+    /// The data at byte `offset` is wrong, for `reason`.
     At { offset: u64, reason: String },
 }
 
 impl ReadError {
+    /// Returns an error with `reason` at byte `offset`.
     pub fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
         Err(Self::At { offset, reason: reason.into() })
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
+    /// A number of variable length. A negative one is stored in two's complement of 64 bits.
     Varint(u64),
+    /// A number of 64 bits, which may be the bits of a double.
     Fixed64(u64),
+    /// A number of 32 bits, which may be the bits of a float.
     Fixed32(u32),
     /// A text, bytes, a message or packed numbers.
     Bytes(Fields<'a>),
 }
 
 impl<'a> Value<'a> {
-    /// A number; an error: it is something else.
+    /// Returns the value as a number. Errs at byte `offset` if it is bytes.
     pub fn number(self, offset: u64) -> Result<u64, ReadError> {
         match self {
             Self::Varint(number) | Self::Fixed64(number) => Ok(number),
@@ -44,7 +49,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Bytes; an error: it is something else.
+    /// Returns the value as bytes, which may be a message. Errs at byte `offset` if it is a number.
     pub fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
         match self {
             Self::Bytes(fields) => Ok(fields),
@@ -53,7 +58,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A message in memory, and where it stands in the file.
+/// The fields of a message in memory that have not been read yet, and where they stand in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -61,15 +66,17 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Creates a reader of the fields in `bytes`, which stand at byte `offset` of the file.
     pub fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { bytes, offset }
     }
 
+    /// Returns the bytes that have not been read yet.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where what is left begins.
+    /// Returns the offset in the file of the first byte that has not been read yet.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -88,7 +95,8 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// The next number of packed ones; `None`: there is none left.
+    /// Reads the next of several packed numbers. Returns `None` if there is none left, and errs if it is cut
+    /// off or too long.
     pub fn packed(&mut self) -> Result<Option<u64>, ReadError> {
         if self.bytes.is_empty() { Ok(None) } else { self.varint().map(Some) }
     }
@@ -109,7 +117,8 @@ impl<'a> Fields<'a> {
         ReadError::at(start, "a number has more than ten bytes")
     }
 
-    /// The next field, with its number and where it begins; `None`: the message has ended.
+    /// Reads the next field, and returns its number, its value, and the byte offset at which it begins.
+    /// Returns `None` at the end of the message, and errs if the field is damaged.
     pub fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -150,14 +159,14 @@ pub struct Stream<R: Read> {
 }
 
 impl<R: Read> Stream<R> {
-    /// `offset`: where it begins in the file.
+    /// Creates a stream. `offset` is the byte of the file at which `source` begins.
     pub fn new(source: R, offset: u64) -> Self {
         Self { source: BufReader::with_capacity(READ_BYTES, source), buffer: Vec::new(), offset }
     }
 
     fn failed(&self, error: std::io::Error) -> ReadError {
         match error.kind() {
-            // What a decompressor finds wrong is the file's fault.
+            // The decompressor reports these kinds if the file itself is damaged.
             ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => ReadError::At {
                 offset: self.offset,
                 reason: format!("the compressed data is damaged or cut off: {error}"),
@@ -182,7 +191,8 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// The next message and the number of its field; `None`: the file has ended.
+    /// Reads the next message, and returns the number of its field and its content. Returns `None` at the end
+    /// of the file. Errs if the file cannot be read, is damaged, or has a message of more than 64 MiB.
     pub fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
         let is_end = self.source.fill_buf().map(<[u8]>::is_empty);
         if is_end.map_err(|error| self.failed(error))? {

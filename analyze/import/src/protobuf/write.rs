@@ -1,8 +1,8 @@
-//! Writing: a message is a buffer that fields are appended to.
+//! Writes messages: a message is a buffer to which fields are appended.
 
 use super::{BYTES, FIXED64, VARINT};
 
-/// A message under construction.
+/// A message to which fields can be appended.
 #[derive(Debug, Default)]
 pub struct Message(Vec<u8>);
 
@@ -15,13 +15,13 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A field of a varint type: int64, uint64, uint32, bool, enum.
+    /// Appends a field of a varint type: int64, uint64, uint32, bool or enum.
     pub fn number(&mut self, field: u64, value: u64) {
         self.varint(field << 3 | VARINT);
         self.varint(value);
     }
 
-    /// A repeated field of a varint type; nothing if there are none.
+    /// Appends a packed repeated field of a varint type. Appends nothing if `values` is empty.
     pub fn packed(&mut self, field: u64, values: &[u64]) {
         if !values.is_empty() {
             let mut packed = Self::default();
@@ -30,42 +30,42 @@ impl Message {
         }
     }
 
-    /// A field of type fixed64.
+    /// Appends a field of type fixed64.
     pub fn fixed64(&mut self, field: u64, value: u64) {
         self.varint(field << 3 | FIXED64);
         self.0.extend(value.to_le_bytes());
     }
 
-    /// A field of type double.
+    /// Appends a field of type double.
     pub fn double(&mut self, field: u64, value: f64) {
         self.fixed64(field, value.to_bits());
     }
 
-    /// A field of type string or bytes.
+    /// Appends a field of type string or bytes.
     pub fn bytes(&mut self, field: u64, value: &[u8]) {
         self.varint(field << 3 | BYTES);
         self.varint(value.len() as u64);
         self.0.extend(value);
     }
 
-    /// A field that is a message.
+    /// Appends a field that is a message.
     pub fn message(&mut self, field: u64, message: &Self) {
         self.bytes(field, &message.0);
     }
 
-    /// A field that is a message, built on the spot.
+    /// Appends a field that is a message, which `build` fills.
     pub fn with(&mut self, field: u64, build: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         build(&mut inner);
         self.message(field, &inner);
     }
 
-    /// Whether no field was written.
+    /// Returns whether no field was appended.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its encoding.
+    /// Returns the encoded message.
     pub fn encoded(&self) -> &[u8] {
         &self.0
     }
@@ -75,7 +75,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// The examples of the format's own documentation.
+    /// The expected bytes are the examples of the format's own documentation.
     #[test]
     fn fields_are_encoded_as_documented() {
         let mut message = Message::default();

@@ -1,22 +1,23 @@
-//! The fields of the scheduler's events, as the kernel prints them and as libtraceevent does.
+//! Parses the fields of scheduler events, as the kernel and libtraceevent print them.
 //!
-//! Names of threads may hold anything, also spaces and `=`: they are told by what stands around them.
+//! The name of a thread may hold any characters, including spaces and `=`, so it is found by the text around
+//! it.
 
 use super::{
     machine::{Event, Task},
     state::State,
 };
 
-/// Flag of `clone`: the child is a thread of the same process.
+/// Flag of `clone`: the child is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
-/// Bytes of a thread's name that are plausible; the kernel has 16.
+/// Longest plausible name of a thread, in bytes; the kernel's limit is 16.
 const MAX_NAME_BYTES: usize = 64;
 
 fn task(comm: &str, tid: u32) -> Option<Task<'_>> {
     (comm.len() <= MAX_NAME_BYTES).then_some(Task { tid, comm })
 }
 
-/// What stands after the last ` key=` up to a space.
+/// Returns the text after the last ` key=`, up to a space.
 fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
     fields[fields.rfind(key)? + key.len()..].split(' ').next()
 }
@@ -25,13 +26,13 @@ fn number(fields: &str, key: &str) -> Option<u32> {
     value(fields, key)?.parse().ok()
 }
 
-/// `comm=NAME pid=NUMBER`, with these keys.
+/// Parses `comm=NAME pid=NUMBER`, with the given keys.
 fn named<'a>(fields: &'a str, comm: &str, pid: &str) -> Option<Task<'a>> {
     let rest = fields.strip_prefix(comm)?;
     task(&rest[..rest.rfind(pid)?], number(rest, pid)?)
 }
 
-/// `NAME:NUMBER [PRIORITY]` and what follows.
+/// Parses `NAME:NUMBER [PRIORITY]`, and returns the thread and the text after it.
 fn short(fields: &str) -> Option<(Task<'_>, &str)> {
     let fields = fields.trim_start();
     let fields = fields.strip_prefix("task ").unwrap_or(fields);
@@ -63,7 +64,7 @@ fn switch(fields: &str) -> Option<Event<'_>> {
     Some(Event::Switch { prev: Some(prev), state: State::of_text(state)?, next: short(next)?.0 })
 }
 
-/// The woken thread, and the CPU whose queue it goes to.
+/// Returns the woken thread, and the CPU whose run queue it is put into.
 fn wakeup(fields: &str) -> Option<(Task<'_>, Option<u32>)> {
     if let Some(task) = named(fields, "comm=", " pid=") {
         return Some((task, Some(number(fields, " target_cpu=")?)));
@@ -74,7 +75,8 @@ fn wakeup(fields: &str) -> Option<(Task<'_>, Option<u32>)> {
     Some((task, Some(cpu?.trim().parse().ok()?)))
 }
 
-/// What an event says. `None`: it is none of the scheduler's that count; an error: its fields have no known form.
+/// Parses an event. Returns `None` if it is not one of the scheduler events that are used, and an error if
+/// its fields have no known form.
 pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Result<Event<'a>, ()>> {
     let found = match event {
         "sched_switch" => switch(fields),

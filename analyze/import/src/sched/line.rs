@@ -1,26 +1,31 @@
-//! What stands before the fields of an event, in the texts of `perf script` and of ftrace.
+//! Parses what precedes the fields of an event, in the output of `perf script` and of ftrace.
 //!
 //! ```text
-//! perf     hog_a 26471 [000] 45484.564029:       sched:sched_switch: …      26471/26469: thread and process (-F +pid)
+//! perf     hog_a 26471 [000] 45484.564029:       sched:sched_switch: …
+//!                26469/26471                        process and thread, with -F +pid
 //! ftrace   hog_a-26471   (  26469) [000] d..2. 45484.564029: sched_switch: …
 //!                          tgid    cpu   flags
 //! ```
 
 use super::machine::Moment;
 
-/// An event's line, cut into what is known and what is still text.
+/// The line of an event: its time and context are parsed, its fields are still text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
+    /// Time, CPU and context of the event.
     pub(super) at: Moment,
+    /// Name of the current thread; empty if it is not stated.
     pub(super) comm: &'a str,
-    /// Without the group before it.
+    /// Name of the event, without the group before it.
     pub(super) event: &'a str,
+    /// Fields of the event, as text.
     pub(super) fields: &'a str,
-    /// Digits of the time after the point.
+    /// Number of digits of the time after the decimal point.
     pub(super) digits: usize,
 }
 
-/// Seconds with a fraction as nanoseconds, and the digits of the fraction.
+/// Parses seconds with a fraction of up to nine digits. Returns nanoseconds, and the number of digits of the
+/// fraction.
 pub(super) fn seconds(text: &str) -> Option<(i64, usize)> {
     let (whole, fraction) = text.split_once('.')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -32,7 +37,8 @@ pub(super) fn seconds(text: &str) -> Option<(i64, usize)> {
     Some((ns.checked_add(fraction.parse::<i64>().ok()? * scale)?, fraction.len()))
 }
 
-/// The first time in a line, and what stands before and after it.
+/// Finds the first time in a line. Returns the text before it, the time in ns, the number of digits of its
+/// fraction, and the text after it.
 fn split_at_time(line: &str) -> Option<(&str, i64, usize, &str)> {
     let mut from = 0;
     while let Some(found) = line[from..].find(": ") {
@@ -46,7 +52,8 @@ fn split_at_time(line: &str) -> Option<(&str, i64, usize, &str)> {
     None
 }
 
-/// Name and fields of the event; a number before it is its period.
+/// Returns name and fields of the event, and whether the line is in perf's form. A number before the name is
+/// the period of the sample.
 fn event_of(rest: &str) -> Option<(&str, &str, bool)> {
     if rest.starts_with("PERF_RECORD_") {
         let (name, fields) = rest.split_once([' ', '(']).unwrap_or((rest, ""));
@@ -62,19 +69,19 @@ fn event_of(rest: &str) -> Option<(&str, &str, bool)> {
     (!name.is_empty()).then_some((name, fields.trim(), group.is_some()))
 }
 
-/// A number in brackets at the end of a text, and what stands before it.
+/// Parses a number in brackets at the end of a text, and returns it after the text before it.
 fn bracketed(text: &str) -> Option<(&str, u32)> {
     let (before, inner) = text.strip_suffix(']')?.rsplit_once('[')?;
     Some((before.trim_end(), inner.parse().ok()?))
 }
 
-/// A number at the end of a text; what stands before it.
+/// Parses a number at the end of a text, and returns it after the text before it.
 fn numbered(text: &str) -> Option<(&str, u32)> {
     let before = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
     Some((before, text[before.len()..].parse().ok()?))
 }
 
-/// The line of an event; `None`: it is none, or damaged.
+/// Parses the line of an event. Returns `None` if the line is not an event's, or is damaged.
 pub(super) fn parse(line: &str) -> Option<Line<'_>> {
     let (before, ts, digits, rest) = split_at_time(line)?;
     let (event, fields, is_perf) = event_of(rest)?;
@@ -86,18 +93,19 @@ pub(super) fn parse(line: &str) -> Option<Line<'_>> {
         && let Some((rest, cpu)) = bracketed(rest.trim_end())
     {
         (before, at.cpu) = (rest, Some(cpu));
-        // Latency flags: the third says whether an interrupt is served; no other has these letters.
+        // These are latency flags: the third says whether an interrupt is served, and no other flag has these
+        // letters.
         at.in_interrupt = (flags.len() >= 4).then(|| flags.contains(['h', 'H', 's', 'z', 'Z']));
     }
     let mut comm = before;
     if is_perf {
-        // A thread that is gone has -1.
+        // A thread that no longer exists has the id -1.
         let is_apart = |rest: &str| rest.is_empty() || rest.ends_with([' ', '\t', '/', '-']);
         if let Some((rest, tid)) = numbered(before).filter(|(rest, _)| is_apart(rest)) {
             (comm, at.tid) = (rest, Some(tid));
             if let Some(rest) = rest.strip_suffix('/') {
                 let start = rest.rfind([' ', '\t']).map_or(0, |at| at + 1);
-                // perf puts the process first.
+                // The process id comes first in perf's output.
                 (comm, at.pid) = (&rest[..start], rest[start..].parse().ok());
             }
             if comm.ends_with('-') {

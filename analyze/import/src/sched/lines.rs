@@ -1,21 +1,21 @@
-//! Lines of a text with their numbers, in memory that does not grow with the file.
+//! Reads the lines of a text with their numbers, in memory that does not grow with the file.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-/// Bytes read at once.
+/// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Bytes of a line.
+/// Longest line, with its end, in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 16;
 
-/// Why a text could not be read on.
+/// The reason why a text could not be read further.
 pub(crate) enum LineError {
-    /// The operating system said no.
+    /// The operating system reported an I/O error.
     Io(std::io::Error),
-    /// What is in a line is wrong.
+    /// A line is wrong: its number, counted from 1, and the reason.
     At { line: u64, reason: String },
 }
 
-/// A reader of lines.
+/// A reader of the lines of `R`.
 pub(crate) struct Lines<R: Read> {
     source: BufReader<R>,
     bytes: Vec<u8>,
@@ -23,23 +23,25 @@ pub(crate) struct Lines<R: Read> {
 }
 
 impl<R: Read> Lines<R> {
+    /// Creates a reader at the start of `source`.
     pub(crate) fn new(source: R) -> Self {
         Self { source: BufReader::with_capacity(READ_BYTES, source), bytes: Vec::new(), number: 0 }
     }
 
-    /// What is wrong in the line that was read last.
+    /// Returns an error with `reason` at the line that was read last.
     pub(crate) fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, LineError> {
         Err(LineError::At { line: self.number, reason: reason.into() })
     }
 
-    /// Reads the next line; `false`: there is none. Each has an end of its own, or something was cut off.
+    /// Reads the next line. Returns `false` if there is none. Errs if the line is too long or has no end:
+    /// something was then cut off.
     pub(crate) fn read(&mut self) -> Result<bool, LineError> {
         self.bytes.clear();
         self.number += 1;
         let mut source = self.source.by_ref().take(MAX_LINE_BYTES);
         let count = match source.read_until(b'\n', &mut self.bytes) {
             Ok(count) => count,
-            // What a decompressor finds wrong is the file's fault.
+            // The decompressor reports these kinds if the file itself is damaged.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -62,7 +64,8 @@ impl<R: Read> Lines<R> {
         Ok(true)
     }
 
-    /// The line that was read last. Bytes that are no UTF-8 are replaced: names of threads may hold any.
+    /// Returns the line that was read last. Bytes that are not UTF-8 are replaced: names of threads may hold
+    /// any.
     pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }

@@ -1,11 +1,12 @@
-//! Events of the scheduler, in the order of time, to rows: what `capture` does in the kernel.
+//! Converts scheduler events, in the order of time, to rows: it does what `capture` does in the kernel.
 //!
 //! ```text
 //! thread  ████ switch-out ░░░░ asleep ░░░░ waking ▒▒▒ in a queue ▒▒▒ switch-in ████ switch-out
 //!              └──────────────── off_cpu ────────────────────────────┘└─── run ───┘
 //! ```
-//! Every thread but the idle ones is traced. An interval that has no end on record is censored: at the end of the
-//! recording, where a thread leaves that was away already, and where events were lost meanwhile.
+//! Every thread is traced, except for the idle threads. An interval whose end is not recorded is censored: at
+//! the end of the recording, when a thread that was off CPU already leaves a CPU again, and when events were
+//! lost meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,88 +15,118 @@ use trace_writer::{Finished, Recorder, WriteError};
 
 use super::state::State;
 
-/// Intervals of lost events that are told apart; later ones are added to the last.
+/// Largest number of loss intervals that are kept apart; later losses are added to the last interval.
 const MAX_LOST: usize = 1 << 14;
-/// By how much times that are rounded to a microsecond each may miss each other.
+/// Largest difference in ns between times that are each rounded to a microsecond.
 const ROUNDING_NS: i64 = 2_000;
 
 /// A thread, as an event names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task<'a> {
+    /// Kernel thread id.
     pub(crate) tid: u32,
-    /// Empty: not told.
+    /// Name of the thread; empty if it is not stated.
     pub(crate) comm: &'a str,
 }
 
-/// What happened.
+/// An event of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
-    /// `prev`: not told where nothing is known of the CPU before.
+    /// A CPU switches from one thread to another (`sched_switch`).
     Switch {
+        /// The thread that leaves; `None` if nothing is known about the CPU before.
         prev: Option<Task<'a>>,
+        /// State in which it leaves.
         state: State,
+        /// The thread that comes.
         next: Task<'a>,
     },
+    /// A thread is about to be woken (`sched_waking`); the event runs on the waker's CPU.
     Waking {
+        /// Id of the woken thread.
         tid: u32,
     },
+    /// A thread is woken (`sched_wakeup`); the event may run on another CPU than the waker's.
     Wakeup {
+        /// Id of the woken thread.
         tid: u32,
+        /// CPU whose run queue it is put into, if that is stated.
         cpu: Option<u32>,
     },
+    /// A thread is moved to the run queue of another CPU (`sched_migrate_task`).
     Migrate {
+        /// Id of the thread.
         tid: u32,
+        /// The CPU that it is moved to.
         cpu: u32,
     },
-    /// `is_thread`: of the process that made it, if that is told.
+    /// A task is created (`task_newtask` or `sched_process_fork`).
     New {
+        /// The new task.
         child: Task<'a>,
+        /// `true` for a thread of the process that created it, `false` for a new process, `None` if it is not
+        /// stated.
         is_thread: Option<bool>,
     },
+    /// A process executes a program (`sched_process_exec`).
     Exec {
+        /// Id of the thread that executes it, which is then that of the process.
         tid: u32,
+        /// Path of the program.
         file: &'a str,
     },
+    /// A thread ends (`sched_process_exit`).
     Exit {
+        /// The thread that ends.
         task: Task<'a>,
     },
 }
 
-/// When, where, and what the CPU was doing.
+/// Time and place of an event, and what the CPU was doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment {
+    /// Time in ns.
     pub(crate) ts: i64,
+    /// Number of the CPU, if it is stated.
     pub(crate) cpu: Option<u32>,
-    /// The current thread, and its process.
+    /// Id of the current thread, if it is stated.
     pub(crate) tid: Option<u32>,
+    /// Process id of the current thread, if it is stated.
     pub(crate) pid: Option<u32>,
-    /// Whether an interrupt did it, not the current thread.
+    /// `true` if an interrupt caused the event, `false` if the current thread did, `None` if it is not
+    /// stated.
     pub(crate) in_interrupt: Option<bool>,
 }
 
-/// A stint of a thread on a CPU, and its wait before, as `perf sched timehist` has them.
+/// A scheduling slice of a thread, and its wait before, as `perf sched timehist` reports them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stint<'a> {
+    /// The thread.
     pub(super) task: Task<'a>,
+    /// Process id of the thread.
     pub(super) pid: u32,
+    /// CPU on which the thread ran.
     pub(super) cpu: u32,
+    /// Start of the slice, in ns.
     pub(super) start: i64,
+    /// End of the slice, in ns.
     pub(super) end: i64,
+    /// How long the thread was off CPU before the slice, in ns.
     pub(super) wait_ns: i64,
-    /// Its part since the wake-up. 0: none is on record.
+    /// Part of that wait after the wakeup, in ns; 0 if no wakeup is recorded.
     pub(super) delay_ns: i64,
-    /// How it left.
+    /// State in which the thread left the CPU at the end.
     pub(super) state: State,
 }
 
-/// Who ended a sleep.
+/// The waker of a thread: what ended its sleep.
 #[derive(Clone, Copy, Debug)]
 enum Waker {
     Interrupt,
     Task(u32),
 }
 
-/// A thread that has left its CPU.
+/// A thread that has left its CPU and has not come back yet.
 struct Away {
     ts: i64,
     state: State,
@@ -104,21 +135,21 @@ struct Away {
     next_comm: Option<Text>,
     wake_ts: Option<i64>,
     waker: Option<Waker>,
-    /// In whose queue it is, as far as events say.
+    /// CPU whose run queue the thread is in, as far as events say.
     queue: Option<u32>,
-    /// Losses before.
+    /// Number of losses before the thread left.
     losses: u64,
 }
 
-/// What a CPU does.
+/// The state of one CPU.
 #[derive(Default)]
 struct Cpu {
-    /// The thread that it runs, and since when.
+    /// Id of the thread that runs on the CPU, and the start of its scheduling slice in ns.
     current: Option<(u32, i64)>,
     last_ns: i64,
 }
 
-/// What could not be told, counted.
+/// Number of cases in which the events did not state a fact, by the kind of fact.
 #[derive(Default)]
 struct Untold {
     returns: u64,
@@ -127,9 +158,10 @@ struct Untold {
     children: u64,
 }
 
-/// Rows on their way into the run.
+/// Tracks threads and CPUs, and writes rows for off-CPU intervals and scheduling slices.
 pub(crate) struct Machine {
     recorder: Recorder,
+    /// Metadata of the run, to which limits may be added.
     pub(crate) run: Run,
     away: HashMap<u32, Away>,
     cpus: HashMap<u32, Cpu>,
@@ -142,6 +174,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Creates a machine that writes to `recorder`.
     pub(crate) fn new(recorder: Recorder, run: Run) -> Self {
         Self {
             recorder,
@@ -157,27 +190,27 @@ impl Machine {
         }
     }
 
-    /// Gives up.
+    /// Discards the recording.
     pub(crate) fn discard(self) {
         self.recorder.discard();
     }
 
-    /// Time of the last event; none may be earlier from now on.
+    /// Returns the time of the last event in ns; no later one may be earlier.
     pub(crate) fn last_ns(&self) -> Option<i64> {
         self.span.map(|(_, last)| last)
     }
 
-    /// Context switches so far.
+    /// Returns the number of context switches so far.
     pub(crate) fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// A thread is of this process.
+    /// Records that the thread `tid` belongs to the process `pid`.
     pub(crate) fn learn(&mut self, tid: u32, pid: u32) {
         self.processes.insert(tid, pid);
     }
 
-    /// The name of a thread, kept as its last one.
+    /// Keeps the name of a thread as its last one and returns it. If none is stated, returns the last one.
     pub(crate) fn name(&mut self, task: Task<'_>) -> Option<Text> {
         let known = self.comms.get(&task.tid);
         if task.comm.is_empty() || known.is_some_and(|known| **known == *task.comm) {
@@ -188,20 +221,20 @@ impl Machine {
         Some(comm)
     }
 
-    /// Whether a thread has a name yet.
+    /// Returns whether a name of the thread is known.
     pub(crate) fn is_named(&self, tid: u32) -> bool {
         self.comms.contains_key(&tid)
     }
 
-    /// The process of a thread; 0: not known.
+    /// Returns the process id of a thread; 0 if it is unknown.
     fn process(&self, tid: u32) -> u32 {
         self.processes.get(&tid).copied().unwrap_or_default()
     }
 
-    /// What happened at a moment that is not before the last one.
+    /// Takes an event that is not earlier than the one before.
     ///
     /// # Errors
-    /// On I/O.
+    /// Returns an error if a row cannot be written.
     pub(crate) fn event(&mut self, at: &Moment, event: &Event<'_>) -> Result<(), WriteError> {
         self.span = Some(self.span.map_or((at.ts, at.ts), |(first, last)| (first, last.max(at.ts))));
         if let (Some(tid), Some(pid)) = (at.tid, at.pid) {
@@ -244,12 +277,12 @@ impl Machine {
     }
 
     fn new_task(&mut self, at: &Moment, child: Task<'_>, is_thread: Option<bool>) -> Result<(), WriteError> {
-        // Whatever had that number is gone.
+        // The thread that had this id before has ended.
         self.away.remove(&child.tid);
         self.name(child);
         match is_thread {
             None => {
-                // Another event may have told it just before.
+                // Another event may have stated the process just before.
                 self.untold.children += u64::from(!self.processes.contains_key(&child.tid));
                 Ok(())
             }
@@ -315,7 +348,7 @@ impl Machine {
         if next.tid != 0
             && let Some(away) = self.away.remove(&next.tid)
         {
-            // It may have been here and gone again among what was lost.
+            // The thread may have come back and left again among the lost events.
             let is_whole = away.losses == self.losses;
             self.untold.returns += u64::from(!is_whole);
             self.push(next.tid, &away, is_whole.then_some(at.ts), at.cpu)?;
@@ -331,7 +364,7 @@ impl Machine {
             away.wake_ts = Some(at.ts);
             away.waker = match (is_waker_here, at.in_interrupt, waker) {
                 (false, _, _) | (true, _, None) => None,
-                // The idle thread ends nobody's sleep itself.
+                // The idle thread itself ends no sleep, so an interrupt did.
                 (true, Some(true), _) | (true, _, Some(0)) => Some(Waker::Interrupt),
                 (true, Some(false), Some(tid)) => Some(Waker::Task(tid)),
                 (true, None, Some(_)) => None,
@@ -341,10 +374,10 @@ impl Machine {
         away.queue = away.queue.or(cpu);
     }
 
-    /// A stint that ends no earlier than the one before.
+    /// Takes a scheduling slice that does not end earlier than the one before.
     ///
     /// # Errors
-    /// On I/O.
+    /// Returns an error if a row cannot be written.
     pub(super) fn stint(&mut self, stint: &Stint<'_>) -> Result<(), WriteError> {
         let Stint { task, start, end, cpu, .. } = *stint;
         self.switches += 1;
@@ -380,7 +413,7 @@ impl Machine {
         Ok(())
     }
 
-    /// An interval off CPU, to its end if that is known.
+    /// Writes the row of an off-CPU interval, with its end if that is known.
     fn push(
         &mut self,
         tid: u32,
@@ -391,7 +424,7 @@ impl Machine {
         let in_cpu = in_cpu.filter(|_| end.is_some());
         let is_runnable = away.state == State::Runnable;
         let runnable_from = if is_runnable { Some(away.ts) } else { away.wake_ts };
-        // Who comes back on a CPU has waited in its queue.
+        // A thread that comes back on a CPU has waited in that CPU's run queue.
         let waited_for = in_cpu.filter(|_| runnable_from.is_some()).or(away.queue);
         let comm = |tid: u32| self.comms.get(&tid).cloned();
         let (waker_pid, waker_tid, waker_comm) = match away.waker {
@@ -416,7 +449,8 @@ impl Machine {
         })
     }
 
-    /// Events were lost, on one CPU or all, since its last one.
+    /// Takes a loss of `count` events, found at `ts`, since the last event of one CPU, or of all if `cpu` is
+    /// `None`.
     pub(crate) fn lost(&mut self, ts: i64, cpu: Option<u32>, count: u64) {
         self.losses += 1;
         let first = self.span.map_or(ts, |(first, _)| first);
@@ -441,10 +475,10 @@ impl Machine {
         }
     }
 
-    /// Writes what is open, and the run.
+    /// Writes the intervals that are still open, and the run.
     ///
     /// # Errors
-    /// On I/O.
+    /// Returns an error if the run cannot be written.
     pub(crate) fn finish(mut self) -> Result<Finished, WriteError> {
         let mut open: Vec<_> = std::mem::take(&mut self.away).into_iter().collect();
         open.sort_by_key(|(tid, away)| (away.ts, *tid));

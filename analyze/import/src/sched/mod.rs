@@ -1,10 +1,10 @@
-//! What the Linux scheduler did, in the texts of other tools: `perf script` and `perf sched timehist`; ftrace's `trace` and
-//! `trace_pipe`, `trace-cmd report`.
+//! Imports scheduler events from the text output of other tools: `perf script` and `perf sched timehist`;
+//! `trace` and `trace_pipe` of ftrace, and `trace-cmd report`.
 //!
-//! What has to be known to read them rightly: a `sched_switch` is of the thread that leaves and names the one that comes;
-//! `sched_waking` runs where the waker runs, `sched_wakeup` may run elsewhere; ftrace's flags tell an interrupt from the
-//! thread that it came upon, perf's text does not; neither says on which clock its times are; lines are in the order
-//! of time, and one that is not is refused.
+//! A reader has to know: a `sched_switch` belongs to the thread that leaves and names the one that comes;
+//! `sched_waking` runs on the waker's CPU, and `sched_wakeup` may run on another; ftrace's flags tell an
+//! interrupt from the thread that it interrupted, and perf's text does not; neither says on which clock its
+//! times are; lines are in the order of time, and a line that is not is refused.
 
 mod event;
 mod line;
@@ -27,21 +27,26 @@ use self::{
 use super::compressed;
 use analyze_run::error::AnalyzeError;
 
-/// An event that says nothing here: the first time that a thread runs is no return.
+/// The event of a new thread's first wakeup, which is not used: the first time that a thread runs does not
+/// end an off-CPU interval.
 const FIRST_WAKEUP: &str = "sched_wakeup_new";
-/// Names of other events that are told apart.
+/// Largest number of other events that are counted by name.
 const MAX_OTHERS: usize = 32;
 
-/// Whose text it is.
+/// The tool that wrote a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
+    /// `perf script`, or `perf sched timehist`.
     Perf,
+    /// ftrace, or `trace-cmd report`.
     Ftrace,
 }
 
-/// Why a text became no run.
+/// The reason why a text could not be converted.
 enum Failure {
+    /// A line is wrong, or the text cannot be read.
     Line(LineError),
+    /// The run cannot be written.
     Write(WriteError),
 }
 
@@ -57,7 +62,7 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Whose text begins so, if it is one of these.
+/// Returns the tool that wrote a text that begins with these bytes, or `None` if it is not recognized.
 pub(super) fn sniff(bytes: &[u8]) -> Option<Source> {
     let text = String::from_utf8_lossy(bytes);
     if text.starts_with("# tracer: ") || text.starts_with("cpus=") {
@@ -74,10 +79,10 @@ pub(super) fn sniff(bytes: &[u8]) -> Option<Source> {
     })
 }
 
-/// Converts a text.
+/// Converts a text to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it has no context switches, a line is damaged, or the run cannot be written.
+/// Returns an error if the text has no context switches, a line is damaged, or the run cannot be written.
 pub(super) fn import(source: Source, path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let (bytes, _) = compressed::open(path).map_err(io)?;
@@ -105,7 +110,7 @@ pub(super) fn import(source: Source, path: &Path, out: &Path, force: bool) -> Re
     }
 }
 
-/// What is known before the first line.
+/// Returns the metadata that are known before the first line.
 fn run(source: Source) -> Run {
     let (producer, clock, losses) = match source {
         Source::Perf => (
@@ -131,19 +136,20 @@ fn run(source: Source) -> Run {
     }
 }
 
-/// Reads lines into the machine.
+/// Passes the events of a text's lines to the scheduler's state machine.
 struct Reader {
     source: Source,
     machine: Machine,
-    /// Events that are not read, by name.
+    /// Number of the events that are not read, by name.
     others: BTreeMap<String, u64>,
-    /// Fewest digits of a time after the point.
+    /// Smallest number of digits of a time after the decimal point.
     digits: usize,
-    /// The thread before a line's time is not the one that its switch is of: numbers of another namespace.
+    /// Number of switches whose line states another thread than the one that leaves: its ids are of another
+    /// PID namespace.
     foreign_count: u64,
-    /// Events of CPUs whose buffers were full before they were read.
+    /// Number of events that were overwritten in full buffers before they could be read.
     overwritten_count: u64,
-    /// That many are to be said.
+    /// CPU whose buffer began late: its overwritten events are reported as lost before its next event.
     began_late: Option<u32>,
 }
 
@@ -176,13 +182,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Lines that are no events; `false`: it should be one.
+    /// Handles a line that is not an event. Returns `false` if the line should be an event.
     fn beside(&mut self, text: &str, lines: &Lines<impl Read>) -> Result<bool, Failure> {
         if let Some(comment) = text.strip_prefix('#') {
             self.comment(comment);
             return Ok(true);
         }
-        // Stacks are indented, and ftrace's begin with an arrow.
+        // Call stacks are indented, and those of ftrace begin with an arrow.
         if text.is_empty() || text.starts_with('\t') || text.starts_with(" => ") {
             return Ok(true);
         }
@@ -212,7 +218,7 @@ impl Reader {
         }
     }
 
-    /// What the head of a text says: of `perf script --header`, and of ftrace.
+    /// Takes a comment at the head of a text, as `perf script --header` and ftrace write them.
     fn comment(&mut self, text: &str) {
         let text = text.trim_start_matches('#').trim();
         if let Some(cpu) = text.strip_prefix("CPU ").and_then(|rest| rest.split_once(" buffer started")) {
@@ -290,7 +296,7 @@ impl Reader {
         Ok(self.machine.event(&at, &event)?)
     }
 
-    /// Names and numbers of the events that were not read.
+    /// Returns the names and numbers of the events that are not read, as the end of a sentence.
     fn others_said(&self) -> String {
         let names: Vec<String> =
             self.others.iter().map(|(name, count)| format!("{name} ({count})")).collect();

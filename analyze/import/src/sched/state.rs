@@ -1,23 +1,26 @@
-//! The state in which a thread left its CPU, as the kernel's letters or its number tell it.
+//! The state in which a thread left its CPU, parsed from the kernel's letters or its number.
 
-/// What `sched_switch` says of the thread that leaves.
+/// State of the thread that leaves, as `sched_switch` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It could go on.
+    /// The thread was runnable: it could have run on.
     Runnable,
+    /// The thread sleeps, and a signal can wake it.
     Sleeping,
+    /// The thread sleeps, and a signal cannot wake it.
     Uninterruptible,
+    /// The thread was stopped, by a signal or a debugger.
     Stopped,
-    /// It sleeps and does not count as load.
+    /// The thread sleeps uninterruptibly and does not count as load.
     Idle,
-    /// One of the kernel's states that has no name here.
+    /// The kernel reported a state that has no name here.
     Unknown,
-    /// It never comes back.
+    /// The thread has ended and never comes back.
     Dead,
 }
 
 impl State {
-    /// Of letters such as `S`, `R+` and `D|N`, or a number; `None`: it is neither.
+    /// Parses letters such as `S`, `R+` and `D|N`, or a number. Returns `None` if the text is neither.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let number = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| i64::from_str_radix(hex, 16));
         if let Ok(number) = number {
@@ -28,7 +31,7 @@ impl State {
         }
         let has = |letters: &[char]| text.contains(letters);
         Some(match () {
-            // A thread that loses its CPU on the way to sleep could go on, too.
+            // A thread that is preempted on its way to sleep is runnable, too.
             () if has(&['R', '+']) => Self::Runnable,
             () if has(&['X', 'x', 'Z']) => Self::Dead,
             () if has(&['T', 't']) => Self::Stopped,
@@ -39,8 +42,8 @@ impl State {
         })
     }
 
-    /// Of `prev_state`: the low byte has the states that kernels since 4.14 report, a bit above it says that the thread
-    /// could go on.
+    /// Decodes the number in `prev_state`. The low byte has the states that kernels since 4.14 report, and a
+    /// bit above it says that the thread was runnable.
     pub(crate) fn of_number(state: i64) -> Self {
         match state & 0xff {
             0 => Self::Runnable,
@@ -53,7 +56,7 @@ impl State {
         }
     }
 
-    /// Its name in rows. A dead thread has none.
+    /// Returns the name of the state in off-CPU rows. A dead thread has no such row.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Runnable => "preempted",

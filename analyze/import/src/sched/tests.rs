@@ -1,4 +1,4 @@
-//! Short texts to rows, whole and broken.
+//! Imports short texts, both whole and damaged.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -10,7 +10,8 @@ use trace_schema::{META_RUN, Run};
 use super::{Source, import};
 use analyze_run::random::Random;
 
-/// Two threads on CPU 1: one loses it and comes back, the other sleeps and is woken by an interrupt. Then it ends.
+/// Two threads on CPU 1: one is preempted and comes back, the other sleeps and is woken by an interrupt. Then
+/// the latter ends.
 const FTRACE: &str = "# tracer: nop
 #
 # entries-in-buffer/entries-written: 9/9   #P:2
@@ -25,7 +26,7 @@ const FTRACE: &str = "# tracer: nop
           nap 1-20    [001] d..2.    50.000500: sched_switch: prev_comm=nap 1 prev_pid=20 prev_prio=120 prev_state=X ==> next_comm=hog next_pid=10 next_prio=120
 ";
 
-/// The same without flags, as perf has it.
+/// Returns the same events in the form of `perf script`, which has no flags.
 fn perf() -> String {
     let lines = FTRACE.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let (head, rest) = line.split_once("[0").unwrap();
@@ -38,9 +39,10 @@ fn perf() -> String {
     lines.collect()
 }
 
-/// One row: what matters here of it.
+/// The cells of one row that these tests compare.
 pub(crate) type Found = BTreeMap<&'static str, String>;
 
+/// Reads the rows of a run, and its metadata.
 pub(crate) fn rows(path: &Path) -> (Vec<Found>, Run) {
     let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(path).unwrap()).unwrap();
     let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();
@@ -80,6 +82,7 @@ pub(crate) fn rows(path: &Path) -> (Vec<Found>, Run) {
     (found, run)
 }
 
+/// Returns the rows as lines of text, with `-` for null.
 pub(crate) fn said(rows: &[Found]) -> String {
     let line = |row: &Found| {
         let cells: Vec<String> =
@@ -91,7 +94,7 @@ pub(crate) fn said(rows: &[Found]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Imports a text; what is wrong with it, in the words for the user.
+/// Imports a text. Returns the message for the user if it is refused.
 fn converted(source: Source, text: &[u8]) -> Result<(Vec<Found>, Run), String> {
     let directory = tempfile::tempdir().unwrap();
     let (file, out) = (directory.path().join("text"), directory.path().join("run.parquet"));
@@ -144,11 +147,11 @@ fn perf_says_the_same_but_for_who_woke() {
     for words in ["which clock", "who ended 1 sleeps", "the processes of 4 of 4 threads"] {
         assert!(limits.contains(words), "{words}: {limits}");
     }
-    // With the process before the thread, it is known.
+    // The process is known if its id stands before that of the thread.
     let text = perf().replace("    10 [", "   9/10 [").replace("    20 [", "   9/20 [");
     let (found, _) = converted(Source::Perf, text.as_bytes()).unwrap();
     assert!(found.iter().filter(|row| row["tid"] == "10").all(|row| row["pid"] == "9"), "{found:?}");
-    // Numbers of another namespace say nothing of processes.
+    // Ids of another namespace say nothing about processes.
     let text = perf().replace("    10 [", "   9/11 [");
     let (found, run) = converted(Source::Perf, text.as_bytes()).unwrap();
     assert!(found.iter().all(|row| row["pid"] == "0"), "{found:?}");
@@ -212,7 +215,8 @@ fn what_is_no_such_text_is_refused_with_its_line() {
     }
 }
 
-/// Cut anywhere but at the end of a line, a text is refused, with the line; changed anywhere, it never panics.
+/// A text that is cut anywhere but at the end of a line is refused with the line; one that is changed
+/// anywhere never causes a panic.
 #[test]
 fn no_damage_passes_for_a_line_or_panics() {
     let perf = perf();

@@ -1,11 +1,12 @@
-//! `perf sched timehist`: a line for each stint of a thread on a CPU, at its end.
+//! Parses `perf sched timehist`, which has a line for each scheduling slice of a thread, at the slice's end.
 //!
 //! ```text
 //! thread  ████ line ░░░░░░░░░░░░░▒▒▒▒▒▒▒▒▒▒ ████████ line
 //!              ├── wait time ────┴─────────┤         with --state, each line says how the thread left
 //!                                ├ sch delay ┤├ run time ┤
 //! ```
-//! Wait time is all of the interval, the delay its part since the wake-up. Who woke a thread is not told.
+//! The wait time is the whole off-CPU interval, and the delay is its part since the wakeup. The waker is not
+//! stated.
 
 use std::io::Read;
 
@@ -16,18 +17,18 @@ use super::{
     state::State,
 };
 
-/// Whether a line is the first of the table's head.
+/// Returns whether a line is the first of the table's header.
 pub(super) fn is_head(text: &str) -> bool {
     ["time", "task name", "wait time", "sch delay", "run time"].iter().all(|word| text.contains(word))
 }
 
-/// A line.
+/// The fields of a line; times are in ns.
 #[derive(Debug, PartialEq, Eq)]
 struct Found<'a> {
     ts: i64,
     cpu: u32,
     comm: &'a str,
-    /// `tid/pid`, or one number for both.
+    /// Thread id. The text has `tid/pid`, or one number for both.
     tid: u32,
     pid: u32,
     wait_ns: i64,
@@ -36,18 +37,18 @@ struct Found<'a> {
     rest: &'a str,
 }
 
-/// Milliseconds with three decimals.
+/// Parses milliseconds with three decimals, and returns nanoseconds.
 fn milliseconds(text: &str) -> Option<i64> {
     let (ns, digits) = line::seconds(text)?;
     (digits == 3).then_some(ns / 1000)
 }
 
-/// `None`: it is no stint.
+/// Parses a line. Returns `None` if it is not that of a scheduling slice.
 fn parse(text: &str) -> Option<Found<'_>> {
     let (time, rest) = text.trim_start().split_once(char::is_whitespace)?;
     let (ts, _) = line::seconds(time)?;
     let (cpu, rest) = rest.trim_start().strip_prefix('[')?.split_once(']')?;
-    // Names may hold brackets: those of the numbers are the last before the times.
+    // Names may hold brackets: those of the ids are the last before the times.
     rest.match_indices(']').find_map(|(at, _)| {
         let mut after = rest[at + 1..].trim_start();
         let mut time = || {
@@ -72,7 +73,7 @@ fn parse(text: &str) -> Option<Found<'_>> {
     })
 }
 
-/// Reads what follows the head.
+/// Reads the lines that follow the table's header.
 pub(super) fn read(
     lines: &mut Lines<impl Read>,
     machine: &mut Machine,
@@ -88,7 +89,7 @@ pub(super) fn read(
     let mut gone_count = 0_u64;
     while lines.read()? {
         let text = lines.text();
-        // Summaries follow the table.
+        // The summaries follow the table.
         if text.starts_with("Runtime summary") || text.starts_with("Idle stats") {
             break;
         }
@@ -100,7 +101,7 @@ pub(super) fn read(
         if is_other {
             continue;
         }
-        // A thread that has ended has no number any more.
+        // A thread that has ended has no id any more.
         if trimmed.contains("[-1/") || trimmed.contains("[-1]") {
             gone_count += 1;
             continue;

@@ -1,4 +1,4 @@
-//! `external_annotations` to marks: what profilers and users have written into the history.
+//! Converts `external_annotations`, which profilers and users have written into the history, to marks.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,13 @@ use super::{
     keys,
 };
 
-/// `stage` of an annotation that begins a range, and of one that ends it.
+/// Values of `stage`: an annotation begins a range, or ends one.
 const BEGIN: &str = "START";
 const END: &str = "END";
 
-/// Writes the marks. An annotation that begins a range and one of the same name and device that ends it are
-/// one mark; every other one is a point.
+/// Writes the marks. An annotation that begins a range and one of the same name and device that ends it
+/// become one mark. A beginning without an end becomes a range without a duration, and every other annotation
+/// becomes a point.
 pub(super) fn write(events: &mut Events, store: &Store, annotations: Value) -> Result<(), PickleError> {
     let (id, annotations) = store.values(annotations, Shape::List, "`external_annotations`", 0)?;
     let near = store.offset(id);
@@ -46,7 +47,7 @@ pub(super) fn write(events: &mut Events, store: &Store, annotations: Value) -> R
         match stage {
             BEGIN => begun.push(ts),
             END => {
-                // An end without a beginning began before the history.
+                // A range whose beginning is missing began before the history.
                 let row = match begun.pop() {
                     Some(start) => mark_row(start, Some((ts - start).max(0)), "range", word),
                     None => mark_row(ts, None, "point", word),

@@ -1,7 +1,7 @@
-//! Entries of `device_traces` to rows, as they are read.
+//! Converts the entries of `device_traces` to rows while they are read.
 //!
-//! Times are whole microseconds, and entries of one microsecond have an order: each gets a time that is later
-//! than the one before it in its trace, by a nanosecond if need be.
+//! Times are whole microseconds, and the order of entries within one microsecond matters: each entry gets a
+//! time that is later than that of the entry before it in its trace, by a nanosecond if need be.
 
 use trace_schema::{Kind, Row, Text};
 use trace_writer::Recorder;
@@ -15,42 +15,48 @@ use super::{
     stacks::Stacks,
 };
 
-/// Texts that may wait in memory to be written.
+/// Size in bytes of the texts that may wait in the recorder's memory to be written.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// A stretch of events that carry the same note of the user's.
+/// A range of consecutive events that carry the same user metadata.
 struct Note {
     text: TextId,
     from_ns: i64,
     to_ns: i64,
 }
 
-/// What is known of one device's trace.
+/// The state of one device's trace.
 #[derive(Default)]
 pub(super) struct Device {
     last_ns: Option<i64>,
     note: Option<Note>,
+    /// The memory that the events have allocated and freed.
     pub(super) history: History,
 }
 
-/// Rows on their way into the run.
+/// Converts entries to rows and writes them to the recording.
 pub(super) struct Events {
+    /// The recording that rows are written to.
     pub(super) recorder: Recorder,
+    /// The call stacks that were read.
     pub(super) stacks: Stacks,
+    /// The state of each device's trace, by the device's number.
     pub(super) devices: Vec<Device>,
+    /// Time of the earliest entry of all devices, in ns.
     pub(super) first_ns: Option<i64>,
+    /// Time of the latest entry of all devices, in ns.
     pub(super) last_ns: Option<i64>,
-    /// Entries that are earlier than the one before them.
+    /// Number of entries whose time is earlier than that of the entry before them.
     pub(super) backward_count: u64,
-    /// Entries without a time.
+    /// Number of entries without a time.
     pub(super) timeless_count: u64,
     waiting_bytes: usize,
 }
 
-/// Devices that a snapshot may have: more than any machine.
+/// Largest number of devices that a snapshot may have; no machine has that many.
 pub(super) const DEVICES: usize = 1024;
 
-/// The fields of an entry, not looked at yet.
+/// The fields of an entry, before their types are checked.
 #[derive(Default)]
 struct Entry {
     action: Option<Value>,
@@ -87,17 +93,19 @@ impl Entry {
     }
 }
 
-/// A row that names a stack.
+/// Returns the row that spells out the stack `number` as text.
 pub(super) fn stack_row(ts: i64, number: u32, frames: Text) -> Row {
     Row { stack: Some(number), detail: Some(frames), ..Row::new(ts, Kind::Name, "stack".into(), 0, 0) }
 }
 
-/// A phase that the program has named.
+/// Returns the row of a mark: a point or range that the program has named, with its duration in ns if it has
+/// one.
 pub(super) fn mark_row(ts: i64, dur: Option<i64>, op: &'static str, name: Text) -> Row {
     Row { dur, detail: Some(name), ..Row::new(ts, Kind::Mark, op.into(), 0, 0) }
 }
 
 impl Events {
+    /// Creates a converter that writes to `recorder`.
     pub(super) fn new(recorder: Recorder) -> Self {
         Self {
             recorder,
@@ -111,7 +119,7 @@ impl Events {
         }
     }
 
-    /// A device's trace.
+    /// Returns the state of a device's trace. Errs at byte `offset` if the device's number is implausible.
     pub(super) fn device(&mut self, index: usize, offset: u64) -> Result<&mut Device, PickleError> {
         if index >= DEVICES {
             return Err(PickleError::at(
@@ -125,7 +133,7 @@ impl Events {
         Ok(&mut self.devices[index])
     }
 
-    /// The time of an entry, after the one before it.
+    /// Returns the time of an entry in ns, which is later than that of the entry before it.
     fn time(&mut self, device: usize, time_us: Option<Value>, offset: u64) -> Result<i64, PickleError> {
         let last = self.device(device, offset)?.last_ns;
         let next = last.map_or(0, |last| last.saturating_add(1));
@@ -136,7 +144,7 @@ impl Events {
             }
             Some(time_us) => {
                 let time_us = signed(time_us, "time_us", offset)?;
-                // The latest time leaves room for what follows it.
+                // The limit leaves room for the times of the entries that follow.
                 let own =
                     time_us.checked_mul(1000).filter(|ts| *ts < i64::MAX - (1 << 40)).ok_or_else(|| {
                         PickleError::at(offset, format!("`time_us` of what begins here is {time_us}"))
@@ -151,7 +159,7 @@ impl Events {
         Ok(ts)
     }
 
-    /// The number of a stack; a new one is spelled out first.
+    /// Returns the number of a stack. A stack that is new is written as a row first.
     pub(super) fn stack(
         &mut self,
         ts: i64,
@@ -172,7 +180,7 @@ impl Events {
         Ok(Some(number))
     }
 
-    /// Follows the note that entries carry; a stretch of one note is a phase.
+    /// Follows the user metadata of entries: consecutive entries with the same text form a range.
     fn note(
         &mut self,
         device: usize,
@@ -208,7 +216,7 @@ impl Events {
         Ok(())
     }
 
-    /// Ends the phases that last to the end.
+    /// Writes the ranges that last until the end of the history.
     pub(super) fn end_notes(&mut self, store: &Store) -> Result<(), PickleError> {
         for device in 0..self.devices.len() {
             let note = self.devices[device].note.take();

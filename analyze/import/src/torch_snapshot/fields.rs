@@ -1,10 +1,10 @@
-//! Values of a dict's fields, with what they must be.
+//! Reads the fields of a dict, and checks their types.
 
 use crate::pickle::{PickleError, Shape, Store, TextId, Value};
 
 use super::keys;
 
-/// The value of a key; the last one counts, as in Python.
+/// Returns the value of a key. If a key occurs more than once, the last value counts, as in Python.
 pub(super) fn field(pairs: &[Value], key: TextId) -> Option<Value> {
     pairs.chunks_exact(2).rev().find(|pair| pair[0] == Value::Text(key)).map(|pair| pair[1])
 }
@@ -14,7 +14,7 @@ fn wrong(value: Value, name: &str, expected: &str, offset: u64) -> PickleError {
     PickleError::at(offset, format!("`{name}` of what begins here is {found}, not {expected}"))
 }
 
-/// An address or a size.
+/// Returns an address or a size in bytes. Errs if the value is not an integer from 0 to 2^64 - 1.
 #[inline]
 pub(super) fn unsigned(value: Value, name: &str, offset: u64) -> Result<u64, PickleError> {
     match value {
@@ -27,7 +27,7 @@ pub(super) fn unsigned(value: Value, name: &str, offset: u64) -> Result<u64, Pic
     }
 }
 
-/// A size in bytes, or a time.
+/// Returns a size in bytes or a time. Errs if the value is not an integer from 0 to 2^63 - 1.
 #[inline]
 pub(super) fn signed(value: Value, name: &str, offset: u64) -> Result<i64, PickleError> {
     match value {
@@ -42,7 +42,7 @@ pub(super) fn signed(value: Value, name: &str, offset: u64) -> Result<i64, Pickl
     }
 }
 
-/// A stream handle: PyTorch writes it with a sign. `None`: the default stream.
+/// Returns a stream handle, or `None` for the default stream. PyTorch writes the handle with a sign.
 #[inline]
 pub(super) fn stream(value: Value, offset: u64) -> Result<Option<u64>, PickleError> {
     let handle = match value {
@@ -52,7 +52,7 @@ pub(super) fn stream(value: Value, offset: u64) -> Result<Option<u64>, PickleErr
     Ok((handle != 0).then_some(handle))
 }
 
-/// A string.
+/// Returns the id of a string. Errs if the value is not a string.
 pub(super) fn text(value: Value, name: &str, offset: u64) -> Result<TextId, PickleError> {
     match value {
         Value::Text(text) => Ok(text),
@@ -60,14 +60,16 @@ pub(super) fn text(value: Value, name: &str, offset: u64) -> Result<TextId, Pick
     }
 }
 
-/// The two halves of a pool's id; null for the default pool, as the halves of its id are 0.
+/// The two halves of a memory pool's id. Both are null for the default pool, in whose id they are 0.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Pool {
+    /// First half of the id.
     pub(super) owner: Option<u64>,
+    /// Second half of the id.
     pub(super) id: Option<u64>,
 }
 
-/// A pool's id.
+/// Returns the id of a pool. Errs if the value is neither `None` nor a pair of integers.
 pub(super) fn pool(value: Value, store: &Store, offset: u64) -> Result<Pool, PickleError> {
     if value == Value::None {
         return Ok(Pool::default());
@@ -86,7 +88,7 @@ pub(super) fn pool(value: Value, store: &Store, offset: u64) -> Result<Pool, Pic
     Ok(Pool { owner: half(*owner)?, id: half(*id)? })
 }
 
-/// A field that must be there.
+/// Returns the value of a field. Errs if it is missing; `what` names the dict in the error.
 pub(super) fn required(pairs: &[Value], key: TextId, what: &str, offset: u64) -> Result<Value, PickleError> {
     field(pairs, key).ok_or_else(|| {
         let name = keys::KNOWN.get(key.0 as usize).unwrap_or(&"?");

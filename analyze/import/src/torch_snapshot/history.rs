@@ -1,5 +1,5 @@
-//! Whether a device's events are its whole history: whatever is freed in it, or lives at its end, must have
-//! been allocated in it.
+//! Checks whether a device's events are its whole history: all memory that is freed in it, or in use at its
+//! end, must have been allocated in it.
 
 use std::collections::HashSet;
 
@@ -8,18 +8,18 @@ use analyze_run::address_ranges::Ranges;
 
 use super::keys;
 
-/// What a device's events have said so far.
+/// The blocks and segments that a device's events have allocated and not freed so far.
 #[derive(Default)]
 pub(super) struct History {
     live: HashSet<u64>,
     segments: Ranges,
     events_count: u64,
-    /// Frees, blocks and segments of memory whose allocation is not among the events.
+    /// Number of frees, blocks and segments whose allocation is not among the events.
     unexplained_count: u64,
 }
 
 impl History {
-    /// Takes an event in.
+    /// Takes an event: its action, and the address and the size in bytes of its memory.
     pub(super) fn event(&mut self, action: TextId, addr: u64, size: u64) {
         self.events_count += 1;
         let explained = match action {
@@ -33,29 +33,29 @@ impl History {
                 true
             }
             keys::SEGMENT_FREE | keys::SEGMENT_UNMAP => self.segments.remove(addr, size).is_empty(),
-            // Pending frees, marks and failures own nothing.
+            // Requested frees, snapshots and failures change nothing about who owns memory.
             keys::FREE_REQUESTED | keys::SNAPSHOT | keys::OOM => true,
             _ => true,
         };
         self.unexplained_count += u64::from(!explained);
     }
 
-    /// Compares a segment of the final state.
+    /// Checks a segment of the final state, by its address and its size in bytes.
     pub(super) fn segment(&mut self, addr: u64, size: u64) {
         self.unexplained_count += u64::from(!self.segments.covers(addr, size));
     }
 
-    /// Compares a block of the final state that is in use.
+    /// Checks a block of the final state that is in use, by its address.
     pub(super) fn block(&mut self, addr: u64) {
         self.unexplained_count += u64::from(!self.live.contains(&addr));
     }
 
-    /// Events seen.
+    /// Returns the number of events.
     pub(super) fn events_count(&self) -> u64 {
         self.events_count
     }
 
-    /// How often memory was freed, or is there in the end, whose allocation is not among the events.
+    /// Returns how often memory is freed, or is there at the end, whose allocation is not among the events.
     pub(super) fn unexplained_count(&self) -> u64 {
         self.unexplained_count
     }

@@ -1,4 +1,4 @@
-//! The strings that a snapshot is made of, by the number that its reader gives them.
+//! The strings that a snapshot consists of, with the ids that its reader gives them.
 
 use crate::pickle::TextId;
 
@@ -9,7 +9,7 @@ macro_rules! define {
             $($name,)*
         }
 
-        /// All of them, in the order of their numbers.
+        /// All known strings, in the order of their ids.
         pub(super) const KNOWN: &[&str] = &[$($text,)*];
 
         $(#[doc = concat!("`", $text, "`")] pub(super) const $name: TextId = TextId(Order::$name as u32);)*
@@ -17,7 +17,7 @@ macro_rules! define {
 }
 
 define! {
-    // Actions come first: they are the numbers of the ops.
+    // Actions come first: their ids are the indices of `ACTIONS`.
     ALLOC = "alloc";
     FREE_REQUESTED = "free_requested";
     FREE_COMPLETED = "free_completed";
@@ -27,12 +27,12 @@ define! {
     SEGMENT_UNMAP = "segment_unmap";
     SNAPSHOT = "snapshot";
     OOM = "oom";
-    // Of the whole.
+    // These are keys of the whole snapshot.
     SEGMENTS = "segments";
     DEVICE_TRACES = "device_traces";
     ALLOCATOR_SETTINGS = "allocator_settings";
     EXTERNAL_ANNOTATIONS = "external_annotations";
-    // Of an entry of a trace.
+    // These are keys of an entry of a trace.
     ACTION = "action";
     ADDR = "addr";
     DEVICE_FREE = "device_free";
@@ -44,7 +44,7 @@ define! {
     POOL_ID = "pool_id";
     MEMPOOL_ID = "mempool_id";
     SEGMENT_POOL_ID = "segment_pool_id";
-    // Of a segment and a block.
+    // These are keys of a segment and of a block.
     DEVICE = "device";
     ADDRESS = "address";
     TOTAL_SIZE = "total_size";
@@ -55,12 +55,12 @@ define! {
     STATE = "state";
     HISTORY = "history";
     REAL_SIZE = "real_size";
-    // Of a frame and an annotation.
+    // These are keys of a frame and of an annotation.
     NAME = "name";
     FILENAME = "filename";
     LINE = "line";
     STAGE = "stage";
 }
 
-/// Names of the ops that the first of these strings are.
+/// Names of the actions, which are the first of the known strings and the values of `op` in rows.
 pub(super) const ACTIONS: &[&str] = KNOWN.split_at(OOM.0 as usize + 1).0;

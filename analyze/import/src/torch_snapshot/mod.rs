@@ -1,9 +1,9 @@
-//! Snapshots of PyTorch's caching allocator: the pickle of `torch.cuda.memory._snapshot()`, also compressed
-//! with gzip.
+//! Imports snapshots of PyTorch's caching allocator: the pickle of `torch.cuda.memory._snapshot()`, also
+//! compressed with gzip.
 //!
-//! What has to be known to read one rightly: times are Unix microseconds; the history is a ring and may have
-//! lost its beginning; addresses and sizes of events are those of the allocator's own log; one expandable
-//! segment is listed once per mapped range; the requested size of an inactive block is its last tenant's.
+//! A reader has to know: times are Unix microseconds; the history is a ring buffer and may have lost its
+//! beginning; addresses and sizes of events are those of the allocator's own log; an expandable segment is
+//! listed once for each mapped range; the requested size of an inactive block is that of its last allocation.
 
 mod annotations;
 mod events;

@@ -1,23 +1,23 @@
-//! `allocator_settings` to the settings of a process.
+//! Converts `allocator_settings` to the settings of a process.
 
 use std::collections::BTreeMap;
 
 use crate::pickle::{Shape, Store, Value};
 
-/// The variable that PyTorch reads, and the setting in which later versions repeat it.
+/// The environment variable that PyTorch reads, and the setting in which later versions repeat it.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
-/// Settings that are bytes here and mebibytes in the variable.
+/// Settings that are in bytes here and in mebibytes in the variable, each with its name in the variable.
 const IN_MEBIBYTES: [(&str, &str); 2] =
     [("max_split_size", "max_split_size_mb"), ("large_segment_size", "large_segment_size_mb")];
 
-/// Settings that the variable has under the same name.
+/// Settings that have the same name in the variable.
 const SAME: [&str; 1] = ["expandable_segments"];
 
 const GARBAGE_COLLECTION: &str = "garbage_collection_threshold";
 const ROUNDUP: &str = "roundup_power2_divisions";
 
-/// How a value is written; `None` for what is no single value.
+/// Returns the text of a value, or `None` if it is not a single value.
 fn scalar(value: Value, store: &Store) -> Option<String> {
     match value {
         Value::Bool(true) => Some("True".to_owned()),
@@ -30,7 +30,7 @@ fn scalar(value: Value, store: &Store) -> Option<String> {
     }
 }
 
-/// Divisions by size class: one number if all are equal, nothing if none is set.
+/// Returns the divisions by size class: one number if all are equal, and `None` if none is set.
 fn roundup(value: Value, store: &Store) -> Option<String> {
     let (_, pairs) = store.values(value, Shape::Dict, ROUNDUP, 0).ok()?;
     let classes: Vec<(String, String)> = pairs
@@ -46,7 +46,8 @@ fn roundup(value: Value, store: &Store) -> Option<String> {
     Some(format!("[{}]", classes.join(",")))
 }
 
-/// Options of the variable's text: `name:value`, separated by commas that are not within brackets.
+/// Returns the options in the variable's text: `name:value`, separated by commas that are not within
+/// brackets.
 fn options(text: &str) -> Vec<(String, String)> {
     let mut depth = 0_u32;
     let parts = text.split(|c| {
@@ -64,8 +65,8 @@ fn options(text: &str) -> Vec<(String, String)> {
     parts.filter_map(option).collect()
 }
 
-/// The settings of a process: the variable's text as it would have to be to get them, and whatever else is
-/// named, under its own name.
+/// Returns the settings of a process: the text that the variable would need to have to produce them, and all
+/// other settings under their own names.
 pub(super) fn environment(settings: Value, store: &Store) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::new();
     let Ok((_, pairs)) = store.values(settings, Shape::Dict, "`allocator_settings`", 0) else {
@@ -82,7 +83,7 @@ pub(super) fn environment(settings: Value, store: &Store) -> BTreeMap<String, St
         if name == VARIABLE {
             given = scalar(value, store).unwrap_or_default();
         } else if let Some((_, option)) = IN_MEBIBYTES.iter().find(|(setting, _)| *setting == name) {
-            // Below zero, or all ones: not set.
+            // A value below zero, or one whose bits are all ones, means that the option is not set.
             if let Value::Int(bytes) = value
                 && bytes > 0
                 && bytes < i64::MAX
@@ -106,8 +107,8 @@ pub(super) fn environment(settings: Value, store: &Store) -> BTreeMap<String, St
             environment.insert(name, text);
         }
     }
-    // What the settings do not repeat is known from the text that was given. (Divisions and the like that are
-    // not in force are left out: the allocator did not take them.)
+    // An option that the settings do not repeat is known from the text that was given. (Divisions and the
+    // like that are not in force are left out, because the allocator did not accept them.)
     let known: Vec<&str> = IN_MEBIBYTES.iter().map(|(_, option)| *option).chain(SAME).collect();
     for (name, value) in options(&given) {
         let repeated =

@@ -1,4 +1,4 @@
-//! The whole snapshot: its events while they are read, then its state, then what it says about itself.
+//! Converts the whole snapshot: its events while they are read, then its state, then its metadata.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use super::{
     keys, settings, state,
 };
 
-/// Converts a snapshot.
+/// Converts a snapshot to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
-/// If it is no snapshot, is damaged or malicious, or the run cannot be written.
+/// Returns an error if the file is not a snapshot, is damaged or malicious, or the run cannot be written.
 pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let error = |error| match error {
         PickleError::Io(source) => AnalyzeError::Io { path: path.to_owned(), source },
@@ -44,7 +44,7 @@ pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
     }
 }
 
-/// What is true of every snapshot.
+/// Returns the metadata that every snapshot has.
 fn base() -> Run {
     Run {
         producer: "torch snapshot".to_owned(),
@@ -60,7 +60,7 @@ fn base() -> Run {
     }
 }
 
-/// Writes all rows and returns the run's metadata.
+/// Writes all rows and returns the metadata of the run. Errs if the pickle is damaged or is not a snapshot.
 pub(super) fn convert(source: Source<'_>, events: &mut Events) -> Result<Run, PickleError> {
     let keys = Keys { streamed: keys::DEVICE_TRACES, condensed: keys::FRAMES };
     let (root, mut store, streamed) = Machine::new(source, keys::KNOWN, keys).run(events)?;
@@ -89,8 +89,8 @@ pub(super) fn convert(source: Source<'_>, events: &mut Events) -> Result<Run, Pi
     Ok(run)
 }
 
-/// Checks that the lists whose events were written are where they seemed to be, and writes the events of
-/// lists that came another way.
+/// Checks that the lists whose events were streamed are where they seemed to be, and writes the events of the
+/// lists that were not streamed.
 fn finish_traces(
     events: &mut Events,
     store: &mut Store,
@@ -126,7 +126,7 @@ fn finish_traces(
     Ok(())
 }
 
-/// Says what this snapshot cannot show.
+/// Adds what this snapshot cannot show to the metadata.
 fn add_limits(run: &mut Run, events: &Events, segments_count: usize) {
     let mut add = |what: String| run.not_captured.push(what);
     let counted: u64 = events.devices.iter().map(|device| device.history.events_count()).sum();

@@ -1,7 +1,7 @@
 //! Call stacks, each distinct one with a number and spelled out once.
 //!
-//! A snapshot has a list of frames for nearly every event, innermost first; most of them are equal. A list
-//! becomes a number as soon as an event has it, and so does a frame.
+//! A snapshot has a list of frames for nearly every event, with the innermost first; most of the lists are
+//! equal. A list is replaced by a number as soon as an event has it, and so is a frame.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,22 +11,22 @@ use crate::pickle::{ObjectId, PickleError, Shape, Store, Token, Value};
 
 use super::{fields::field, keys};
 
-/// Longest text of one stack; a longer one is not kept.
+/// Longest text of one stack, in bytes; a stack with a longer one is not kept.
 const STACK_BYTES: usize = 1 << 20;
-/// Texts of all stacks; beyond it, new ones are not kept.
+/// Largest size of all stacks' texts, in bytes; beyond it, new stacks are not kept.
 const ALL_BYTES: usize = 256 << 20;
-/// Memory that a stack costs besides its frames' numbers.
+/// Estimated memory of a stack besides the numbers of its frames, in bytes.
 const OVERHEAD_BYTES: usize = 96;
 
-/// A distinct stack.
+/// A distinct call stack.
 struct Stack {
     frames: Arc<[u32]>,
-    /// Its text is too long to keep.
+    /// Set if the text is not kept because it is too long.
     left_out: bool,
     spelled: bool,
 }
 
-/// All distinct stacks and frames.
+/// All distinct call stacks and frames.
 #[derive(Default)]
 pub(super) struct Stacks {
     frames: Vec<Arc<str>>,
@@ -35,15 +35,15 @@ pub(super) struct Stacks {
     stack_numbers: HashMap<Arc<[u32]>, u32>,
     text_bytes: usize,
     scratch: Vec<u32>,
-    /// Stacks that were too long.
+    /// Number of stacks that are not kept because they are too long.
     left_out_count: u64,
 }
 
-/// Stands for a list without frames. (Numbers of stacks begin behind it.)
+/// Number in the token of a list without frames. (The token of a stack has the stack's number plus 1.)
 const NO_FRAMES: u32 = 0;
 
 impl Stacks {
-    /// What takes the place of a list of frames; what is no list stays what it is.
+    /// Returns the token that replaces a list of frames. A value that is not a list is returned unchanged.
     pub(super) fn condense(&mut self, value: Value, store: &mut Store) -> Result<Value, PickleError> {
         let Value::Object(id) = value else {
             return Ok(value);
@@ -82,7 +82,7 @@ impl Stacks {
         Ok(Value::Token(token))
     }
 
-    /// The number of the stack in the scratch list.
+    /// Returns the number of the stack whose frames are in `scratch`.
     fn number(&mut self, store: &mut Store) -> u32 {
         if let Some(number) = self.stack_numbers.get(&self.scratch[..]) {
             return *number;
@@ -102,7 +102,7 @@ impl Stacks {
         number
     }
 
-    /// The number of a frame that has not been read yet, or of one that this list has had before.
+    /// Returns the number of a frame, which is read unless this list has had it before.
     fn frame(&mut self, id: ObjectId, store: &mut Store) -> Result<u32, PickleError> {
         if let Some(Token::Second(number)) = store.token(id) {
             return Ok(number);
@@ -118,7 +118,7 @@ impl Stacks {
             (_, Some(Value::Int(line))) if line > 0 => format!("{name} ({file}:{line})"),
             _ => format!("{name} ({file})"),
         };
-        // Semicolons are between frames.
+        // Semicolons separate the frames of a stack, so none may occur in a frame.
         let text: Arc<str> = text.replace(';', ":").into();
         let number = match self.frame_numbers.get(&text) {
             Some(number) => *number,
@@ -134,8 +134,8 @@ impl Stacks {
         Ok(number)
     }
 
-    /// The number of the stack that a value stands for, and its text (outermost first) when it is first asked
-    /// for. `None`: there are no frames, or they were too many.
+    /// Returns the number of the stack that a value stands for, and its text (outermost frame first) if it is
+    /// asked for the first time. Returns `None` if there are no frames, or the stack is too long to be kept.
     pub(super) fn look_up(
         &mut self,
         value: Option<Value>,
@@ -163,7 +163,7 @@ impl Stacks {
         Ok(Some((number, text)))
     }
 
-    /// Stacks that were too long to keep.
+    /// Returns the number of distinct stacks that are not kept because they are too long.
     pub(super) fn left_out_count(&self) -> u64 {
         self.left_out_count
     }

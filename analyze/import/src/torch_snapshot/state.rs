@@ -1,5 +1,5 @@
-//! The final state, `segments`, to rows: every segment, and after it its blocks, all at the time of the
-//! snapshot.
+//! Converts the final state, `segments`, to rows: every segment, followed by its blocks, all at the time of
+//! the snapshot.
 
 use trace_schema::{Kind, Row, Text};
 
@@ -11,12 +11,13 @@ use super::{
     keys,
 };
 
-/// A state that the documentation calls otherwise than the program.
+/// A state of blocks for which PyTorch's documentation and its program have different names: the name that is
+/// replaced, and the name in rows.
 const RENAMED: (&str, &str) = ("active_awaiting_free", "active_pending_free");
 /// The state of a free block.
 const INACTIVE: &str = "inactive";
 
-/// What a segment says of its blocks, too.
+/// Facts about a segment that hold for its blocks, too.
 struct Segment {
     device: usize,
     number: i32,
@@ -24,7 +25,7 @@ struct Segment {
     next_address: u64,
 }
 
-/// Writes the rows of all segments; how many segments there are.
+/// Writes the rows of all segments at the time `ts` in ns, and returns the number of segments.
 pub(super) fn write(
     events: &mut Events,
     store: &mut Store,
@@ -103,7 +104,7 @@ fn write_block(
     let offset = store.offset(id);
     let pairs = store.take(id);
     let size = signed(required(&pairs, keys::SIZE, "the block", offset)?, "size", offset)?;
-    // Early versions name no address: blocks of a segment follow each other without gaps.
+    // Early versions state no address: the blocks of a segment follow each other without gaps.
     let address = field(&pairs, keys::ADDRESS)
         .map_or(Ok(segment.next_address), |value| unsigned(value, "address", offset))?;
     segment.next_address = address.saturating_add(size as u64);
@@ -136,7 +137,7 @@ fn state(value: Value, store: &Store, offset: u64) -> Result<Text, PickleError> 
     Ok(if **word == *RENAMED.0 { Text::Static(RENAMED.1) } else { Text::Shared(word.clone()) })
 }
 
-/// Requested size and frames of a block's latest allocation, as early versions have them.
+/// Returns the requested size and the frames of a block's latest allocation, as early versions state them.
 fn latest(pairs: &[Value], store: &Store) -> Option<(Option<Value>, Option<Value>)> {
     let (_, history) = store.values(field(pairs, keys::HISTORY)?, Shape::List, "history", 0).ok()?;
     let (_, latest) = store.values(*history.first()?, Shape::Dict, "history", 0).ok()?;

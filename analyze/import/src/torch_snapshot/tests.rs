@@ -1,4 +1,4 @@
-//! Damaged and hostile snapshots through the whole import.
+//! Imports damaged and hostile snapshots, through all steps of the import.
 
 use std::{fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ fn small(protocol: u32) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Imports bytes; the reason if they are refused. Nothing is left behind.
+/// Imports bytes. Returns the reason if they are refused, and leaves no file behind.
 fn import(directory: &tempfile::TempDir, bytes: &[u8]) -> Result<(), String> {
     let out = directory.path().join("run.parquet");
     let mut events = Events::new(Recorder::create(&out, true, &Default::default()).unwrap());
@@ -71,7 +71,7 @@ fn random_damage_never_panics() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// A dict of two-character keys and raw values.
+/// Encodes a dict of short keys and encoded values.
 fn dict(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = b"}(".to_vec();
     for (key, value) in pairs {
@@ -118,12 +118,12 @@ fn shapes_are_checked() {
     refused(with(&[("time_us", b"\x8a\x08\0\0\0\0\0\0\0\x7f".to_vec())]), "`time_us`");
     refused(with(&[("frames", b"](K\x01e".to_vec())]), "not a list of frames");
     refused(with(&[("segment_pool_id", b"K\x01\x85".to_vec())]), "1 parts, not two");
-    // A list of frames in itself.
+    // This list of frames contains itself.
     refused(with(&[("frames", b"]\x94h\x00a".to_vec())]), "not a list of frames");
-    // A list that goes on after it was read.
+    // This list continues after it was read.
     let late = [b"]".to_vec(), event(&[("frames", b"]q\x07".to_vec())]), b"ah\x07Na".to_vec()].concat();
     refused(traces(&late), "has been read already");
-    // The same list for two devices; the same event twice; a list that is dropped again.
+    // Here two devices have one list, an event occurs twice, or a list is dropped again.
     let twice = [b"]q\x00".to_vec(), event(&[]), b"ah\x00".to_vec()].concat();
     refused(traces(&twice), "more than once");
     let again = [b"](".to_vec(), event(&[]), b"q\x012e".to_vec()].concat();
@@ -135,7 +135,7 @@ fn shapes_are_checked() {
     refused(traces(&dropped), "not in its place");
 }
 
-/// Sharing that would become rows without end: every part occurs once.
+/// References to shared parts must not become rows without end, so every part may occur only once.
 #[test]
 fn memo_bombs_do_not_go_off() {
     let directory = tempfile::tempdir().unwrap();
@@ -154,7 +154,8 @@ fn memo_bombs_do_not_go_off() {
         let reason = import(&directory, &bytes).expect_err("it must be refused");
         assert!(reason.contains("read before"), "{reason}");
     }
-    // Long stacks of one frame with a long name: their text has a limit, and what is left out is said.
+    // These are long stacks of one frame with a long name: their text has a limit, and what is left out is
+    // reported.
     let name = [&b"X\0\0\x01\0"[..], &[b'f'; 1 << 16]].concat();
     let frame = [dict(&[("name", name)]), b"q\x05".to_vec()].concat();
     let mut events = b"](".to_vec();
