@@ -1,9 +1,10 @@
-//! The allocator of one device of one process, replayed.
+//! The replayed state of one caching allocator: one device of one process.
 //!
-//! Blocks tile their segment without gap or overlap; free neighbours are one block. An allocation takes the
-//! front of the free block at its address, and what is left is split off or goes with it, by the allocator's own
-//! rule. Memory in the middle of which a block appears, or that is given back without having been taken, shows
-//! that events are missing: see [`Fault`]; what lay there is `Unknown` from then on.
+//! Blocks tile their segment without gaps or overlaps, and neighbouring free blocks are merged. An allocation
+//! takes the front of the free block at its address; the remainder is split off or stays with the block, by
+//! the allocator's own rule ([`Settings::splits`]). A block that appears in the middle of free memory, and a
+//! free of a block that was never allocated, show that events are missing (see [`Fault`]); the memory in
+//! question is [`State::Unknown`] from then on.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,41 +19,43 @@ use super::{
     totals::Totals,
 };
 
-/// Its state.
+/// The replayed state of one allocator: its blocks, segments, totals and faults.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     pub(super) settings: Settings,
     pub(super) knowledge: Knowledge,
     pub(super) blocks: BTreeMap<u64, Block>,
-    /// Segments by place; a place is used again.
+    /// Segments by slot index; the slot of a removed segment is reused.
     pub(super) segments: Vec<Segment>,
     pub(super) free_places: Vec<u32>,
     pub(super) places: BTreeMap<u64, u32>,
-    /// Unknown blocks that are free when the block before them is: either they belong to it, or they are free.
+    /// Addresses of unknown blocks that become free when the block before them does: each is either the tail
+    /// of that block or already free.
     tails: HashSet<u64>,
     pub(super) totals: Totals,
     faults: Faults,
-    /// Kept only if somebody asks: it takes time.
+    /// Free memory by pool; kept only on request ([`Knowledge::wants_pools`]), because it takes time.
     pools: Option<Box<Pools>>,
 }
 
-/// More than any device has: sums of such sizes stay numbers.
+/// The largest accepted size in bytes, more than any device has, so that sums of sizes do not overflow.
 const MAX_BYTES: u64 = 1 << 48;
 
-/// What the events can tell.
+/// Limits of what the recorded events can tell about an allocator.
 #[derive(Clone, Debug)]
 pub struct Knowledge {
-    /// Recording began in the middle, or events were lost: what is not known for that is no fault.
+    /// Recording began while the process ran, or events were lost; a contradiction that missing events
+    /// explain is then not a fault.
     pub is_partial: bool,
-    /// Blocks are told of, and not segments alone.
+    /// The events describe blocks, not only segments.
     pub has_blocks: bool,
-    /// What the pools that a program made do with rests; the others split them off.
+    /// Whether each private pool of the program splits blocks; pools that are not listed split.
     pub rests: BTreeMap<PoolId, Rest>,
-    /// Events are being lost until then.
+    /// Events are being lost until this time (ns, trace clock).
     pub lost_until_ts: i64,
-    /// Events that were lost so far.
+    /// The number of events lost so far.
     pub lost_count: u64,
-    /// Somebody asks for free memory by pool.
+    /// A listener needs free memory by pool, so that the allocator keeps [`Pools`].
     pub wants_pools: bool,
 }
 
@@ -70,13 +73,13 @@ impl Default for Knowledge {
 }
 
 impl Allocator {
-    /// With nothing allocated.
+    /// Creates an allocator without segments.
     pub fn new(settings: Settings, knowledge: Knowledge) -> Self {
         let pools = knowledge.wants_pools.then(Box::default);
         Self { settings, knowledge, pools, ..Self::default() }
     }
 
-    /// With what was there when recording began.
+    /// Creates an allocator with the segments and blocks that existed when recording began.
     pub fn seeded(settings: Settings, knowledge: Knowledge, seed: &Seed) -> Self {
         let mut allocator = Self::new(settings, knowledge);
         for segment in &seed.segments {
@@ -103,12 +106,13 @@ impl Allocator {
         allocator
     }
 
-    /// What its events can tell.
+    /// Returns the limits of what its events can tell.
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
-    /// Events were lost in `[from, to)`: what its segments hold is not known until later events tell.
+    /// Marks all memory as unknown because `count` events were lost in `[from, to)` (ns): the content of a
+    /// segment is known again only as later events tell it.
     pub fn lose(&mut self, from: i64, to: i64, count: u64, observer: &mut impl Observer) {
         self.knowledge.is_partial = true;
         self.knowledge.lost_until_ts = self.knowledge.lost_until_ts.max(to);
@@ -128,77 +132,77 @@ impl Allocator {
         }
     }
 
-    /// Counts what the state at the end has otherwise.
+    /// Adds faults found by comparing the replayed final state with the recorded one.
     pub fn add_faults(&mut self, fault: Fault, count: u64) {
         if count > 0 {
             *self.faults.entry(fault).or_default() += count;
         }
     }
 
-    /// Its free memory by pool, if it was to know.
+    /// Returns free memory by pool, or `None` unless [`Knowledge::wants_pools`] is set.
     pub fn pools(&self) -> Option<&Pools> {
         self.pools.as_deref()
     }
 
-    /// Its settings.
+    /// Returns the allocator's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Sums.
+    /// Returns the current sums over blocks and segments.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What did not fit.
+    /// Returns the contradictions found so far, with their counts.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Blocks by address.
+    /// Returns all blocks, by address.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.values()
     }
 
-    /// Segments by address.
+    /// Returns all segments, by address.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.places.values().map(|place| &self.segments[*place as usize])
     }
 
-    /// The segment that an address lies in.
+    /// Returns the segment that contains `addr`.
     pub fn segment_at(&self, addr: u64) -> Option<&Segment> {
         let (_, place) = self.places.range(..=addr).next_back()?;
         self.segment(*place).filter(|segment| segment.end() > addr)
     }
 
-    /// Segments by address, from that of `addr` on.
+    /// Returns the segments that start at `addr` or later, by address.
     pub fn segments_from(&self, addr: u64) -> impl Iterator<Item = &Segment> {
         self.places.range(addr..).map(|(_, place)| &self.segments[*place as usize])
     }
 
-    /// Blocks that reach into `[addr, addr + bytes)`.
+    /// Returns the blocks that overlap `[addr, addr + bytes)`, by address.
     pub fn blocks_within(&self, addr: u64, bytes: u64) -> impl Iterator<Item = &Block> + Clone {
         let first = self.block_at(addr).map_or(addr, |block| block.addr);
         self.blocks.range(first..addr.saturating_add(bytes).max(first)).map(|(_, block)| block)
     }
 
-    /// Blocks of a segment.
+    /// Returns the blocks of a segment, by address.
     pub fn blocks_in(&self, segment: &Segment) -> impl Iterator<Item = &Block> {
         self.blocks.range(segment.addr..segment.end()).map(|(_, block)| block)
     }
 
-    /// The segment at a place that a block names.
+    /// Returns the segment in a slot, as named by [`Block::segment`].
     pub fn segment(&self, place: u32) -> Option<&Segment> {
         self.segments.get(place as usize)
     }
 
-    /// The block that an address lies in.
+    /// Returns the block that contains `addr`.
     pub fn block_at(&self, addr: u64) -> Option<&Block> {
         let (_, block) = self.blocks.range(..=addr).next_back()?;
         (block.end() > addr).then_some(block)
     }
 
-    /// Replays one event.
+    /// Replays one event and reports the ended block states and segment extents to `observer`.
     pub fn apply(&mut self, event: &Event, observer: &mut impl Observer) {
         let is_of_segment = matches!(
             event.action,
@@ -208,7 +212,7 @@ impl Allocator {
             return;
         }
         let is_sized = event.size_bytes <= MAX_BYTES && event.addr <= u64::MAX - 2 * MAX_BYTES;
-        // cudaFree tells no size.
+        // cudaFree does not report a size.
         let is_new = matches!(event.action, Action::SegmentAlloc | Action::SegmentMap);
         if !is_sized || (is_new && event.size_bytes == 0) {
             self.fault(Fault::NoSize);
@@ -230,7 +234,7 @@ impl Allocator {
         }
     }
 
-    /// Tells of everything that is still there.
+    /// Reports everything that still exists to `observer`, without an end time.
     pub fn finish(&self, observer: &mut impl Observer) {
         for block in self.blocks.values() {
             observer.block(block, self.segment(block.segment), None);
@@ -244,14 +248,14 @@ impl Allocator {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    /// Events that are missing explain it, if any are.
+    /// Counts a fault unless events are known to be missing, which then explain it.
     pub(super) fn fault_if_whole(&mut self, fault: Fault) {
         if !self.knowledge.is_partial {
             self.fault(fault);
         }
     }
 
-    /// Adds a block to the sums, or with `sign` -1 takes it away.
+    /// Adds a block to the sums, or removes it if `sign` is -1.
     fn count(&mut self, block: &Block, sign: i64) {
         let segment = self.segments.get(block.segment as usize);
         self.totals.add_block(block, segment, sign);
@@ -260,7 +264,7 @@ impl Allocator {
         }
     }
 
-    /// The same with a segment.
+    /// Adds a segment to the sums, or removes it if `sign` is -1.
     pub(super) fn count_segment(&mut self, segment: &Segment, sign: i64) {
         self.totals.add_segment(segment, sign);
         if let Some(pools) = &mut self.pools {
@@ -273,14 +277,14 @@ impl Allocator {
         self.blocks.insert(block.addr, block);
     }
 
-    /// Takes a block away without a word.
+    /// Removes a block without reporting it to an observer.
     pub(super) fn remove(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(&addr)?;
         self.count(&block, -1);
         Some(block)
     }
 
-    /// Takes a block away, which ends.
+    /// Ends a block's current state at `ts`: removes the block and reports it to the observer.
     pub(super) fn end(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) -> Option<Block> {
         let block = self.remove(addr)?;
         observer.block(&block, self.segments.get(block.segment as usize), Some(ts));
@@ -289,7 +293,7 @@ impl Allocator {
 
     fn alloc(&mut self, event: &Event, wanted: u64, requested: Option<u64>, observer: &mut impl Observer) {
         let Some(space) = self.space_at(event, observer) else {
-            // Nothing is known of its segment. It counts as allocated, in no segment.
+            // Its segment is not known: the block counts as allocated, outside of all segments.
             self.fault_if_whole(Fault::NoSegment);
             let next = self.segments_from(event.addr).next().map_or(u64::MAX, |segment| segment.addr);
             let size = wanted.min(next - event.addr);
@@ -305,14 +309,14 @@ impl Allocator {
         };
         let head = event.addr - space.addr;
         let mut room = space.size_bytes - head;
-        // What is left comes from here: from `space`, or the last block taken into it.
+        // The remainder is cut from here: from `space`, or from the last block that was merged into it.
         let mut rest_of = space;
         let mut is_partial = space.state == State::Unknown;
         while wanted > room {
             let Some(next) = self.taken_in(event.addr + room, &rest_of, is_partial, event.ts, observer)
             else {
                 if self.segment(space.segment).is_some_and(|segment| segment.is_stale) {
-                    // It goes on in memory that came unseen.
+                    // The block continues in memory whose arrival was not recorded.
                     self.doubt(event.addr + room, wanted - room, event.ts, observer);
                 } else {
                     self.fault(Fault::TooSmall);
@@ -328,18 +332,18 @@ impl Allocator {
         let would_split = self.settings.splits(wanted, room - size, is_small, is_expandable);
         let rest = self.knowledge.rests.get(&pool).copied().unwrap_or_default();
         if !is_exact && would_split && rest == Rest::NotKnown {
-            // Free, or part of the block: free in any case when the block is.
+            // The remainder is free or part of the block; in either case it is free once the block is.
             rest_of.state = State::Unknown;
             self.tails.insert(event.addr + size);
         } else if !is_exact && (!would_split || rest == Rest::Kept) {
             match is_partial || self.is_open(event.addr + room, space.segment) {
-                // Whether the rest came with it depends on how much more is free.
+                // Whether the remainder belongs to the block depends on how much more memory is free.
                 true => rest_of.state = State::Unknown,
                 false => size = room,
             }
         }
         if head > 0 {
-            // A usage report does not tell what is still in use by other streams, so there may be a gap.
+            // Usage reports do not tell about pending frees, so a gap before the block may be legitimate.
             let state = if event.action == Action::UsageAlloc { space.state } else { State::Unknown };
             if event.action != Action::UsageAlloc && space.state == State::Inactive {
                 let fault = self.gap_fault(&space, head);
@@ -354,7 +358,7 @@ impl Allocator {
         }
     }
 
-    /// Nothing is known any more of free memory in `[addr, addr + bytes)`.
+    /// Marks free memory in `[addr, addr + bytes)` as unknown.
     fn doubt(&mut self, addr: u64, bytes: u64, ts: i64, observer: &mut impl Observer) {
         let free: Vec<u64> =
             self.blocks_within(addr, bytes).filter(|b| !b.is_active()).map(|b| b.addr).collect();
@@ -365,8 +369,8 @@ impl Allocator {
         }
     }
 
-    /// Takes the block at `addr` away if the memory before it, which ends there, may go on in it: neither is in use, and
-    /// one of them is not known.
+    /// Removes the block at `addr` and returns it if the memory that ends there may continue in it: neither
+    /// is active, and at least one of them is unknown.
     fn taken_in(
         &mut self,
         addr: u64,
@@ -383,7 +387,7 @@ impl Allocator {
         self.end(addr, ts, observer)
     }
 
-    /// Whether memory that ends at `addr` may go on there, for all that is known.
+    /// Returns whether memory that ends at `addr` may continue there, given what is known.
     fn is_open(&self, addr: u64, segment: u32) -> bool {
         match self.blocks.get(&addr).filter(|next| next.segment == segment) {
             Some(next) => next.state == State::Unknown,
@@ -391,11 +395,11 @@ impl Allocator {
         }
     }
 
-    /// Why a block begins `head` bytes into a free one.
+    /// Returns the fault that explains why a block begins `head` bytes into a free block.
     fn gap_fault(&self, space: &Block, head: u64) -> Fault {
         let before = self.blocks.range(..space.addr).next_back().map(|(_, block)| block);
         let before = before.filter(|block| block.is_active() && block.end() == space.addr);
-        // No rounding makes a size larger than the next power of two.
+        // Rounding never makes a size larger than the next power of two.
         let is_of_rounding = before.is_some_and(|block| {
             let most = block.size_bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
             block.size_bytes.saturating_add(head) <= most
@@ -403,7 +407,8 @@ impl Allocator {
         if is_of_rounding { Fault::OtherRounding } else { Fault::AllocMissed }
     }
 
-    /// The address of the free or unknown block that an allocation falls into, made free if it was in use.
+    /// Returns the address of the free or unknown block that an allocation falls into; an active block there
+    /// is released first.
     fn space_at(&mut self, event: &Event, observer: &mut impl Observer) -> Option<u64> {
         let block = *self.block_at(event.addr)?;
         if !block.is_active() {
@@ -436,7 +441,7 @@ impl Allocator {
                 }
                 self.release(event.addr, event.ts, observer);
             }
-            // The request for it has been met with already.
+            // The free was already completed: the request for it has been replayed.
             Some(block) if block.state == State::Inactive && event.action == Action::FreeCompleted => (),
             None if event.action == Action::FreeCompleted && !self.is_unknown_at(event.addr) => (),
             _ => self.unknown_free(event, observer),
@@ -447,7 +452,7 @@ impl Allocator {
         self.block_at(addr).is_some_and(|block| block.state == State::Unknown)
     }
 
-    /// A block is given back that is not known to be in use.
+    /// Replays the free of a block that is not known to be active.
     fn unknown_free(&mut self, event: &Event, observer: &mut impl Observer) {
         let wanted = match event.action {
             Action::UsageFree => event.size_bytes,
@@ -462,7 +467,7 @@ impl Allocator {
             return;
         }
         self.fault_if_whole(Fault::UnknownFree);
-        // So it was in use, at least that much of it.
+        // So at least that much of it was active.
         self.end(space.addr, event.ts, observer);
         let end = event.addr.saturating_add(wanted).min(space.end());
         if space.addr < event.addr {
@@ -480,7 +485,7 @@ impl Allocator {
         }
     }
 
-    /// Makes a block free and joins it with its free neighbours.
+    /// Frees a block and merges it with its free neighbours.
     pub(super) fn release(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
         let Some(block) = self.end(addr, ts, observer) else { return };
         if block.segment == NO_SEGMENT {
@@ -503,7 +508,7 @@ impl Allocator {
         self.insert(free_block(start, end - start, block.segment, block.stream, ts));
     }
 
-    /// Ends every block that reaches into `[addr, addr + bytes)`; how many of them were in use.
+    /// Ends every block that overlaps `[addr, addr + bytes)`, and returns how many of them were active.
     pub(super) fn take_all_within(
         &mut self,
         addr: u64,

@@ -1,4 +1,4 @@
-//! Two listeners of one replay: each hears all of it.
+//! Combines two listeners into one: each of them receives everything that the replay reports.
 
 use super::{
     allocator::Allocator,

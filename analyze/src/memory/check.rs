@@ -1,4 +1,4 @@
-//! Whether a replay ends with what a snapshot says was there.
+//! Compares the final state of a replay with the state recorded in a snapshot.
 
 use super::{
     allocator::Allocator,
@@ -8,21 +8,23 @@ use super::{
     totals::DEFAULT_POOL,
 };
 
-/// Something that is not as replayed.
+/// A segment or block whose recorded state differs from the replayed one.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
     #[serde(skip)]
     pub(super) is_of_segment: bool,
+    /// The address of the segment or block.
     pub addr: u64,
-    /// What the snapshot says.
+    /// What the snapshot says, in words.
     pub said: String,
-    /// What the replay makes of the events.
+    /// What the replay makes of the events, in words.
     pub replayed: String,
 }
 
 const NOTHING: &str = "nothing";
 
-/// What a segment is. Events of most versions do not tell pools: the default one is no claim then.
+/// Describes a segment. The events of most PyTorch versions do not tell pools, so the caller passes the pool
+/// to show: a replayed default pool does not contradict the snapshot.
 fn about(segment: &Segment, pool: PoolId) -> String {
     let size = if segment.is_small { "small" } else { "large" };
     let expandable = if segment.is_expandable { ", expandable" } else { "" };
@@ -38,7 +40,8 @@ fn about_block(block: &Block) -> String {
     format!("{} bytes {}{requested}", block.size_bytes, block.state.name())
 }
 
-/// What differs, by address; memory that the replay does not know of is no difference.
+/// Returns the differences: segments first, then blocks. Memory that is unknown to the replay is not a
+/// difference.
 pub(super) fn differences(allocator: &Allocator, held: &Held) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut add = |is_of_segment, addr, said: Option<String>, replayed: Option<String>| {

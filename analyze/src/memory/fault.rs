@@ -1,42 +1,43 @@
-//! What does not fit in a replay, and what was done about it.
+//! The ways in which an event can contradict the replayed state.
 
 use std::collections::BTreeMap;
 
-/// Kinds of contradiction.
+/// A kind of contradiction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// A block was handed out where one was in use.
+    /// A block was allocated where another one was active.
     FreeMissed,
-    /// A block was handed out in the middle of a free one.
+    /// A block was allocated in the middle of a free block.
     AllocMissed,
-    /// A block was handed out a little after the end of the one before it.
+    /// A block was allocated a little after the end of the block before it, as other rounding settings would
+    /// do.
     OtherRounding,
-    /// A block was given back that was not in use.
+    /// A block was freed that was not allocated.
     UnknownFree,
-    /// A block was given back with another size than it was asked for.
+    /// A block was freed with a size other than the requested one.
     OtherSize,
-    /// A block was handed out that is larger than the space that was free.
+    /// A block was allocated that is larger than the free memory there.
     TooSmall,
-    /// A segment came where one was.
+    /// A segment was reserved where another one existed.
     SegmentFreeMissed,
-    /// A segment went that had not come.
+    /// A segment was released that had not been reserved.
     UnknownSegment,
-    /// A segment went, or pages did, while blocks in it were in use.
+    /// A segment or some of its pages were released while blocks in it were active.
     SegmentInUse,
-    /// A block was handed out where no segment is.
+    /// A block was allocated outside of all known segments.
     NoSegment,
-    /// A size or an address that cannot be.
+    /// An event has an impossible size or address, and was ignored.
     NoSize,
-    /// A snapshot's events and its state cannot both be.
+    /// The events and the final state of a snapshot contradict each other.
     Contradiction,
-    /// A segment of the state at the end is not as replayed.
+    /// A segment of the recorded final state differs from the replayed one.
     EndSegment,
-    /// A block of the state at the end is not as replayed.
+    /// A block of the recorded final state differs from the replayed one.
     EndBlock,
 }
 
 impl Fault {
-    /// What users read.
+    /// Returns the description shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::FreeMissed => {
@@ -69,5 +70,5 @@ impl Fault {
     }
 }
 
-/// How often each was met.
+/// The number of occurrences of each kind of contradiction.
 pub type Faults = BTreeMap<Fault, u64>;

@@ -1,12 +1,14 @@
-//! What PyTorch's caching allocator held at every instant, replayed from its own events.
+//! Replays the events of PyTorch's CUDA caching allocator to reconstruct its segments and blocks at every
+//! instant.
 //!
 //! ```text
 //! segment  ├────────────────────────── 20 MiB from the driver ───────────────────────────┤
 //! blocks   ├─ active ─┼──── inactive ────┼─ active ─┼─ pending free ─┼───── inactive ──────┤
 //! ```
-//! The allocator says where it put each block, so nothing is searched: the replay only has to know how far a
-//! block reaches ([`settings`]) and when neighbours are joined ([`allocator`]). What does not fit is a lost event
-//! or a wrong setting: it is counted ([`fault`]), and the replay goes on from what the events say.
+//! Every event carries the address that the allocator chose, so the replay never searches for a free block.
+//! It needs to know only how large a block is ([`settings`]) and when neighbouring free blocks merge
+//! ([`allocator`]). An event that contradicts the replayed state means that an earlier event was lost or that
+//! the settings differ; the replay counts it as a [`fault`] and continues from what the event says.
 
 pub mod allocator;
 pub mod beginning;

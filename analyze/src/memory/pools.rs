@@ -1,5 +1,5 @@
-//! The free memory of an allocator by who may have it: a pool, a stream, small blocks or large ones. A request is
-//! served from one of these and no other, so fragmentation is a number of each, never of all together.
+//! An allocator's memory by pool, stream and size class. A request is served from exactly one of these and
+//! never from another, so fragmentation is a figure of each of them, not of their sum.
 
 use std::collections::BTreeMap;
 
@@ -9,61 +9,64 @@ use super::{
     totals::releasable_bytes,
 };
 
-/// Who may have the memory.
+/// The pool, stream and size class that memory belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey {
+    /// The memory pool.
     pub pool: PoolId,
-    /// 0: the default stream.
+    /// The CUDA stream; 0 is the default stream.
     pub stream: u64,
-    /// Blocks up to 1 MiB.
+    /// Whether it is the small pool, of blocks up to 1 MiB.
     pub is_small: bool,
 }
 
 impl PoolKey {
-    /// Of a segment.
+    /// Returns the key of a segment.
     pub fn of(segment: &Segment) -> Self {
         Self { pool: segment.pool, stream: segment.stream, is_small: segment.is_small }
     }
 }
 
-/// One of them.
+/// The memory of one pool, stream and size class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
-    /// Had from the driver.
+    /// Reserved bytes.
     pub reserved_bytes: u64,
-    /// The most it has had.
+    /// The largest value that [`Self::reserved_bytes`] has had.
     pub peak_bytes: u64,
-    /// In use, or given back and still in use by other streams.
+    /// Bytes in active blocks: allocated, or freed and possibly still used by other streams.
     pub active_bytes: u64,
-    /// Of that, what nobody asked for: rounding, and rests too small to split off.
+    /// The part of the active bytes that was not requested: rounding, and remainders too small to split off.
     pub rounding_bytes: u64,
-    /// Free.
+    /// Bytes in free blocks.
     pub free_bytes: u64,
-    /// Of that, what could be given back to the driver.
+    /// The part of the free bytes that can be released to the driver.
     pub releasable_bytes: u64,
-    /// Sum of the squares of the free blocks' sizes.
+    /// The sum of the squares of the free blocks' sizes, in bytes².
     pub squares: u128,
-    /// Free blocks by size.
+    /// The number of free blocks of each size.
     sizes: BTreeMap<u64, u32>,
 }
 
 impl Pool {
-    /// The largest free block.
+    /// Returns the size of the largest free block in bytes, or 0 if there is none.
     pub fn largest_free_bytes(&self) -> u64 {
         self.sizes.last_key_value().map_or(0, |(size, _)| *size)
     }
 
-    /// Free blocks.
+    /// Returns the number of free blocks.
     pub fn free_count(&self) -> u64 {
         self.sizes.values().map(|count| u64::from(*count)).sum()
     }
 
-    /// The share of free memory that the largest free block does not have; `None`: nothing is free.
+    /// Returns the external fragmentation: the share (0 to 1) of the free bytes that lies outside the largest
+    /// free block, or `None` if nothing is free.
     pub fn external_ratio(&self) -> Option<f64> {
         (self.free_bytes > 0).then(|| 1.0 - self.largest_free_bytes() as f64 / self.free_bytes as f64)
     }
 
-    /// Σ size² / (Σ size)²: 1 if all free memory is one block, 1/n if it is n equal ones; `None`: nothing is free.
+    /// Returns Σ size² / (Σ size)² over the free blocks: 1 if all free memory is one block, 1/n for n equal
+    /// blocks, and `None` if nothing is free.
     pub fn concentration_ratio(&self) -> Option<f64> {
         let free = self.free_bytes as f64;
         (self.free_bytes > 0).then(|| self.squares as f64 / (free * free))
@@ -86,17 +89,17 @@ impl Pool {
     }
 }
 
-/// All of an allocator's.
+/// All pools of one allocator.
 #[derive(Clone, Debug, Default)]
 pub struct Pools(BTreeMap<PoolKey, Pool>);
 
 impl Pools {
-    /// One of them, if it ever had memory.
+    /// Returns one pool, or `None` if it never had memory.
     pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
         self.0.get(key)
     }
 
-    /// Every one that ever had memory.
+    /// Returns every pool that ever had memory, in order of its key.
     pub fn iter(&self) -> impl Iterator<Item = (&PoolKey, &Pool)> {
         self.0.iter()
     }

@@ -1,8 +1,9 @@
-//! Whether the pools that a program makes itself (`torch.cuda.MemPool`) split blocks: those made with `no_split` hand out
-//! whole ones, and no event says so. It shows when one grows though it had room, or hands out what is no start of a
-//! segment or page; a pool that did neither may be either, and then the rest behind a block is not known.
+//! Infers whether the private pools of a program (`torch.cuda.MemPool`) split blocks. A pool made with
+//! `no_split` allocates whole blocks, and no event says so. A pool splits if it allocates at an address that
+//! is not the start of a segment or page, and does not split if it grows although it had room. A pool that
+//! showed neither may be of either kind; the remainder behind its blocks is then unknown.
 //!
-//! The pools of graphs that PyTorch makes split always; their ids have a first half.
+//! The private pools that PyTorch makes for CUDA graphs always split; the first half of their ids is not 0.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +14,39 @@ use super::{
     span::State,
 };
 
-/// What a pool does with the rest of a block.
+/// What a pool does with the remainder of a block that is larger than a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// It is split off.
+    /// The remainder is split off as a free block.
     #[default]
     Split,
-    /// It is handed out with the block.
+    /// The remainder stays with the allocated block.
     Kept,
+    /// The events do not show which.
     NotKnown,
 }
 
-/// Whether a pool may be one that does not split.
+/// Returns whether a program made the pool itself, so that it may be one that does not split.
 pub fn is_users(pool: PoolId) -> bool {
     pool.0 == 0 && pool.1 != 0
 }
 
-/// Collects what shows it.
+/// Collects the evidence from the events of one allocator.
 pub struct Study {
-    /// As if all pools split.
+    /// A replay that assumes that all pools split.
     trial: Allocator,
-    /// The pool that has just grown, and the most that was free in it before.
+    /// The pool that has just grown, and its largest free block in bytes before that.
     grown: Option<(PoolId, u64)>,
     rests: BTreeMap<PoolId, Rest>,
 }
 
 impl Study {
-    /// Of an allocator with these settings.
+    /// Creates a study of an allocator with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { trial: Allocator::new(settings, Knowledge::default()), grown: None, rests: BTreeMap::new() }
     }
 
-    /// Takes the next event.
+    /// Takes the next event, in order of time.
     pub fn event(&mut self, event: &Event) {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap
@@ -78,7 +80,7 @@ impl Study {
         }
     }
 
-    /// The most that an allocation on the stream and pool of `event` finds.
+    /// Returns the size of the largest free block that can serve a request on the stream and pool of `event`.
     fn room(&self, event: &Event) -> u64 {
         let settings = self.trial.settings();
         let is_small = event.size_bytes <= super::settings::SMALL_SEGMENT_BYTES;
@@ -90,7 +92,7 @@ impl Study {
         free.map(|block| block.size_bytes).filter(|size| *size < settings.max_split_bytes).max().unwrap_or(0)
     }
 
-    /// What the pools do.
+    /// Returns the finding for each private pool that allocated.
     pub fn finish(self) -> BTreeMap<PoolId, Rest> {
         self.rests
     }

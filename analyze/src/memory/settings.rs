@@ -1,40 +1,47 @@
-//! The allocator's settings that decide how large a block is and where it comes from: `PYTORCH_CUDA_ALLOC_CONF` and its successor
-//! `PYTORCH_ALLOC_CONF`, as c10/core/AllocatorConfig.cpp reads them.
+//! The allocator's settings that decide how large a block is and which segment it comes from:
+//! `PYTORCH_CUDA_ALLOC_CONF` and its successor `PYTORCH_ALLOC_CONF`, parsed as c10/core/AllocatorConfig.cpp
+//! parses them.
 
 use std::collections::BTreeMap;
 
-/// Blocks are multiples of this.
+/// Block sizes are multiples of this many bytes (`kMinBlockSize`).
 pub const MIN_BLOCK_BYTES: u64 = 512;
-/// Up to here a block comes from the pool of small ones; a larger rest than this is split off a large block.
+/// The largest block of the small pool, in bytes (`kSmallSize`); a large block is split only if the remainder
+/// is larger than this.
 pub const SMALL_BYTES: u64 = 1 << 20;
-/// A segment of small blocks, and a page of an expandable one.
+/// The size in bytes of a segment of small blocks, and of a page of an expandable segment of small blocks
+/// (`kSmallBuffer`).
 pub const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
-/// A segment of blocks below 10 MiB, and a page of an expandable one.
+/// The default size in bytes of a segment for blocks below 10 MiB, and of a page of a large expandable
+/// segment (`kLargeBuffer`).
 pub const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
 
-/// From here a block has a segment of its own size.
+/// A block of at least this many bytes gets a segment of its own size (`kMinLargeAlloc`).
 const LARGE_REQUEST_BYTES: u64 = 10 << 20;
 
-/// Intervals of `roundup_power2_divisions`: powers of two from 1 MiB.
+/// The number of size intervals of `roundup_power2_divisions`: powers of two from 1 MiB.
 const INTERVALS: usize = 16;
 const FIRST_INTERVAL_LOG2: u32 = 20;
 
-/// Settings of one process.
+/// The allocator settings of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Blocks from here are not split.
+    /// Blocks of at least this many bytes are not split (`max_split_size_mb`); `u64::MAX` means no limit.
     pub max_split_bytes: u64,
-    /// Segments grow in place.
+    /// Whether segments grow in place (`expandable_segments`).
     pub expandable_segments: bool,
-    /// The large segment, and the page of an expandable one.
+    /// The size in bytes of a large segment, and of a page of a large expandable segment.
     pub large_segment_bytes: u64,
-    /// A block that is not split serves no request that it is so much larger than.
+    /// A block that is too large to be split serves a request only if it is at most this many bytes larger
+    /// (`max_non_split_rounding_mb`).
     pub max_rounding_bytes: u64,
-    /// Steps between powers of two that sizes are rounded up to, by size; 0 and 1: multiples of 512.
+    /// The number of steps between two powers of two that sizes are rounded up to
+    /// (`roundup_power2_divisions`), by size interval; 0 and 1 mean multiples of 512 bytes.
     divisions: [u64; INTERVALS],
-    /// The share of memory from which unused blocks are released early.
+    /// The fraction of memory in use from which the allocator frees unused blocks early
+    /// (`garbage_collection_threshold`).
     pub gc_threshold_ratio: Option<f64>,
-    /// Words that were not understood.
+    /// The `name:value` pairs that were not understood.
     pub unknown: Vec<String>,
 }
 
@@ -53,7 +60,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the environment of a process with this version of PyTorch; empty: not known, taken as a recent one.
+    /// Parses the settings from a process's environment variables. An empty `torch_version` means that the
+    /// version is not known; a recent one is assumed.
     pub fn of_environment(environment: &BTreeMap<String, String>, torch_version: &str) -> Self {
         let names = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"];
         let known = &names[usize::from(is_old(torch_version))..];
@@ -61,7 +69,7 @@ impl Settings {
         text.map_or_else(Self::default, |text| Self::parse(text, torch_version))
     }
 
-    /// Reads `name:value,name:[size:value,…]`.
+    /// Parses `name:value,name:[size:value,…]`; pairs that are not understood are kept in [`Self::unknown`].
     pub fn parse(text: &str, torch_version: &str) -> Self {
         let mut settings = Self::default();
         for (name, value) in pairs(text) {
@@ -81,7 +89,7 @@ impl Settings {
             "expandable_segments" => self.expandable_segments = truth(value)?,
             "garbage_collection_threshold" => self.gc_threshold_ratio = Some(value.parse().ok()?),
             "roundup_power2_divisions" => self.divisions = divisions(value, is_old)?,
-            // These decide when memory is asked for or given back, which the events say.
+            // These decide when memory is reserved or released, which the events tell.
             "backend"
             | "pinned_use_cuda_host_register"
             | "pinned_num_register_threads"
@@ -97,7 +105,7 @@ impl Settings {
         Some(())
     }
 
-    /// The size of the smallest block for a request.
+    /// Rounds a requested size up to the size of the smallest block that serves it, in bytes.
     pub fn round(&self, bytes: u64) -> u64 {
         if bytes < MIN_BLOCK_BYTES {
             return MIN_BLOCK_BYTES;
@@ -115,7 +123,8 @@ impl Settings {
         up(bytes, MIN_BLOCK_BYTES)
     }
 
-    /// The segment that is asked for if no block serves a request, but for expandable ones.
+    /// Returns the size in bytes of the segment that the allocator reserves when no free block serves a
+    /// request; expandable segments do not use it.
     pub fn segment_bytes(&self, block_bytes: u64) -> u64 {
         if block_bytes <= SMALL_BYTES {
             SMALL_SEGMENT_BYTES
@@ -126,7 +135,7 @@ impl Settings {
         }
     }
 
-    /// Whether what is left of a block is split off.
+    /// Returns whether the allocator splits the remainder off a block.
     pub fn splits(&self, wanted_bytes: u64, rest_bytes: u64, is_small: bool, is_expandable: bool) -> bool {
         match is_small || is_expandable {
             true => rest_bytes >= MIN_BLOCK_BYTES,
@@ -147,7 +156,7 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-/// `name:value` pairs; commas within brackets belong to the value.
+/// Splits the text into `name:value` pairs; commas within brackets belong to the value.
 fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut depth = 0;
     text.split(move |c| {
@@ -164,7 +173,8 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     .map(|(name, value)| (name.trim(), value.trim()))
 }
 
-/// Before 2.10, whose reader of settings was another: it knew one name of the variable only.
+/// Returns whether this is PyTorch before 2.10, whose settings parser differed and read only one environment
+/// variable.
 fn is_old(torch_version: &str) -> bool {
     let mut numbers = torch_version.split(['.', '+']).map_while(|word| word.parse::<u32>().ok());
     matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) < (2, 10))
@@ -180,14 +190,14 @@ fn divisions(value: &str, is_old: bool) -> Option<[u64; INTERVALS]> {
         let (from, count) = entry.split_once(':')?;
         let count: u64 = count.trim().parse().ok()?;
         if from.trim() == ">" {
-            // The old reader lets it hold for the last size named, too.
+            // The old parser applies it to the last named size, too.
             let first = last.map_or(0, |last| last + usize::from(!is_old));
             divisions[first.min(INTERVALS)..].fill(count);
             continue;
         }
         let mebibytes: u64 = from.trim().parse().ok()?;
         let index = (mebibytes.checked_ilog2()? as usize).min(INTERVALS - 1);
-        // The first entry holds for everything below it, too.
+        // The first entry also applies to every smaller size.
         divisions[if last.is_none() { 0 } else { index }..=index].fill(count);
         last = Some(index);
     }

@@ -1,46 +1,47 @@
-//! Sums over an allocator's blocks and segments, kept as they change.
+//! Sums over an allocator's blocks and segments, updated as they change.
 
 use super::{
     event::PoolId,
     span::{Block, Segment, State},
 };
 
-/// Bytes by what they are, as `torch.cuda.memory_stats` counts them.
+/// Current byte and block counts, as `torch.cuda.memory_stats` defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Had from the driver.
+    /// Reserved bytes: the size of all segments.
     pub reserved_bytes: i64,
-    /// In blocks that are handed out.
+    /// Bytes in allocated blocks.
     pub allocated_bytes: i64,
-    /// In those, and in blocks given back that other streams may still use.
+    /// Bytes in active blocks: allocated ones, and freed ones that other streams may still use.
     pub active_bytes: i64,
-    /// Of the active ones, what was asked for.
+    /// The requested bytes of the active blocks.
     pub requested_bytes: i64,
-    /// Free blocks of segments that are in use elsewhere, but for expandable ones.
+    /// Bytes in free blocks of segments that are partly in use; expandable segments are not counted.
     pub inactive_split_bytes: i64,
-    /// What `empty_cache` would give back: unused segments and unused pages of the default pools.
+    /// Bytes that `empty_cache()` would release: unused segments and unused pages of the default pool.
     pub releasable_bytes: i64,
-    /// The same of private pools, which keep it while a graph may run.
+    /// Bytes in unused segments and pages of private pools, which keep them as long as a graph may run.
     pub private_releasable_bytes: i64,
-    /// Not known to be free or in use.
+    /// Bytes in blocks whose state is not known.
     pub unknown_bytes: i64,
-    /// Segments, but for expandable ones.
+    /// The number of segments; expandable ones are not counted.
     pub segments_count: i64,
-    /// Blocks handed out.
+    /// The number of allocated blocks.
     pub allocated_count: i64,
-    /// Free blocks.
+    /// The number of free blocks.
     pub inactive_count: i64,
 }
 
-/// The default pool's id.
+/// The id of the default pool.
 pub const DEFAULT_POOL: PoolId = (0, 0);
 
-/// Bytes of a free block that can be given back to the driver.
+/// Returns how many bytes of a free block can be released to the driver: the whole block if it is a whole
+/// segment, or the whole pages within it if the segment is expandable.
 pub fn releasable_bytes(block: &Block, segment: &Segment) -> u64 {
     if !segment.is_expandable {
         return if block.size_bytes == segment.size_bytes { block.size_bytes } else { 0 };
     }
-    // Pages are counted from where the range began, which is where a page began.
+    // Pages are counted from the start of the range, which is the start of a page.
     let page = segment.page_bytes.max(1);
     let first = (block.addr - segment.addr).next_multiple_of(page);
     let last = (block.end() - segment.addr) / page * page;
@@ -48,7 +49,7 @@ pub fn releasable_bytes(block: &Block, segment: &Segment) -> u64 {
 }
 
 impl Totals {
-    /// Adds a block, or with `sign` -1 takes it away.
+    /// Adds a block to the sums, or removes it if `sign` is -1.
     pub(super) fn add_block(&mut self, block: &Block, segment: Option<&Segment>, sign: i64) {
         let size = sign * block.size_bytes as i64;
         match block.state {
@@ -77,7 +78,7 @@ impl Totals {
         }
     }
 
-    /// Adds a segment, or with `sign` -1 takes it away.
+    /// Adds a segment to the sums, or removes it if `sign` is -1.
     pub(super) fn add_segment(&mut self, segment: &Segment, sign: i64) {
         self.reserved_bytes += sign * segment.size_bytes as i64;
         self.segments_count += if segment.is_expandable { 0 } else { sign };
