@@ -127,7 +127,7 @@ pub struct Replay {
     /// The requested instants (ns) by run, in order of time; below, how many of them have passed.
     instants: Vec<Vec<i64>>,
     passed: Vec<usize>,
-    /// How many losses of the current run have been applied, by kind as in [`About`].
+    /// The number of losses of the current run that have been applied, by kind as in [`About`].
     lost_told: [usize; 2],
     current: u32,
 }

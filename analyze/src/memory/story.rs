@@ -29,7 +29,7 @@ use super::{
     totals::Totals,
 };
 
-/// Why a segment was reserved or released; the table above gives the conditions.
+/// The reason for which a segment was reserved or released; the table above gives the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The pool had never had memory.
@@ -112,7 +112,7 @@ impl PoolState {
 pub struct Change {
     /// The allocator.
     pub key: Key,
-    /// When it happened (ns, trace clock).
+    /// The time at which it happened (ns, trace clock).
     pub ts: i64,
     /// The thread.
     pub tid: u32,
@@ -124,7 +124,7 @@ pub struct Change {
     pub size_bytes: u64,
     /// The pool, stream and size class that the memory belongs to.
     pub pool: PoolKey,
-    /// Why it happened.
+    /// The reason for the change.
     pub cause: Cause,
     /// The request that it was for; `None` if there was none, or if it was not recorded.
     pub request: Option<Request>,
@@ -137,13 +137,13 @@ pub struct Change {
 pub struct Release {
     /// The allocator.
     pub key: Key,
-    /// When the release began (ns, trace clock).
+    /// The time at which the release began (ns, trace clock).
     pub ts: i64,
     /// The thread that released the memory.
     pub tid: u32,
     /// [`Cause::EmptyCache`] or [`Cause::MakeRoom`].
     pub cause: Cause,
-    /// When the last segment or range was released (ns, trace clock).
+    /// The time at which the last segment or range was released (ns, trace clock).
     pub last_ts: i64,
     /// Released bytes.
     pub given_back_bytes: u64,
@@ -171,7 +171,7 @@ impl Release {
 pub struct Oom {
     /// The allocator.
     pub key: Key,
-    /// When the request failed (ns, trace clock).
+    /// The time at which the request failed (ns, trace clock).
     pub ts: i64,
     /// The thread that made the request.
     pub tid: u32,

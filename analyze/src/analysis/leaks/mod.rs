@@ -3,7 +3,7 @@
 //! ```text
 //! marks, allocations ──► epochs ─┐
 //! allocator events ────► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
-//!                                       └─► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
+//!                                  └► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
 //! ```
 
 pub mod account;

@@ -20,7 +20,7 @@
 use super::trend::{Trend, trend};
 use crate::memory::span::Block;
 
-/// Of the blocks older than the horizon, a site frees at most one in this many.
+/// A site frees at most one in this many of the blocks that get older than its horizon.
 const GIVEN_BACK_ONE_IN: u64 = 10;
 /// The smallest number of epochs in which a leak has made an old block.
 const MIN_GENERATIONS: usize = 5;
@@ -93,7 +93,7 @@ impl<'a> FromIterator<&'a Amount> for Amount {
 /// A block that is live at the end of the last epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Example {
-    /// When it was allocated (ns, trace clock).
+    /// The time at which it was allocated (ns, trace clock).
     pub alloc_ts_ns: i64,
     /// Its address.
     pub addr: u64,
@@ -107,7 +107,7 @@ pub struct Example {
 pub struct Site {
     /// The last slot of the warm-up.
     warm_up: usize,
-    /// By bound: the change of the site's live bytes since the bound before.
+    /// The change of the site's live bytes at each bound, since the bound before.
     change_bytes: Vec<i64>,
     /// The blocks that are live at the last bound, by the slot in which they were allocated.
     alive: Vec<Amount>,

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `inconclusive` | events are missing, or there are too few epochs |
 //! | `leak` | a site leaks ([`super::site`]) |
-//! | `inconclusive` | recording began while the process ran, so that its reserved memory is not known |
-//! | `one-off growth` | the live bytes grew since the warm-up, and old blocks of sites that do not leak hold bytes, each by the minimum below |
+//! | `inconclusive` | recording began while the process ran: its reserved bytes are not known |
+//! | `one-off growth` | the live bytes grew since the warm-up, and sites that do not leak hold old blocks |
 //! | `inconclusive` | the live bytes increase, though in blocks that are replaced |
-//! | `fragmentation` | the live bytes are flat and the reserved bytes increase, mostly in free memory that active blocks hold |
-//! | `caching` | the reserved bytes increase, mostly in reclaimable memory; or at least half of the reserved bytes are free |
+//! | `fragmentation` | only the reserved bytes increase, mostly in free memory that active blocks hold |
+//! | `caching` | only the reserved bytes increase, mostly in reclaimable memory; or half of them are free |
 //! | `none` | otherwise |
 //!
 //! A quantity increases if its trend does ([`super::trend`]) and its median over the last third of the epochs

@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, HashMap};
 /// The number of a library, assigned by the caller.
 pub type LibraryId = u32;
 
-/// How memory was allocated.
+/// The way in which memory was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Manner {
-    /// With cudaMalloc, cuMemAlloc and similar functions.
+    /// The memory was allocated with cudaMalloc, cuMemAlloc or a similar function.
     Plain,
-    /// With cudaMallocAsync and similar functions, from a stream-ordered pool that the driver keeps.
+    /// The memory was allocated with cudaMallocAsync or a similar function, from a pool that the driver
+    /// keeps.
     Pool,
-    /// With cuMemCreate, to be mapped.
+    /// The memory was created with cuMemCreate, to be mapped.
     Mapped,
 }
 
@@ -40,11 +41,11 @@ pub struct Piece {
     pub addr: u64,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// How it was allocated.
+    /// The way in which it was allocated.
     pub manner: Manner,
     /// The library that allocated it.
     pub library: LibraryId,
-    /// When it was allocated (ns, trace clock).
+    /// The time at which it was allocated (ns, trace clock).
     pub ts: i64,
     /// The thread that allocated it.
     pub tid: u32,
@@ -82,7 +83,7 @@ pub struct Outcome {
 pub struct Call<'a> {
     /// The function's name, one of [`OPS`].
     pub op: &'a str,
-    /// When it was called (ns, trace clock).
+    /// The time at which it was called (ns, trace clock).
     pub ts: i64,
     /// The calling thread.
     pub tid: u32,

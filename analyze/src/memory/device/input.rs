@@ -31,7 +31,7 @@ pub struct Ended {
     pub device: Option<i32>,
     /// The allocation.
     pub piece: Piece,
-    /// When it ended (ns, trace clock); `None` if it still existed at the end of the run.
+    /// The time at which it ended (ns, trace clock); `None` if it still existed at the end of the run.
     pub end: Option<i64>,
 }
 

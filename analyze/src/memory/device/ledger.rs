@@ -118,7 +118,8 @@ struct Round {
     asked_by: Option<u32>,
     /// The allocated bytes at that time, by process and library.
     sums: BTreeMap<u32, Sums>,
-    /// By process: what the driver reported a little later, and what its calls had allocated by then.
+    /// The bytes that the driver reported for each process a little later, and those that its calls had
+    /// allocated by then.
     readings: BTreeMap<u32, (i64, i64)>,
 }
 

@@ -39,9 +39,9 @@ pub struct Pause {
     pub tid: u32,
     /// The library that allocated the memory.
     pub library: LibraryId,
-    /// When the first call began (ns, trace clock).
+    /// The time at which the first call began (ns, trace clock).
     pub ts: i64,
-    /// When the last call ended (ns, trace clock).
+    /// The time at which the last call ended (ns, trace clock).
     pub end_ts: i64,
     /// The ranges that were mapped or unmapped and stayed so: address, size in bytes, and duration of the
     /// call in ns.
@@ -50,9 +50,9 @@ pub struct Pause {
     pub before_bytes: i64,
     /// The bytes that it had allocated after the last call.
     pub after_bytes: i64,
-    /// For a resume: the bytes that were still unmapped afterwards, their address kept.
+    /// The bytes that were still unmapped afterwards, their address kept; 0 for a pause.
     pub missing_bytes: u64,
-    /// For a resume: the number of ranges that were still unmapped afterwards.
+    /// The number of ranges that were still unmapped afterwards; 0 for a pause.
     pub missing_count: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct Moved {
     pub pid: u32,
     /// The calling thread.
     pub tid: u32,
-    /// When it was called (ns, trace clock).
+    /// The time at which it was called (ns, trace clock).
     pub ts: i64,
     /// The duration of the call in ns.
     pub dur: i64,

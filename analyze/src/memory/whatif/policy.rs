@@ -65,11 +65,11 @@ pub struct Counts {
     pub allocated_bytes: u64,
     /// Bytes in active blocks: allocated ones, and those that other streams still use.
     pub active_bytes: u64,
-    /// How often memory was reserved from the driver.
+    /// The number of times that memory was reserved from the driver.
     pub asked_count: u64,
-    /// How often memory was released to the driver.
+    /// The number of times that memory was released to the driver.
     pub given_back_count: u64,
-    /// How often everything unused was released because the device was full.
+    /// The number of times that everything unused was released because the device was full.
     pub retries_count: u64,
 }
 

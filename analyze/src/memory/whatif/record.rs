@@ -112,7 +112,7 @@ pub struct Case {
     pub difference_bytes: u64,
     /// The largest number of bytes that were reserved on record.
     pub peak_reserved_bytes: u64,
-    /// When that was (ns, trace clock); `None` if nothing was reserved.
+    /// The time of that maximum (ns, trace clock); `None` if nothing was reserved.
     pub peak_ts: Option<i64>,
     /// The bytes reserved at the end of the record.
     pub end_reserved_bytes: u64,
