@@ -1,6 +1,7 @@
-//! The replay of runs recorded on an H200 against what PyTorch said of itself at every mark: reserved, allocated,
-//! active, inactive-split and requested bytes, the number of segments, and every segment and block with its address,
-//! size and state. `testdata/memory/RUN.state.json` is what it said, `testdata/record/memory.py` asked it.
+//! Compares the replay of runs recorded on an H200 with what PyTorch reported at every mark: reserved,
+//! allocated, active, inactive-split and requested bytes, the number of segments, and every segment and block
+//! with its address, size and state. `testdata/memory/RUN.state.json` holds the reports, which
+//! `testdata/record/memory.py` requested.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +26,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// What PyTorch said. Of free blocks it keeps a size requested once, which means nothing.
+/// Returns what PyTorch reported. PyTorch keeps a stale requested size for free blocks, which is ignored.
 fn said(mark: &Value, reports_only: bool) -> Held {
     let mut held = Held::new();
     for segment in mark["segments"].as_array().expect("segments") {
@@ -46,10 +47,10 @@ fn said(mark: &Value, reports_only: bool) -> Held {
     held
 }
 
-/// A block: address, size, requested, state.
+/// A block: address, size, requested size, state.
 type Block = (u64, u64, u64, String);
 
-/// Reports tell what is handed out, nothing of the rest.
+/// Keeps only allocated blocks if there are only usage reports, which tell nothing about the others.
 fn of_reports(blocks: Vec<Block>, reports_only: bool) -> Vec<Block> {
     blocks.into_iter().filter(|block| !reports_only || block.3 == State::Active.name()).collect()
 }
@@ -124,7 +125,7 @@ impl Listener for Comparison {
     }
 }
 
-/// Compares one run; how many marks and blocks, and what differs.
+/// Compares one run; returns the number of marks and blocks, and the differences.
 async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
     let text = fs::read_to_string(state).expect("a state");
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -156,7 +157,7 @@ async fn every_mark_is_as_pytorch_said() {
     for entry in fs::read_dir(folder).expect("testdata/memory") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        // The neighbour was not recorded: it is there to hold memory that nobody traced.
+        // The neighbour process was not recorded: it only holds memory that nobody traced.
         if !name.ends_with(".state.json") || name == "neighbour.other.state.json" {
             continue;
         }
@@ -171,7 +172,7 @@ async fn every_mark_is_as_pytorch_said() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// After a loss, at every mark: how much is known, and that PyTorch said the same of it.
+/// Checks at every mark after a loss how much is known, and that PyTorch reported the same.
 struct AfterLoss {
     marks: Vec<Value>,
     pid: u32,
@@ -218,7 +219,7 @@ async fn what_is_known_after_a_loss_is_as_pytorch_said() {
     let times: Vec<i64> = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
     let trace = Trace::open(&[folder.join("plain.parquet")]).await.expect("a run");
     let mut files = trace.files().to_vec();
-    // The events are in the file; whoever lost them would not have them.
+    // The events are in the file, although a recorder that lost them would not have them.
     let (from_ns, to_ns) = (times[2], times[3]);
     let lost = |probe: &str| Lost { probe: probe.to_owned(), from_ns, to_ns, count: 7 };
     files[0].run.lost = vec![lost("_ZN3c104cuda12record_traceEv"), lost("cudaFree"), lost("run")];

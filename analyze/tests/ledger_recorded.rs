@@ -1,5 +1,6 @@
-//! The ledger of runs recorded on an H200 against what the driver told the program at every mark: total - free. It is
-//! told a few milliseconds after the mark, between which and the mark nothing is asked of the driver.
+//! Compares the ledger of runs recorded on an H200 with what the driver told the program at every mark: total
+//! - free. The driver is queried a few milliseconds after the mark, and the program makes no driver call in
+//! between.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::input::Replay;
 use analyze::trace::Trace;
 
-/// The account at each mark of a run that is not as the driver said: what, and by how much.
+/// Returns the number of marks of a run, and the differences between the account and what the driver said.
 async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
     let trace = Trace::open(&[path.to_owned()]).await.expect("a run");
     let times: Vec<i64> = marks.iter().map(|mark| mark["end_ns"].as_i64().expect("a time")).collect();

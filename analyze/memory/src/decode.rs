@@ -1,9 +1,10 @@
-//! Rows of `events` to what they are to a replay.
+//! Decodes rows of `events` into what the replay consumes.
 //!
-//! A process whose allocator itself was probed (`alloc`, `segment_alloc`, …) is replayed from that. Of a process
-//! with reports to the profiler only (`usage`), the reports say which blocks are handed out, and cudaMalloc and
-//! cuMemMap by PyTorch's own library say where segments are; what is in use by other streams, and the streams,
-//! are not known then. With neither, the calls still tell of segments, and nothing of what they hold.
+//! If the allocator itself was probed (`alloc`, `segment_alloc`, …), the replay uses only its own events. If
+//! a process has only reports to the profiler (`usage`), the reports tell which blocks are allocated, and the
+//! calls of cudaMalloc and cuMemMap by PyTorch's own library tell where the segments are; pending frees and
+//! streams are then not known. With neither, the calls still tell the segments, but nothing about their
+//! content.
 
 use std::collections::HashMap;
 
@@ -21,43 +22,46 @@ use analyze_run::{
     reading::{Kind, Names, Rows},
 };
 
-/// PyTorch's library.
+/// The prefix of the name of PyTorch's CUDA library.
 const TORCH_LIBRARY: &str = "libc10_cuda";
 
-/// Whether a library is the one of PyTorch's allocator.
+/// Returns whether a library is the one that contains PyTorch's caching allocator.
 pub fn is_torch(library: &str) -> bool {
     library.starts_with(TORCH_LIBRARY)
 }
 
-/// Columns that it reads, beside those that every reading has.
+/// The columns that the decoder reads, in addition to those that every reading has.
 pub(super) const COLUMNS: &[&str] =
     &["addr", "device", "stream", "caller", "ret", "pool_owner", "pool_id", "stack", "value"];
 
-/// One allocator: run (its place in the list of runs), process, device.
+/// Identifies one allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
+    /// The number of the run: its position in the list of runs.
     pub run: u32,
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
 }
 
-/// What the rows of a process have.
+/// Which kinds of rows a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Events of the allocator itself.
     pub events: bool,
-    /// Reports to the profiler.
+    /// Usage reports to the profiler.
     pub usage: bool,
-    /// The state at the end.
+    /// The final state that a snapshot recorded.
     pub state: bool,
-    /// Pools that the program made itself.
+    /// Events in private pools that the program made itself.
     pub users_pools: bool,
 }
 
-/// Asks what the rows of each process have, by run and process; those that have nothing are left out.
+/// Queries which kinds of rows each process has, by run and process; processes without any are left out.
 ///
 /// # Errors
-/// If they cannot be read.
+/// Returns an error if the rows cannot be read.
 pub(super) async fn told(events: &dyn Events) -> Result<HashMap<(String, u32), Told>, AnalyzeError> {
     let query = format!(
         "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
@@ -83,7 +87,7 @@ pub(super) async fn told(events: &dyn Events) -> Result<HashMap<(String, u32), T
     Ok(found)
 }
 
-/// What an op is.
+/// The meaning of an `op`.
 #[derive(Clone, Copy, Debug)]
 enum Word {
     Event(Action),
@@ -111,21 +115,21 @@ impl Word {
     }
 }
 
-/// What a row is.
+/// The content of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item {
     Event(Event),
-    /// Of the state at the end.
+    /// A segment of the recorded final state; below, a block of it.
     Segment(Segment),
     Block(Block),
-    /// A thread asked all allocators of its process to give back what they can.
+    /// A thread called `empty_cache()`, which asks all allocators of its process to release what they can.
     EmptyCache {
         ts: i64,
         tid: u32,
     },
 }
 
-/// Reads rows.
+/// Decodes rows.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     pub(super) names: Names,
@@ -134,12 +138,12 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For processes, by run and number, whose rows have this.
+    /// Creates a decoder for processes, by run and pid, that have these kinds of rows.
     pub(super) fn new(told: HashMap<(u32, u32), Told>) -> Self {
         Self { told, ..Self::default() }
     }
 
-    /// What the rows of a process have.
+    /// Returns which kinds of rows a process has.
     pub(super) fn told(&self, run: u32, pid: u32) -> Told {
         self.told.get(&(run, pid)).copied().unwrap_or_default()
     }
@@ -152,7 +156,7 @@ impl Decoder {
         self.words[number]
     }
 
-    /// What the row is, if it matters.
+    /// Decodes a row; returns `None` if the replay does not use it.
     pub(super) fn item(&mut self, rows: &Rows, row: usize, run: u32) -> Option<(Key, Item)> {
         let kind = rows.kind(row);
         if !matches!(kind, Kind::Alloc | Kind::Call) {
@@ -198,7 +202,7 @@ impl Decoder {
     }
 }
 
-/// A row of the state at the end.
+/// Decodes a row of the recorded final state.
 fn state(rows: &Rows, row: usize, is_segment: bool) -> Option<Item> {
     let addr = rows.addr.at(row)?;
     let detail = rows.detail.text(row).unwrap_or_default();

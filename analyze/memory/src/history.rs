@@ -1,18 +1,21 @@
-//! Why the allocator went to the driver, what it gave back, and how it ran out: told from its state at that moment.
+//! Explains why the allocator reserved memory, what it released, and why requests failed, from its state at
+//! that moment.
 //!
-//! A segment is asked for because of a request that its own pool and stream could not serve. The request is the next
-//! block that the same thread is handed, or its failure. What the pool held just before decides:
+//! The allocator reserves a segment because of a request that the pool and stream of that request could not
+//! serve. The request is the next allocation of the same thread, or its failure. The state of the pool just
+//! before decides the cause:
 //!
-//! | cause | what was so |
+//! | cause | condition |
 //! |---|---|
 //! | `first_use` | the pool had never had memory |
-//! | `fragmentation` | enough was free in it, but in no single block |
-//! | `other_stream` | a block large enough was free in the same pool, of another stream |
-//! | `after_release` | the pool had held as much before, and had given it back |
-//! | `growth` | it needed more than ever |
-//! | `not_known` | the request is not on record, or the source does not tell streams and pending frees |
+//! | `fragmentation` | enough memory was free in the pool, but no single block was large enough |
+//! | `other_stream` | a free block of the same pool was large enough, but belonged to another stream |
+//! | `after_release` | the pool had reserved as much before, and had released it |
+//! | `growth` | the pool needed more than ever before |
+//! | `not_known` | the request was not recorded, or the source does not tell streams and pending frees |
 //!
-//! A segment goes because somebody called `empty_cache`, or to make room for a request (`make_room`).
+//! The allocator releases a segment because the program called `empty_cache()`, or to make room for a request
+//! (`make_room`).
 
 use std::collections::HashMap;
 
@@ -26,21 +29,29 @@ use super::{
     totals::Totals,
 };
 
-/// Why a segment came or went.
+/// The reason for which a segment was reserved or released; the table above gives the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
+    /// The pool had never had memory.
     FirstUse,
+    /// Enough memory was free in the pool, but no single block was large enough.
     Fragmentation,
+    /// A free block of the same pool was large enough, but belonged to another stream.
     OtherStream,
+    /// The pool had reserved as much before, and had released it.
     AfterRelease,
+    /// The pool needed more than ever before.
     Growth,
+    /// The program called `empty_cache()`.
     EmptyCache,
+    /// The allocator released memory to make room for a request.
     MakeRoom,
+    /// The events do not tell the cause.
     NotKnown,
 }
 
 impl Cause {
-    /// What users read.
+    /// Returns the name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::FirstUse => "first_use",
@@ -55,24 +66,29 @@ impl Cause {
     }
 }
 
-/// A request that a segment was for.
+/// The request that a segment was reserved or released for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
+    /// The requested size in bytes.
     pub requested_bytes: u64,
-    /// The smallest block that serves it.
+    /// The size in bytes of the smallest block that serves it.
     pub block_bytes: u64,
+    /// The number of the request's call stack, if one was taken.
     pub stack: Option<u32>,
 }
 
-/// What a pool held.
+/// What one pool, stream and size class held at a moment, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolState {
+    /// Reserved bytes.
     pub reserved_bytes: u64,
-    /// The most until then.
+    /// The largest number of reserved bytes until then.
     pub peak_bytes: u64,
+    /// Bytes in free blocks.
     pub free_bytes: u64,
+    /// The size of the largest free block.
     pub largest_free_bytes: u64,
-    /// The largest free block of the same pool and size class in another stream.
+    /// The size of the largest free block of the same pool and size class that belongs to another stream.
     pub other_stream_bytes: u64,
 }
 
@@ -91,44 +107,58 @@ impl PoolState {
     }
 }
 
-/// A segment, or a stretch of an expandable one, came from the driver or went back.
+/// A segment, or a range of an expandable one, that was reserved or released.
 #[derive(Clone, Debug)]
 pub struct Change {
+    /// The allocator.
     pub key: Key,
+    /// The time at which it happened (ns, trace clock).
     pub ts: i64,
+    /// The thread.
     pub tid: u32,
+    /// The event: a segment that was allocated, freed, mapped or unmapped.
     pub action: Action,
+    /// The address of the first byte.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The pool, stream and size class that the memory belongs to.
     pub pool: PoolKey,
+    /// The reason for the change.
     pub cause: Cause,
-    /// What it was for; `None`: nothing, or not on record.
+    /// The request that it was for; `None` if there was none, or if it was not recorded.
     pub request: Option<Request>,
-    /// Its pool just before.
+    /// The state of the pool just before.
     pub before: PoolState,
 }
 
-/// What the thread had back from one wish to give memory back: per allocator.
+/// What one allocator released for one cause: one call of `empty_cache()`, or one request that needed room.
 #[derive(Clone, Debug)]
 pub struct Release {
+    /// The allocator.
     pub key: Key,
+    /// The time at which the release began (ns, trace clock).
     pub ts: i64,
+    /// The thread that released the memory.
     pub tid: u32,
-    /// `EmptyCache` or `MakeRoom`.
+    /// [`Cause::EmptyCache`] or [`Cause::MakeRoom`].
     pub cause: Cause,
-    /// When the last of it went.
+    /// The time at which the last segment or range was released (ns, trace clock).
     pub last_ts: i64,
+    /// Released bytes.
     pub given_back_bytes: u64,
+    /// The number of released segments and ranges.
     pub segments_count: u64,
+    /// The allocator's totals before the release.
     pub before: Totals,
-    /// After the last of it went.
+    /// The allocator's totals after the last segment was released.
     pub after: Totals,
-    /// Then free, in segments in use.
+    /// Bytes that were free after the release in segments held by active blocks.
     pub pinned_bytes: u64,
 }
 
 impl Release {
-    /// In use after it, in the segments that are left.
+    /// Returns the bytes that were active after the release in the remaining segments.
     pub fn in_use_bytes(&self) -> i64 {
         let free =
             self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
@@ -136,76 +166,101 @@ impl Release {
     }
 }
 
-/// A request failed.
+/// A request that failed with an out-of-memory error.
 #[derive(Clone, Debug)]
 pub struct Oom {
+    /// The allocator.
     pub key: Key,
+    /// The time at which the request failed (ns, trace clock).
     pub ts: i64,
+    /// The thread that made the request.
     pub tid: u32,
+    /// The requested size in bytes.
     pub requested_bytes: u64,
+    /// The size in bytes of the smallest block that would have served it.
     pub block_bytes: u64,
-    /// What the driver said was free on the device.
+    /// The number of bytes that the driver reported as free on the device.
     pub device_free_bytes: u64,
-    /// The segment that the allocator would have asked for.
+    /// The size in bytes of the segment that the allocator would have reserved.
     pub segment_bytes: u64,
+    /// The pool, stream and size class of the request.
     pub pool: PoolKey,
+    /// The state of that pool at the failure.
     pub before: PoolState,
+    /// The allocator's totals at the failure.
     pub totals: Totals,
+    /// Free bytes in segments held by active blocks, over all pools.
     pub pinned_bytes: u64,
+    /// Whether expandable segments were on.
     pub is_expandable: bool,
-    /// Whether expandable segments would have had room; `None`: it depends on where blocks would have lain.
+    /// Whether expandable segments would have served the request; `None` if they were on, or if it depends on
+    /// where the blocks would have been placed.
     pub expandable_helps: Option<bool>,
-    /// Least in use that stood in the way of a hole in one segment.
+    /// The neighbouring blocks in one segment with the fewest active bytes which, if they were free, would
+    /// have served the request.
     pub hole: Option<Hole>,
-    /// What is in use in whole segments that could have gone instead, those with least in use first.
+    /// The segments, those with the smallest active share first, which, if they were unused, would have made
+    /// room on the device.
     pub segments: Option<Emptied>,
 }
 
 impl Oom {
-    /// The device had room for the segment: a limit of the process (`set_per_process_memory_fraction`) forbade it.
+    /// Returns whether the device had room for the segment, so that a limit of the process
+    /// (`set_per_process_memory_fraction`) forbade it.
     pub fn is_limited(&self) -> bool {
         self.device_free_bytes >= self.segment_bytes
     }
 }
 
-/// Blocks next to each other in one segment which, if they were free, would make room.
+/// Neighbouring blocks of one segment which, if they were free, would serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
+    /// The address of the first block.
     pub addr: u64,
+    /// The size of all blocks in bytes.
     pub size_bytes: u64,
-    /// Of it, in use.
+    /// The part of the size that is not free, in bytes.
     pub in_use_bytes: u64,
+    /// The number of blocks that are not free.
     pub in_use_count: u64,
 }
 
-/// Segments which, if nothing were in use in them, would make room on the device.
+/// Segments which, if all of their blocks were free, would make room on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emptied {
+    /// The number of segments.
     pub segments_count: u64,
+    /// The size of all segments in bytes.
     pub size_bytes: u64,
+    /// The part of the size that is not free, in bytes.
     pub in_use_bytes: u64,
+    /// The number of blocks that are not free.
     pub in_use_count: u64,
 }
 
-/// Listens, and keeps what it has understood until it is taken.
+/// A listener that collects changes, releases and failures until [`Self::forget`] is called.
 #[derive(Debug, Default)]
 pub struct Story {
+    /// Segments that were reserved or released and whose cause has been determined.
     pub changes: Vec<Change>,
+    /// Completed releases.
     pub releases: Vec<Release>,
+    /// Failed requests.
     pub ooms: Vec<Oom>,
-    /// Changes of a thread whose cause is told by what comes next.
+    /// Changes by allocator and thread whose cause is determined by the thread's next event.
     waiting: HashMap<(Key, u32), Vec<Change>>,
-    /// Releases of a thread that go on.
+    /// Releases in progress, by run, process and thread.
     open: HashMap<(u32, u32, u32), Vec<Release>>,
 }
 
-/// Free bytes that cannot go back to the driver because of what is in use beside them.
+/// Returns the free bytes that cannot be released to the driver because of active blocks in the same segment
+/// or page.
 fn pinned_bytes(allocator: &Allocator) -> u64 {
     let pools = allocator.pools().into_iter().flat_map(Pools::iter);
     pools.map(|(_, pool)| pool.free_bytes.saturating_sub(pool.releasable_bytes)).sum()
 }
 
-/// The pool that an event is about.
+/// Returns the pool, stream and size class that an event belongs to.
 pub fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
     let segment = allocator.block_at(event.addr).and_then(|block| allocator.segment(block.segment));
     segment.map_or_else(
@@ -218,7 +273,8 @@ pub fn pool_of(allocator: &Allocator, event: &Event) -> PoolKey {
     )
 }
 
-/// The size of a segment that comes or goes: cudaFree does not tell, but it is known.
+/// Returns the size in bytes of a segment that is reserved or released; cudaFree does not report it, but the
+/// replay knows it.
 fn size_of(allocator: &Allocator, event: &Event) -> u64 {
     let block = allocator.block_at(event.addr).filter(|_| event.action == Action::SegmentFree);
     let segment = block.and_then(|block| allocator.segment(block.segment));
@@ -230,7 +286,7 @@ fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
     if before.peak_bytes == 0 {
         Cause::FirstUse
     } else if before.free_bytes >= wanted {
-        // Without streams and pending frees nobody knows what of it could have been had.
+        // Without streams and pending frees it is not known which of the free memory was usable.
         if is_inferred { Cause::NotKnown } else { Cause::Fragmentation }
     } else if before.other_stream_bytes >= wanted {
         Cause::OtherStream
@@ -242,7 +298,7 @@ fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
 }
 
 impl Story {
-    /// A thread was handed a block, or was not: that is what its changes were for.
+    /// Determines the cause of a thread's waiting changes, once its request has been served or has failed.
     fn settle(&mut self, key: Key, tid: u32, request: Request, is_inferred: bool) {
         let Some(changes) = self.waiting.remove(&(key, tid)) else { return };
         for mut change in changes {
@@ -253,7 +309,7 @@ impl Story {
         }
     }
 
-    /// Drops what has been told.
+    /// Drops what has been collected and completed.
     pub fn forget(&mut self) {
         self.changes.clear();
         self.releases.clear();
@@ -264,7 +320,7 @@ impl Story {
         self.releases.extend(self.open.remove(&of).unwrap_or_default());
     }
 
-    /// What never was explained.
+    /// Adds the changes and releases that remained without an explanation at the end.
     fn give_up(&mut self) {
         let mut rest: Vec<_> = self.waiting.drain().flat_map(|(_, changes)| changes).collect();
         rest.sort_by_key(|change| (change.key, change.ts));
@@ -355,7 +411,7 @@ impl Listener for Story {
                 self.close(of);
                 self.ooms.push(out_of_memory(key, allocator, event, block_bytes));
             }
-            // Its first act is to end what other streams were still using.
+            // `empty_cache()` first completes the frees that other streams had delayed.
             Action::FreeCompleted => (),
             _ => self.close(of),
         }
@@ -403,7 +459,8 @@ fn out_of_memory(key: Key, allocator: &Allocator, event: &Event, block_bytes: u6
     let pool = PoolKey { pool: event.pool, stream: event.stream, is_small: block_bytes <= SMALL_BYTES };
     let segment_bytes = settings.segment_bytes(block_bytes);
     let device_free_bytes = event.addr;
-    // A segment could not be had: less than that was to be had, under a limit perhaps nothing.
+    // The segment was not available: less than that was free, and under a limit of the process possibly
+    // nothing.
     let missing_bytes = match segment_bytes.checked_sub(device_free_bytes) {
         None | Some(0) => segment_bytes,
         Some(missing) => missing,
@@ -430,7 +487,8 @@ fn out_of_memory(key: Key, allocator: &Allocator, event: &Event, block_bytes: u6
     }
 }
 
-/// Segments with least in use for their size, until they make up for what is missing.
+/// Returns the segments with the smallest active share, as many as make up for the missing bytes; `None` if
+/// all of them are not enough.
 fn emptied(allocator: &Allocator, missing_bytes: u64) -> Option<Emptied> {
     let mut segments: Vec<Emptied> = allocator
         .segments()
@@ -457,9 +515,11 @@ fn emptied(allocator: &Allocator, missing_bytes: u64) -> Option<Emptied> {
     None
 }
 
-/// With expandable segments a pool's free memory is whole pages that may lie anywhere, and pages with nothing in use
-/// can be had for others. They help for certain if what the pool's blocks can pin at worst (each begins and
-/// ends within a page) leaves room. They cannot if all that is free, anywhere, would not do.
+/// Returns whether expandable segments would have served a request. With them, a pool's free memory consists
+/// of whole pages that may lie anywhere, and pages without active blocks can be released for other pools.
+/// They help for certain if the pages that the pool's active blocks hold at worst (each block begins and ends
+/// within a page) leave room. They cannot help if all free memory together is not enough. In between the
+/// answer is `None`.
 fn expandable_helps(
     allocator: &Allocator,
     pool: &PoolKey,
@@ -489,7 +549,8 @@ fn expandable_helps(
     }
 }
 
-/// The neighbours in one segment of a pool that make room for a block at least cost.
+/// Returns the neighbouring blocks in one segment of the pool that make room for a block with the fewest
+/// active bytes.
 fn hole(allocator: &Allocator, pool: &PoolKey, block_bytes: u64) -> Option<Hole> {
     let mut best: Option<Hole> = None;
     for segment in allocator.segments().filter(|segment| PoolKey::of(segment) == *pool) {

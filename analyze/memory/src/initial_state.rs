@@ -1,16 +1,17 @@
-//! What an allocator held when its recorded events began, from the events and what it held after them.
+//! Reconstructs what an allocator held when recording began, from its events and from the state recorded
+//! after them.
 //!
 //! ```text
-//! not recorded │ events                                    │ state at the end
-//!     ?  ──────┤ free(a)  alloc(b)  segment_free(s)  …     ├── a: free, b and c in use
+//! not recorded │ events                                    │ final state
+//!     ?  ──────┤ free(a)  alloc(b)  segment_free(s)  …     ├── a: free, b and c allocated
 //!              ▼
-//!     a was in use: it is freed, and was not allocated before. So was c, which no event names. s was there.
+//!     a was allocated: it is freed without an earlier allocation. So was c, which no event names. s existed.
 //! ```
-//! The first event that touches an address tells what was there; where there is none, the state at the end does.
-//! Free blocks are what lies between. What may remain open is how far a block reached: one that is freed is told of
-//! by the size that was asked for, and up to 1 MiB more may have come with it. It is known if a neighbour says so: a
-//! block cannot lie beyond the next one's start, and one that is handed out behind it begins where it ends. Else the
-//! bytes in question are [`State::Unknown`].
+//! The first event that touches an address tells what was there; if there is none, the final state does. Free
+//! blocks are what lies between the others. The size of a block may remain open: the free of a block tells
+//! only the requested size, and up to 1 MiB more may have belonged to it. A neighbour settles it: a block
+//! ends at the latest where the next one starts, and a block that is allocated behind it starts where it
+//! ends. Otherwise the bytes in question are [`State::Unknown`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,60 +22,62 @@ use super::{
 };
 use analyze_run::address_ranges::Ranges;
 
-/// Segments and blocks by address, as a snapshot has them.
+/// The final state as a snapshot records it.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
+    /// Segments by address.
     pub segments: BTreeMap<u64, Segment>,
+    /// Blocks by address.
     pub blocks: BTreeMap<u64, Block>,
 }
 
-/// What an allocator began with. Free memory is what is left between blocks.
+/// What an allocator held when recording began. Free memory is what lies between the blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Seed {
-    /// None overlaps another.
+    /// The segments; none overlaps another.
     pub segments: Vec<Segment>,
-    /// In use, or not known, within segments; none overlaps another.
+    /// Active and unknown blocks by address; each lies within a segment, and none overlaps another.
     pub blocks: BTreeMap<u64, Block>,
-    /// Events and state that cannot both be.
+    /// The number of events and recorded items that cannot both be true.
     pub contradictions_count: u64,
 }
 
 impl Seed {
-    /// Whether there was nothing.
+    /// Returns whether the allocator held nothing.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.contradictions_count == 0
     }
 }
 
-/// A block that was there.
+/// A block that existed when recording began.
 struct Early {
     requested_bytes: Option<u64>,
-    /// `None`: not told.
+    /// `None` if it is not known.
     size_bytes: Option<u64>,
     state: State,
     stream: u64,
     stack: Option<u32>,
     is_freed: bool,
-    /// The start of the first block that was handed out close behind it.
+    /// The start of the first block that was allocated close behind it.
     next_addr: Option<u64>,
 }
 
-/// Memory that was there.
+/// Reserved memory that existed when recording began.
 struct Range {
     segment: Segment,
-    /// Whether it is known if it is of small blocks.
+    /// Whether the size class (small or large) is known.
     has_class: bool,
 }
 
-/// Collects what events say.
+/// Collects what the events tell about the initial state.
 #[derive(Default)]
 pub struct Beginning {
     settings: Settings,
-    /// Had from the driver since.
+    /// Memory that was reserved during the recording.
     mapped: Ranges,
-    /// Handed out since.
+    /// Blocks that were allocated during the recording.
     live: HashSet<u64>,
-    /// Where blocks of more than 1 MiB have been handed out.
+    /// Addresses at which blocks of more than 1 MiB were allocated.
     starts: BTreeSet<u64>,
     early: BTreeMap<u64, Early>,
     ranges: Vec<Range>,
@@ -82,12 +85,12 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// Of an allocator with these settings.
+    /// Creates a collector for an allocator with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Takes the next event.
+    /// Takes the next event, in order of time.
     pub fn event(&mut self, event: &Event) {
         let Event { addr, size_bytes, .. } = *event;
         match event.action {
@@ -132,7 +135,7 @@ impl Beginning {
     }
 
     fn segment(&self, event: &Event, addr: u64, size_bytes: u64, is_expandable: bool) -> Segment {
-        // Pages of the large kind come in whole ones.
+        // Pages of large expandable segments are mapped as whole ones.
         let is_small = match is_expandable {
             true => !size_bytes.is_multiple_of(self.settings.large_segment_bytes.max(1)),
             false => size_bytes <= SMALL_SEGMENT_BYTES,
@@ -153,7 +156,7 @@ impl Beginning {
         }
     }
 
-    /// What there was, if this is what there is in the end.
+    /// Returns the initial state, given the final state.
     pub fn finish(mut self, held: &Held) -> Seed {
         for segment in held.segments.values() {
             for (addr, size_bytes) in self.mapped.missing(segment.addr, segment.size_bytes) {
@@ -181,7 +184,7 @@ impl Beginning {
         seed
     }
 
-    /// A block that is there in the end, and may have been from the start.
+    /// Takes an active block of the final state, which may have existed from the start.
     fn take_last(&mut self, block: &Block) {
         if self.live.contains(&block.addr) {
             return;
@@ -200,7 +203,7 @@ impl Beginning {
         }
     }
 
-    /// The ranges, joined as the allocator joins them.
+    /// Returns the ranges, merged as the allocator merges them.
     fn segments(&mut self) -> Vec<Segment> {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_by_key(|range| (range.segment.addr, std::cmp::Reverse(range.segment.size_bytes)));
@@ -212,7 +215,7 @@ impl Beginning {
             };
             let about = |segment: &Segment| (segment.is_expandable, segment.stream);
             if last.segment.end() > range.segment.addr {
-                // It was there once only.
+                // Memory can have existed only once.
                 self.contradictions_count += 1;
             } else if range.segment.is_expandable && about(&last.segment) == about(&range.segment) {
                 last.segment.size_bytes += range.segment.size_bytes;
@@ -243,7 +246,8 @@ impl Beginning {
         joined.into_iter().map(|range| range.segment).collect()
     }
 
-    /// Puts a block, and what may have come with it, into `blocks`. `next`: first byte that is not its own.
+    /// Inserts a block, and the unknown bytes that may have belonged to it, into `blocks`. `next` is the
+    /// first address that does not belong to it.
     fn place(
         &mut self,
         addr: u64,
@@ -291,7 +295,7 @@ impl Beginning {
         }
     }
 
-    /// A block's size, and how many bytes more it may have had.
+    /// Returns a block's size, and how many further bytes may have belonged to it.
     fn extent(&self, addr: u64, early: &Early, segment: &Segment, asked: u64, room: u64) -> (u64, u64) {
         let behind = room.saturating_sub(asked);
         if segment.is_small || segment.is_expandable || behind == 0 {
@@ -300,7 +304,7 @@ impl Beginning {
         if let Some(next) = early.next_addr.filter(|next| *next < segment.end()) {
             return (next - addr, 0);
         }
-        // Large blocks have more than 1 MiB, free ones too: less than that is no block of its own.
+        // Large blocks have more than 1 MiB, free ones too: a smaller remainder is no block of its own.
         if asked >= self.settings.max_split_bytes || behind <= SMALL_BYTES {
             return (room, 0);
         }

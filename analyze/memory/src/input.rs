@@ -1,9 +1,9 @@
-//! The allocators' events of some runs, in order of time, and the replay of all of them.
+//! Reads the allocator events of some runs in order of time, and replays all of them.
 //!
 //! ```text
-//! rows of events ──► what was there when they began ──► replay ──► what is there in the end
-//!                    (first reading; snapshots whose                (checked against the state
-//!                    history begins in the middle)                  that a snapshot has)
+//! rows of events ──► the initial state             ──► replay ──► the final state
+//!                    (a first pass, for snapshots                 (compared with the state
+//!                    whose history is incomplete)                 that a snapshot recorded)
 //! ```
 
 use std::{
@@ -33,40 +33,43 @@ use analyze_run::{
     run_file::RunFile,
 };
 
-/// Whose losses are losses of the allocator's own events, and of reports and calls.
+/// The probes whose losses are losses of the allocator's own events (this one), or of usage reports and
+/// driver calls (those below).
 const EVENT_PROBE: &str = "record_trace";
 const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
 
-/// Hears what happens, in order.
+/// Receives what a replay does, in order of time. Every method does nothing by default.
 pub trait Listener: Send {
-    /// An allocator is there, with what it held before its first event.
+    /// Called when an allocator appears at `ts` (ns) that already held memory before its first event.
     fn began(&mut self, _key: Key, _allocator: &Allocator, _ts: i64) {}
-    /// Whether it asks allocators for their pools.
+    /// Whether the listener reads `Allocator::pools`, which the replay otherwise does not keep.
     const WANTS_POOLS: bool = false;
 
-    /// An event is about to be replayed.
+    /// Called before an event is replayed.
     fn before(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
-    /// An event has been replayed.
+    /// Called after an event was replayed.
     fn after(&mut self, _key: Key, _allocator: &Allocator, _event: &Event) {}
-    /// A thread asked all allocators of its process to give back what they can.
+    /// Called when a thread calls `empty_cache()`, which asks all allocators of its process to release what
+    /// they can.
     fn empty_cache(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {}
-    /// Time passed one of the instants asked for.
+    /// Called when the replay has passed the requested instant with this number.
     fn instant(&mut self, _run: u32, _number: usize, _replay: &Replay) {}
-    /// See [`Observer::block`].
+    /// Called when a block leaves its state; see [`Observer::block`].
     fn block(&mut self, _key: Key, _block: &Block, _segment: Option<&Segment>, _end: Option<i64>) {}
-    /// See [`Observer::segment`].
+    /// Called when a segment changes its extent or is released; see [`Observer::segment`].
     fn segment(&mut self, _key: Key, _segment: &Segment, _end: Option<i64>) {}
-    /// That was all.
+    /// Called once after the last event.
     fn end(&mut self) {}
-    /// Some rows have been read, or all.
+    /// Called after some rows have been read, and after the last ones with `all` set.
     ///
     /// # Errors
-    /// If what was made of them cannot be handed on: ends the replay.
+    /// Returns an error if the results cannot be passed on; this ends the replay.
     fn flush(&mut self, _replay: &Replay, _all: bool) -> Result<(), AnalyzeError> {
         Ok(())
     }
 }
 
+/// Passes what one allocator reports to a listener.
 struct Of<'a, L> {
     key: Key,
     listener: &'a mut L,
@@ -82,12 +85,13 @@ impl<L: Listener> Observer for Of<'_, L> {
     }
 }
 
-/// What the replay needs to know of a run.
+/// What the replay needs to know about a run.
 #[derive(Clone, Debug, Default)]
 struct About {
     joined_running: bool,
     settings: HashMap<u32, Settings>,
-    /// Losses of the allocator's own events, and of the rest, in order of time.
+    /// Losses of the allocator's own events, and losses of usage reports and driver calls, each in order of
+    /// time.
     lost: [Vec<Lost>; 2],
 }
 
@@ -110,7 +114,7 @@ impl About {
     }
 }
 
-/// All allocators.
+/// The replayed state of all allocators.
 #[derive(Debug, Default)]
 pub struct Replay {
     names: Vec<String>,
@@ -121,39 +125,40 @@ pub struct Replay {
     rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
     held: BTreeMap<Key, Held>,
     differences: BTreeMap<Key, Vec<Difference>>,
-    /// Instants by run, in order of time, and how many have passed.
+    /// The requested instants (ns) by run, in order of time; below, how many of them have passed.
     instants: Vec<Vec<i64>>,
     passed: Vec<usize>,
-    /// How many of the losses of a run have been told, of either kind.
+    /// The number of losses of the current run that have been applied, by kind as in [`About`].
     lost_told: [usize; 2],
     current: u32,
 }
 
-/// What is to be replayed.
+/// The events to replay.
 #[derive(Clone)]
 pub struct Input {
     events: Arc<dyn Events>,
     files: Vec<RunFile>,
-    /// What runs say of themselves, in the order of their numbers; a table without files may have some.
+    /// The metadata of the runs, in the order of their numbers; a table without files may have some.
     runs: Vec<(String, Run)>,
 }
 
 impl Input {
-    /// The `events` of a session, with the files that they are from.
+    /// Creates an input from the `events` table of a session and the files that the table is read from.
     pub fn new(events: Arc<dyn Events>, files: &[RunFile]) -> Self {
         let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
         Self { events, files: files.to_vec(), runs }
     }
 
-    /// The same, with runs that have no files.
+    /// Replaces the metadata of the runs, so that runs without files can be included.
     pub fn with_runs(self, runs: &[(String, Run)]) -> Self {
         Self { runs: runs.to_vec(), ..self }
     }
 
-    /// Replays all of it. `instants`: by run, times at which [`Listener::instant`] is to be called.
+    /// Replays all events. `instants` lists, for each run, the times (ns, sorted) at which
+    /// [`Listener::instant`] is called.
     ///
     /// # Errors
-    /// If it cannot be read, or the listener fails.
+    /// Returns an error if the events cannot be read or the listener fails.
     pub async fn replay<L: Listener + 'static>(
         &self,
         instants: Vec<Vec<i64>>,
@@ -168,7 +173,7 @@ impl Input {
             let run = replay.number(&run);
             replay.told.insert((run, pid), told);
         }
-        // A table without files says nothing about itself.
+        // A table without files has no metadata.
         let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
         let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
         if replay.told.values().any(wants) {
@@ -197,22 +202,22 @@ impl Input {
 }
 
 impl Replay {
-    /// The name of a run.
+    /// Returns the name of a run, or an empty string if there is no such run.
     pub fn name(&self, run: u32) -> &str {
         self.names.get(run as usize).map_or("", String::as_str)
     }
 
-    /// Every allocator.
+    /// Returns every allocator, in order of its key.
     pub fn allocators(&self) -> impl Iterator<Item = (Key, &Allocator)> {
         self.allocators.iter().map(|(key, allocator)| (*key, allocator))
     }
 
-    /// What the rows of a process have.
+    /// Returns which kinds of rows a process has.
     pub fn told(&self, run: u32, pid: u32) -> Told {
         self.told.get(&(run, pid)).copied().unwrap_or_default()
     }
 
-    /// Where the state at the end is not as replayed.
+    /// Returns the differences between the recorded final state and the replayed one.
     pub fn differences(&self, key: Key) -> &[Difference] {
         self.differences.get(&key).map_or(&[], Vec::as_slice)
     }
@@ -230,7 +235,7 @@ impl Replay {
         about.and_then(|about| about.settings.get(&key.pid)).cloned().unwrap_or_default()
     }
 
-    /// Calls for the instants of a run before `ts`.
+    /// Notifies the listener of the instants of a run before `ts`.
     fn pass(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
         let place = run as usize;
         self.passed.resize(self.passed.len().max(place + 1), 0);
@@ -244,7 +249,7 @@ impl Replay {
         }
     }
 
-    /// Tells allocators of events that were lost before `ts`.
+    /// Applies the losses that began until `ts` to the allocators of a run.
     fn lose(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
         let Some(about) = self.about.get(run as usize) else { return };
         for (kind, list) in about.lost.iter().enumerate() {
@@ -262,7 +267,7 @@ impl Replay {
         }
     }
 
-    /// Makes an allocator that has its first event, or only a state, at `ts`.
+    /// Creates an allocator whose first event, or recorded final state, is at `ts`.
     fn begin<L: Listener>(&mut self, key: Key, ts: i64, listener: &mut L) {
         let settings = self.settings(key);
         let about = self.about.get(key.run as usize);
@@ -302,7 +307,7 @@ impl Replay {
             self.begin(key, event.ts, listener);
         }
         if let Some(allocator) = self.allocators.get_mut(&key) {
-            // What no device has is a fault, and nothing that happened.
+            // An impossible event is a fault and does not reach the listener.
             let is_possible = event.is_possible();
             if is_possible {
                 listener.before(key, allocator, event);
@@ -314,7 +319,7 @@ impl Replay {
         }
     }
 
-    /// Tells of the instants that are left, and of everything that is still there.
+    /// Compares the final states, passes the remaining instants, and reports everything that still exists.
     fn finish(&mut self, listener: &mut impl Listener) {
         for (key, held) in std::mem::take(&mut self.held) {
             let Some(allocator) = self.allocators.get_mut(&key) else { continue };
@@ -333,7 +338,7 @@ impl Replay {
     }
 }
 
-/// The first reading: what was there when events began, and what pools do.
+/// The first pass: finds the initial state of each allocator, and which pools split blocks.
 struct First {
     decoder: Decoder,
     replay: Replay,
@@ -382,7 +387,7 @@ impl Consumer for First {
     }
 }
 
-/// The replay of rows as they are read.
+/// The second pass: replays the rows as they are read.
 struct Feed<L> {
     decoder: Decoder,
     replay: Replay,

@@ -1,5 +1,6 @@
-//! The replay against PyTorch's real allocator: `testdata/oracle` holds what it said and did in random workloads
-//! and in worked examples. `INQUEST_ORACLE=DIR` compares a folder of one's own (`testdata/oracle/run.py`).
+//! Compares the replay with PyTorch's real allocator: `testdata/oracle` holds what it reported and did in
+//! random workloads and in worked examples. `INQUEST_ORACLE=DIR` compares another folder (made by
+//! `testdata/oracle/run.py`).
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +17,10 @@ use crate::{
     totals::DEFAULT_POOL,
 };
 
-/// What the allocator said at one snapshot.
+/// What the allocator reported at one snapshot.
 #[derive(Default)]
 struct Snapshot {
-    /// As printed, by address.
+    /// Segments as printed, by address.
     segments: BTreeMap<u64, String>,
     totals: String,
 }
@@ -38,7 +39,8 @@ fn event(ts: i64, words: &[&str]) -> Option<Event> {
     })
 }
 
-/// What the replay says, in the same form. A free block's requested bytes and a segment's pool come out alike.
+/// Returns what the replay says, in the same form. The requested bytes of free blocks and the pools of
+/// segments are left out of the comparison.
 fn replayed(allocator: &Allocator) -> Snapshot {
     let mut segments = BTreeMap::new();
     for segment in allocator.segments() {
@@ -74,11 +76,11 @@ fn replayed(allocator: &Allocator) -> Snapshot {
     Snapshot { segments, totals }
 }
 
-/// One result.
+/// One result file.
 pub(super) struct Workload {
     pub(super) settings: Settings,
     pub(super) events: Vec<Event>,
-    /// What the allocator said, and after how many events.
+    /// What the allocator reported, each with the number of events before it.
     snapshots: Vec<(usize, Snapshot)>,
 }
 
@@ -120,7 +122,7 @@ impl Workload {
             }
         }
         assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
-        // There may be one more, the oracle's own for the events.
+        // There may be one more: the oracle's own, for the events.
         assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
         events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
         Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
@@ -128,13 +130,13 @@ impl Workload {
 }
 
 impl Workload {
-    /// How many events a snapshot came after.
+    /// Returns the number of events before a snapshot.
     pub(super) fn place(&self, number: usize) -> usize {
         self.snapshots[number].0
     }
 }
 
-/// All results of a folder.
+/// Reads all results of a folder.
 pub(super) fn workloads(folder: &Path) -> Vec<(PathBuf, Workload)> {
     let paths =
         fs::read_dir(folder).expect("the folder of results").map(|entry| entry.expect("an entry").path());
@@ -149,7 +151,7 @@ pub(super) fn workloads(folder: &Path) -> Vec<(PathBuf, Workload)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Compares one result; the bytes reserved at each snapshot.
+/// Compares one result; returns the reserved bytes at each snapshot.
 fn compare(workload: &Workload, knowledge: Knowledge) -> Vec<i64> {
     let mut allocator = Allocator::new(workload.settings.clone(), knowledge);
     let mut reserved = Vec::new();
@@ -213,7 +215,8 @@ fn worked_examples_reserve_what_their_author_says() {
     }
 }
 
-/// `testdata/oracle/pools`: all of it in a pool that the program made, `whole`: with `no_split`.
+/// Compares `testdata/oracle/pools`, whose requests all use one pool made by the program; in the files
+/// `whole*` it was made with `no_split`.
 #[test]
 fn pools_that_do_not_split_are_recognised() {
     let folder = folder().join("pools");

@@ -1,5 +1,6 @@
-//! Histories that begin in the middle, against the whole: from the oracle's workloads events are cut away, at the start
-//! as by a ring that was full, or somewhere, as by a buffer that overflowed. Whatever is said to be known must be true.
+//! Compares replays of incomplete histories with the replay of the whole: events of the oracle's workloads
+//! are removed at the start, as by a ring that was full, or somewhere else, as by a buffer that overflowed.
+//! Whatever the replay claims to know must be true.
 
 use crate::{
     allocator::{Allocator, Knowledge},
@@ -20,7 +21,8 @@ struct Count {
     unknown_bytes: u64,
 }
 
-/// Whatever `found` says is so in `truth`. Blocks: every byte; segments only if they are said to be known.
+/// Checks that everything that `found` claims to know is true in `truth`: every byte of the blocks, and the
+/// segments only if no events were lost.
 fn compare(found: &Allocator, truth: &Allocator, count: &mut Count) -> Result<(), String> {
     let mut unknown = 0;
     for block in found.blocks() {
@@ -64,7 +66,7 @@ fn compare(found: &Allocator, truth: &Allocator, count: &mut Count) -> Result<()
     Ok(())
 }
 
-/// The state as a snapshot would have it.
+/// Returns the state as a snapshot would record it.
 fn held(allocator: &Allocator) -> Held {
     let mut held = Held::default();
     for segment in allocator.segments() {
@@ -75,7 +77,7 @@ fn held(allocator: &Allocator) -> Held {
     held
 }
 
-/// Cuts a history at the start, and compares states on the way to its end.
+/// Cuts off the start of a history, and compares states up to its end.
 fn cut(workload: &Workload, random: &mut Random, count: &mut Count) -> Result<(), String> {
     let events = &workload.events;
     let end = 1 + random.below(events.len());
@@ -125,7 +127,8 @@ fn what_was_there_before_a_history_is_computed_from_its_end() {
     assert!(count.exact_states > 100 && count.exact_states * 2 > count.states, "{count:?}");
 }
 
-/// Removes stretches of events; what is left, and where it was lost, if that is told: `[from, to)`.
+/// Removes stretches of events; returns the remaining events, and the loss intervals `[from, to)` as a
+/// recorder would report them.
 fn thin(events: &[Event], random: &mut Random) -> (Vec<Event>, Vec<(i64, i64)>) {
     let mut left = Vec::new();
     let mut lost = Vec::new();
@@ -135,7 +138,7 @@ fn thin(events: &[Event], random: &mut Random) -> (Vec<Event>, Vec<(i64, i64)>) 
         left.extend_from_slice(&events[at..until]);
         let gap = (until + 1 + random.below(12)).min(events.len());
         if until < gap {
-            // It is known between which readings of a counter, not exactly.
+            // A recorder knows between which readings of a counter events were lost, not exactly when.
             lost.push((
                 events[until].ts - random.below(5) as i64,
                 events[gap - 1].ts + 1 + random.below(5) as i64,
@@ -178,7 +181,7 @@ fn what_is_known_in_spite_of_lost_events_is_true() {
     assert!(count.unknown_bytes < count.bytes, "{count:?}");
 }
 
-/// Blocks tile their segments, and the sums are those of the blocks.
+/// Checks that blocks tile their segments, and that the totals are the sums of the blocks.
 fn check_tiling(allocator: &Allocator) {
     for segment in allocator.segments() {
         let mut at = segment.addr;
@@ -240,7 +243,7 @@ fn faults_name_their_cause() {
         tid: 0,
         stack: None,
     };
-    // 1200 bytes are 1536 with four steps between powers of two, and 1280 here: 512 bytes are left.
+    // With four steps between powers of two 1200 bytes are 1536, and here 1280: 512 bytes are left.
     let mut allocator = Allocator::new(Settings::default(), Knowledge::default());
     for event in [
         event(1, Action::SegmentAlloc, 0x20_0000, 2 << 20),

@@ -1,4 +1,4 @@
-//! Segments of the allocator, as they come from the driver and go.
+//! Replays events of segments: how the allocator reserves and releases memory.
 
 use super::{
     allocator::{Allocator, free_block},
@@ -19,14 +19,14 @@ impl Allocator {
         self.insert(self.fresh(event, place));
     }
 
-    /// The content of new memory.
+    /// Returns the block that covers newly reserved memory: free, or unknown if the events do not tell.
     fn fresh(&self, event: &Event, place: u32) -> Block {
         let is_told = self.knowledge.has_blocks && event.ts >= self.knowledge.lost_until_ts;
         let state = if is_told { State::Inactive } else { State::Unknown };
         Block { state, ..free_block(event.addr, event.size_bytes, place, event.stream, event.ts) }
     }
 
-    /// Ends segments that overlap a new one.
+    /// Ends the segments that overlap a new one.
     fn clear_segments(&mut self, event: &Event, fault: Fault, observer: &mut impl Observer) {
         let end = event.addr.saturating_add(event.size_bytes);
         while let Some((addr, place)) = self.places.range(..end).next_back().map(|(a, p)| (*a, *p)) {
@@ -56,7 +56,7 @@ impl Allocator {
         place
     }
 
-    /// Takes an empty segment away, which ends.
+    /// Ends an empty segment: removes it and reports it to the observer.
     fn remove_segment(&mut self, addr: u64, ts: i64, observer: &mut impl Observer) {
         let Some(place) = self.places.remove(&addr) else { return };
         let segment = self.segments[place as usize];
@@ -82,7 +82,7 @@ impl Allocator {
     pub(super) fn segment_map(&mut self, event: &Event, observer: &mut impl Observer) {
         self.clear_segments(event, Fault::SegmentFreeMissed, observer);
         self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
-        // Small blocks need one page at a time; large ones have larger pages.
+        // An expandable segment of small blocks maps one page at a time; large ones have larger pages.
         let is_small = event.size_bytes <= SMALL_SEGMENT_BYTES;
         let page_bytes = if is_small { SMALL_SEGMENT_BYTES } else { self.settings.large_segment_bytes };
         let mut range = Segment { is_expandable: true, is_small, page_bytes, ..came(event) };
@@ -90,7 +90,7 @@ impl Allocator {
         let of_same = |other: &Segment| {
             other.is_expandable
                 && (other.stream, other.is_small) == (event.stream, is_small)
-                // Events of snapshots do not tell pools.
+                // The events of snapshots do not tell pools.
                 && (other.pool == event.pool || [other.pool, event.pool].contains(&DEFAULT_POOL))
         };
         let before = self.places.range(..event.addr).next_back().map(|(addr, _)| *addr);
@@ -109,7 +109,7 @@ impl Allocator {
                 joined.push(other);
             }
         }
-        // The blocks move to the new range; what they are does not change.
+        // The blocks move to the merged range; their states do not change.
         let mut moved = Vec::new();
         for other in &joined {
             let within: Vec<u64> =
@@ -128,12 +128,12 @@ impl Allocator {
         self.join_new(event, observer);
     }
 
-    /// Makes new pages a free block.
+    /// Turns newly mapped pages into a free block.
     fn join_new(&mut self, event: &Event, observer: &mut impl Observer) {
         struct Others<'a, O>(&'a mut O, u64);
         impl<O: Observer> Observer for Others<'_, O> {
             fn block(&mut self, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
-                // The new pages have been nothing before.
+                // The new pages were in no state before, so their first state is not reported.
                 if block.addr != self.1 || block.state == State::Inactive {
                     self.0.block(block, segment, end);
                 }
@@ -152,7 +152,7 @@ impl Allocator {
             self.take_all_within(event.addr, event.size_bytes, event.ts, observer);
             return;
         };
-        // What lies around the hole stays; free blocks that reach out of it are cut.
+        // Blocks around the hole remain; free blocks that extend beyond it are cut.
         let first = self.block_at(event.addr).map_or(event.addr, |block| block.addr);
         let within: Vec<u64> = self.blocks.range(first..end).map(|(addr, _)| *addr).collect();
         let mut cut = Vec::new();

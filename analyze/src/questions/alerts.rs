@@ -1,9 +1,11 @@
-//! Was memory over a threshold for longer than it may be?
+//! Determines whether memory use exceeded a threshold for longer than allowed.
 //!
-//! Spans: [`super::threshold`]. A reading of NVML holds until the next, unless that is more than three of the usual
-//! (median) intervals away: a gap, in which nobody knows. A span ends at the last reading before a gap, or at the last of
-//! all. If one lasts long enough only with the gaps around it, the verdict is `inconclusive`. What PyTorch's allocators
-//! reserve is known at every instant, from the first event to the end of the process or of the recording: no gaps.
+//! Spans over the threshold are found as [`super::threshold`] describes. A reading of NVML holds until the
+//! next one, unless that is more than three of the usual (median) intervals away: in such a gap the memory
+//! use is not known. A span ends at the last reading before a gap, or at the last reading of all. If a span
+//! lasts long enough only together with the gaps around it, the verdict is `inconclusive`. The reserved bytes
+//! of PyTorch's allocators are known at every instant from their first event to the end of the process or of
+//! the recording, so they have no gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,49 +28,59 @@ use analyze_run::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Subject {
-    /// In use of a GPU, by all processes, by NVML's index.
+    /// The used memory of a GPU, by all processes; `device` is NVML's index.
     Device { device: i64 },
-    /// Reserved by PyTorch's allocator, by CUDA's index.
+    /// The reserved memory of a process's PyTorch allocator; `device` is CUDA's index.
     Allocator { pid: u32, device: i32 },
 }
 
-/// The verdict on one of them.
+/// The verdict on one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// A span lasts long enough.
     Alert,
+    /// No span lasts long enough, even together with the gaps around it.
     None,
+    /// The data do not allow a verdict.
     Inconclusive,
 }
 
-/// The answer on one of them.
+/// The result for one subject.
 #[derive(Clone, Debug, Serialize)]
 pub struct Alert {
+    /// What was measured.
     pub subject: Subject,
+    /// Whether a span lasts long enough.
     pub verdict: Verdict,
-    /// Why it is inconclusive.
+    /// The reason for an inconclusive verdict.
     pub reason: Option<String>,
-    /// `None`: a part of what is not known.
+    /// The threshold in bytes; `None` if it is a share of a size that is not known.
     pub threshold_bytes: Option<i64>,
+    /// The total memory of the GPU in bytes, if it is known.
     pub total_bytes: Option<i64>,
+    /// The largest value in bytes.
     pub peak_bytes: i64,
-    /// Readings, or events of the allocator.
+    /// The number of readings, or of events of the allocator.
     pub readings_count: u64,
-    /// Between readings, the median; `None`: every change is known.
+    /// The median time between readings in ns; `None` if every change is known.
     pub interval_ns: Option<i64>,
+    /// The number of gaps between readings.
     pub gaps_count: u64,
+    /// The total time of the gaps in ns.
     pub gaps_ns: i64,
-    /// First and last instant that is known.
+    /// The first instant at which the value is known (ns, trace clock).
     pub first_ns: i64,
+    /// The last instant at which the value is known (ns, trace clock).
     pub last_ns: i64,
-    /// All time over the threshold.
+    /// The total time over the threshold in ns.
     pub over_ns: i64,
-    /// Spans that last long enough.
+    /// The spans that last long enough, in order of time.
     pub spans: Vec<Span>,
 }
 
-/// The answer, once all readings are in. Nothing is known after `end`.
+/// Returns the result after the last reading. Nothing is known after `end` (ns), or after the last reading if
+/// that is later.
 fn alert(mut tracker: Tracker, end: i64, for_ns: i64, subject: Subject) -> Alert {
     tracker.finish(end);
     let is_long = |span: &&Span| span.dur_ns >= for_ns;
@@ -100,17 +112,17 @@ fn alert(mut tracker: Tracker, end: i64, for_ns: i64, subject: Subject) -> Alert
 }
 
 impl Alert {
-    /// Without a threshold in bytes there is no verdict.
+    /// Makes the verdict inconclusive, because there is no threshold in bytes.
     fn without_threshold(self, reason: &str) -> Self {
         let reason = Some(format!("{reason}: give the threshold in bytes"));
         Self { verdict: Verdict::Inconclusive, reason, threshold_bytes: None, ..self }
     }
 }
 
-/// Longer than so many usual intervals between two readings is a gap.
+/// The time between two readings that makes a gap, as a multiple of the usual interval.
 const GAP_INTERVALS: i64 = 3;
 
-/// Readings of one GPU.
+/// The readings of one GPU.
 #[derive(Clone, Debug, Default)]
 struct Readings {
     total_bytes: Option<i64>,
@@ -137,7 +149,7 @@ impl Readings {
     }
 }
 
-/// Hears what is reserved.
+/// A listener that tracks the reserved bytes of every allocator.
 struct Reserved {
     threshold_bytes: i64,
     trackers: BTreeMap<(u32, i32), Tracker>,
@@ -167,7 +179,7 @@ async fn readings(trace: &Trace) -> Result<BTreeMap<i64, Readings>, AnalyzeError
     Ok(found)
 }
 
-/// When processes ended, if they did.
+/// Returns the times (ns, trace clock) at which processes exited, for those that did.
 async fn ends(trace: &Trace) -> Result<BTreeMap<u32, i64>, AnalyzeError> {
     let query = "SELECT pid, max(ts) AS ts FROM process_events WHERE op = 'exit' AND pid = tid GROUP BY pid";
     let mut found = BTreeMap::new();
@@ -180,15 +192,17 @@ async fn ends(trace: &Trace) -> Result<BTreeMap<u32, i64>, AnalyzeError> {
     Ok(found)
 }
 
-/// Answers for one run: GPUs first, then allocators.
+/// Analyzes one run: GPUs first, then allocators. `for_ns` is the shortest time over the threshold, in ns,
+/// that raises an alert.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, threshold: Threshold, for_ns: i64) -> Result<Vec<Alert>, AnalyzeError> {
     let readings = readings(trace).await?;
     let mut alerts: Vec<Alert> =
         readings.iter().map(|(device, of)| of.alert(*device, threshold, for_ns)).collect();
-    // CUDA numbers GPUs in its own way, so that a part of one is known only if all have the same size.
+    // CUDA numbers GPUs in its own way, so a share of a GPU's memory is known only if all GPUs have the same
+    // size.
     let mut totals: Vec<Option<i64>> = readings.values().map(|of| of.total_bytes).collect();
     totals.dedup();
     let total_bytes = if let [total] = totals.as_slice() { *total } else { None };
@@ -242,7 +256,7 @@ mod tests {
         let span = found.spans[0];
         assert_eq!((span.ts_ns, span.dur_ns, span.peak_bytes), (10, 20, 95));
         assert_eq!((span.readings_count, span.end), (2, End::Below));
-        // What is over at the last reading has no length yet.
+        // A span that begins at the last reading has no length yet.
         assert_eq!(
             alert(&[(0, 90), (10, 91), (20, 95), (30, 90), (40, 99)], "90%", 21).verdict,
             Verdict::None
@@ -258,7 +272,7 @@ mod tests {
         assert_eq!((short.verdict, short.gaps_count, short.gaps_ns), (Verdict::Alert, 1, 100));
         assert_eq!(alert(&readings, "90%", 140).verdict, Verdict::Inconclusive);
         assert_eq!(alert(&readings, "90%", 141).verdict, Verdict::None);
-        // It fell at some time in the gap.
+        // The value fell at some time in the gap.
         let falls = [(0, 95), (10, 95), (20, 95), (120, 5), (130, 5)];
         assert_eq!(alert(&falls, "90%", 120).verdict, Verdict::Inconclusive);
         assert_eq!(alert(&falls, "90%", 121).verdict, Verdict::None);

@@ -1,6 +1,7 @@
-//! What can be said of a process's memory from cudaMalloc and cudaFree alone, as some sources have nothing else: how much
-//! was had, and how much of it is left if the source tells which memory was given back. Whether PyTorch's allocator asked
-//! is inferred from the sizes; what blocks lie in that memory is not known.
+//! What cudaMalloc and cudaFree alone tell about a process's memory, for sources that record nothing else:
+//! how much was allocated, and how much of it is left if the source tells which memory was freed. Whether
+//! PyTorch's allocator made the calls is inferred from the sizes; the blocks within that memory are not
+//! known.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,20 +14,22 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// One process.
+/// The driver allocations of one process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Driver {
+    /// The process.
     pub pid: i64,
-    /// Calls that succeeded.
+    /// The number of calls of cudaMalloc that succeeded.
     pub allocs_count: u64,
-    /// What they gave, all told.
+    /// The bytes that these calls allocated in total.
     pub alloc_bytes: i64,
+    /// The number of calls of cudaFree that succeeded.
     pub frees_count: u64,
-    /// What is left; `None`: not known, as the source does not tell what was given back.
+    /// The bytes that are still allocated; `None` if the source does not tell which memory was freed.
     pub held_bytes: Option<i64>,
-    /// How many were had of each size.
+    /// The number of allocations of each size in bytes.
     pub sizes: BTreeMap<i64, u64>,
-    /// Every size is one that PyTorch's allocator asks for; an inference.
+    /// Whether every size is one that PyTorch's allocator requests; an inference.
     pub is_like_torch: bool,
     #[serde(skip)]
     by_addr: HashMap<i64, i64>,
@@ -50,16 +53,16 @@ impl Driver {
     }
 }
 
-/// Whether PyTorch's allocator, in its default settings, asks the driver for such a size.
+/// Returns whether PyTorch's allocator, in its default settings, requests such a size from the driver.
 fn is_of_torch(bytes: i64) -> bool {
     let [small, large] = [SMALL_SEGMENT_BYTES, LARGE_SEGMENT_BYTES].map(|bytes| bytes as i64);
     bytes == small || bytes == large || (bytes >= large / 2 && bytes % small == 0)
 }
 
-/// The processes that called either before `ts`.
+/// Returns the processes that allocated memory before `ts` (ns, trace clock), by pid.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
     let query = format!(
         "SELECT pid, op, CAST(addr AS BIGINT) AS addr, size_bytes FROM events WHERE kind = 'call' \

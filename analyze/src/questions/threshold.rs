@@ -1,9 +1,9 @@
-//! Time over a threshold, from readings in order of time.
+//! Finds the time over a threshold in readings that are in order of time.
 //!
 //! ```text
 //! readings    o   o   x   x   x           x   x   o        x: over the threshold
-//! spans               ├───────┤  not known├───────┤        half-open: from the first reading over it
-//!                             └── a gap               └── to the first that is not
+//! spans               ├───────┤ not known ├───────┤        half-open: from the first reading over it
+//!                             └── a gap               └── to the first one that is not over it
 //! ```
 
 use std::str::FromStr;
@@ -11,11 +11,12 @@ use std::str::FromStr;
 use serde::Serialize;
 use trace_schema::Bytes;
 
-/// What may not be exceeded.
+/// A limit on memory use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// Of the GPU's memory.
+    /// A share (0 to 1) of the GPU's memory.
     Ratio(f64),
+    /// A number of bytes.
     Bytes(i64),
 }
 
@@ -35,7 +36,7 @@ impl FromStr for Threshold {
 }
 
 impl Threshold {
-    /// In bytes, if it is known.
+    /// Returns the threshold in bytes, or `None` if it is a share and `total_bytes` is not known.
     pub fn bytes(self, total_bytes: Option<i64>) -> Option<i64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -44,51 +45,66 @@ impl Threshold {
     }
 }
 
-/// How a span ends.
+/// The way in which a span ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// At the first reading that is not over the threshold.
+    /// It ends at the first reading that is not over the threshold.
     Below,
-    /// At the last reading before a gap.
+    /// It ends at the last reading before a gap.
     Gap,
-    /// At the last reading, or with the process or the recording.
+    /// It ends at the last reading, or with the process or the recording.
     Last,
 }
 
-/// Time over the threshold: `[ts, ts + dur)`.
+/// A span of time over the threshold: `[ts, ts + dur)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
+    /// The first reading over the threshold (ns, trace clock).
     pub ts_ns: i64,
+    /// The duration in ns.
     pub dur_ns: i64,
+    /// The largest value in bytes.
     pub peak_bytes: i64,
+    /// The number of readings over the threshold.
     pub readings_count: u64,
+    /// The way in which it ends.
     pub end: End,
-    /// With the gaps around it, and the spans that only gaps lie between.
+    /// The start (ns) with the gap before it and the spans that only gaps separate from it; below, the end
+    /// with the gap after it.
     #[serde(skip)]
     possible_ts_ns: i64,
     #[serde(skip)]
     possible_end_ns: i64,
 }
 
-/// Finds spans in readings in order of time.
+/// Finds spans in readings that are added in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
+    /// The threshold in bytes; a value must be larger to be over it.
     pub threshold_bytes: i64,
-    /// Longest time between readings that is no gap.
+    /// The longest time between readings, in ns, that is not a gap; `None` means that there are no gaps.
     limit_ns: Option<i64>,
+    /// The completed spans, in order of time.
     pub spans: Vec<Span>,
     open: Option<Span>,
+    /// The time of the first reading (ns, trace clock).
     pub first_ns: Option<i64>,
+    /// The last instant at which the value is known (ns, trace clock).
     pub last_ns: i64,
+    /// The largest value in bytes.
     pub peak_bytes: i64,
+    /// The number of readings.
     pub readings_count: u64,
+    /// The number of gaps.
     pub gaps_count: u64,
+    /// The total time of the gaps in ns.
     pub gaps_ns: i64,
 }
 
 impl Tracker {
-    /// `limit_ns`: between readings, more is a gap.
+    /// Creates a tracker; a longer time between readings than `limit_ns` is a gap, and without it there are
+    /// no gaps.
     pub fn new(threshold_bytes: i64, limit_ns: Option<i64>) -> Self {
         Self { threshold_bytes, limit_ns, ..Self::default() }
     }
@@ -100,7 +116,7 @@ impl Tracker {
         }
     }
 
-    /// The next reading.
+    /// Adds the next reading: its time (ns) and value in bytes.
     pub fn add(&mut self, ts: i64, bytes: i64) {
         let passed = self.first_ns.map(|_| ts.saturating_sub(self.last_ns));
         let is_gap = passed.zip(self.limit_ns).is_some_and(|(passed, limit)| passed > limit);
@@ -133,7 +149,7 @@ impl Tracker {
         self.readings_count += 1;
     }
 
-    /// Nothing is known after the last reading, or after `end` if that is later.
+    /// Ends the open span at the last reading, or at `end` (ns) if that is later.
     pub fn finish(&mut self, end: i64) {
         self.last_ns = self.last_ns.max(end);
         self.close(self.last_ns, End::Last, self.last_ns);
@@ -141,7 +157,7 @@ impl Tracker {
 }
 
 impl Span {
-    /// How long it may have been, with the gaps around it.
+    /// Returns the longest possible duration in ns: with the gaps around the span.
     pub fn possible_ns(&self) -> i64 {
         self.possible_end_ns.saturating_sub(self.possible_ts_ns)
     }

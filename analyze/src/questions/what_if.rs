@@ -1,9 +1,9 @@
-//! What a run would have reserved of the GPU's memory with other settings of PyTorch's allocator, and whether requests
-//! that are known from elsewhere explain the segments on record.
+//! Computes what a run would have reserved of the GPU's memory with other settings of PyTorch's allocator,
+//! and whether requests that are known from elsewhere explain the recorded segments.
 //!
-//! The requests, and when blocks and unused memory were given back, are those on record; the program is taken to do the same. A claim
-//! rests on the control: the same rules with the settings that the run had must reserve, after every request, what the
-//! record says.
+//! The requests, and the times at which blocks were freed and unused memory was released, are those on
+//! record; the program is assumed to behave the same. A claim rests on the control: the same rules with the
+//! settings that the run had must have reserved, after every request, exactly what was recorded.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,7 +21,7 @@ use analyze_memory::{
 };
 use analyze_run::{columns::integers, error::AnalyzeError};
 
-/// What is tried if nothing is asked for.
+/// The settings to try if none are given.
 const USUAL: [&str; 4] = [
     "expandable_segments:True",
     "max_split_size_mb:128",
@@ -29,59 +29,81 @@ const USUAL: [&str; 4] = [
     "roundup_power2_divisions:8",
 ];
 
-/// What some settings come to.
+/// The result for one set of settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// As in `PYTORCH_CUDA_ALLOC_CONF`.
+    /// The settings, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     pub settings: String,
+    /// The largest number of reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// `None`: nothing was reserved.
+    /// The time of that maximum, in ns since recording began; `None` if nothing was reserved.
     pub peak_since_start_ns: Option<i64>,
-    /// The record's peak less this one's; `None`: it did not come to the end.
+    /// The recorded peak minus this one in bytes; `None` if the simulation ended early.
     pub saved_bytes: Option<i64>,
+    /// The bytes reserved at the end of the simulation.
     pub end_reserved_bytes: u64,
-    /// Times that the driver was asked.
+    /// The number of times that memory was reserved from the driver.
     pub asked_count: u64,
+    /// The number of times that memory was released to the driver.
     pub given_back_count: u64,
-    /// Times that everything unused went because the device was full.
+    /// The number of times that everything unused was released because the device was full.
     pub retries_count: u64,
-    /// The first request that failed, and had not: nothing is known after it.
+    /// The time at which the first request failed that had not failed on record, in ns since recording began;
+    /// the simulation ends there.
     pub fails_since_start_ns: Option<i64>,
-    /// The first request that was served, and had failed: nothing is known after it.
+    /// The time at which the first request was served that had failed on record, in ns since recording began;
+    /// the simulation ends there.
     pub serves_since_start_ns: Option<i64>,
+    /// The size in bytes of the request that ended the simulation.
     pub ended_requested_bytes: Option<u64>,
-    /// No control shows otherwise, and what is saved is more than the control is off by.
+    /// Whether the control supports the result: it reproduces the record, or the bytes saved exceed the
+    /// control's largest error.
     pub is_known: bool,
 }
 
-/// One allocator.
+/// The results for one allocator.
 #[derive(Clone, Debug, Serialize)]
 pub struct WhatIf {
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
+    /// The number of requests that were served on record.
     pub requests_count: u64,
+    /// The number of requests that failed on record.
     pub failed_count: u64,
+    /// The largest number of reserved bytes on record.
     pub peak_reserved_bytes: u64,
+    /// The time of that maximum, in ns since recording began; `None` if nothing was reserved.
     pub peak_since_start_ns: Option<i64>,
+    /// The bytes reserved at the end of the record.
     pub end_reserved_bytes: u64,
+    /// The number of segments and ranges that were reserved on record.
     pub asked_count: u64,
+    /// The number of segments and ranges that were released on record.
     pub given_back_count: u64,
-    /// What the device had for it at least, by the first request that failed; `None`: none did, there is taken to be enough.
+    /// The bytes that the allocator could reserve at least, as given by the user or shown by the first failed
+    /// request; `None` if neither tells, and memory is assumed to suffice.
     pub capacity_bytes: Option<u64>,
+    /// The result for the settings that the run had.
     pub control: Outcome,
-    /// Requests after which the control had reserved what the record says.
+    /// The number of requests after which the control had reserved exactly what was recorded.
     pub control_equal_count: u64,
-    /// The most by which it had not.
+    /// The largest difference between the control's reserved bytes and the record's.
     pub control_difference_bytes: u64,
+    /// The result for each of the alternative settings.
     pub outcomes: Vec<Outcome>,
-    /// What limits what can be said.
+    /// The limitations of the results, in words.
     pub notes: Vec<String>,
 }
 
-/// What to try.
+/// The parameters of the analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
+    /// The alternative settings, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; if empty, some usual ones are
+    /// tried.
     pub settings: Vec<String>,
+    /// The largest number of bytes that an allocator can reserve; `None` derives it from failed requests.
     pub capacity_bytes: Option<u64>,
 }
 
@@ -90,7 +112,7 @@ fn processes(trace: &Trace) -> impl Iterator<Item = (u32, &ProcessInfo)> {
     runs.flat_map(|(run, file)| file.run.processes.iter().map(move |process| (run as u32, process)))
 }
 
-/// Settings of a process with that version.
+/// Parses settings for a process with that version of PyTorch.
 fn parsed(conf: &str, version: &str) -> Result<Settings, AnalyzeError> {
     let settings = Settings::parse(conf, version);
     if let Some(unknown) = settings.unknown.first() {
@@ -106,10 +128,10 @@ fn parsed(conf: &str, version: &str) -> Result<Settings, AnalyzeError> {
     Ok(settings)
 }
 
-/// Answers for one run.
+/// Analyzes every allocator of one run.
 ///
 /// # Errors
-/// If its data cannot be read, or settings are not understood.
+/// Returns an error if the run's data cannot be read, or settings are not understood.
 pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
     let usual = USUAL.map(str::to_owned);
     let asked = if params.settings.is_empty() { &usual[..] } else { &params.settings };
@@ -206,35 +228,41 @@ fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
     }
 }
 
-/// Free blocks of one size.
+/// Free blocks of one size that remain beside requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rests {
+    /// The size of each block in bytes.
     pub size_bytes: u64,
+    /// The number of blocks.
     pub count: u64,
-    /// Requests that lie beside them.
+    /// The names of requests in the same segments, at most three.
     pub pinned_by: Vec<String>,
 }
 
-/// Requests from elsewhere against one process' segments.
+/// A comparison of requests from elsewhere with the segments of one process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explained {
+    /// The process.
     pub pid: u32,
+    /// The number of requests.
     pub requests_count: usize,
-    /// Segments on record.
+    /// The number of recorded segments.
     pub recorded_count: usize,
-    /// Segments that the requests take.
+    /// The number of segments that the requests need.
     pub predicted_count: usize,
-    /// From the first on, that many are of the same size.
+    /// The number of leading segments whose predicted and recorded sizes are the same.
     pub equal_count: usize,
+    /// Predicted reserved bytes.
     pub reserved_bytes: u64,
+    /// Predicted allocated bytes.
     pub allocated_bytes: u64,
-    /// Whole segments with nothing in use.
+    /// Predicted bytes in segments that are entirely free.
     pub releasable_bytes: u64,
-    /// Largest first.
+    /// The free blocks in the other segments by size, largest first.
     pub rests: Vec<Rests>,
 }
 
-/// Requests shown beside a rest.
+/// The largest number of requests named for one size of free blocks.
 const NAMES: usize = 3;
 
 fn rests(layout: &Layout) -> Vec<Rests> {
@@ -252,10 +280,10 @@ fn rests(layout: &Layout) -> Vec<Rests> {
     by_size.into_values().rev().collect()
 }
 
-/// Compares the requests of a file with the `cudaMalloc` of each process.
+/// Compares the requests of a file with the `cudaMalloc` calls of each process.
 ///
 /// # Errors
-/// If the file or the run cannot be read, or settings are not understood.
+/// Returns an error if the file or the run cannot be read, or settings are not understood.
 pub async fn explain(trace: &Trace, path: &Path, conf: Option<&str>) -> Result<Vec<Explained>, AnalyzeError> {
     let requests = requests::read(path)?;
     let batches = trace

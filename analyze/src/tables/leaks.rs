@@ -1,4 +1,4 @@
-//! The answers as tables: `_leaks` (one row per allocator), `_leak_sites`, `_memory_epochs`.
+//! The results as tables: `_leaks` (one row per allocator), `_leak_sites` and `_memory_epochs`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Source;
 use trace_schema::Kind;
 
-/// The columns that every table begins with: they name the allocator.
+/// The columns that every table begins with; they identify the allocator.
 const ALLOCATOR: [(&str, DataType); 3] =
     [("run", DataType::Utf8), ("pid", DataType::UInt32), ("device", DataType::Int32)];
 
@@ -29,7 +29,7 @@ fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// One row per element, each with the allocator that it belongs to.
+/// Builds a batch with one row per element, each with the allocator that it belongs to.
 fn batch(
     schema: SchemaRef,
     allocators: &[&Growth],
@@ -72,7 +72,7 @@ pub const EPOCHS: TableDef = TableDef {
     make: |source, output| Box::pin(fill_epochs(source, output)),
 };
 
-/// Schema of `_leaks`.
+/// Returns the schema of `_leaks`.
 pub fn leaks_schema() -> SchemaRef {
     schema(&[
         ("verdict", DataType::Utf8),
@@ -89,10 +89,10 @@ pub fn leaks_schema() -> SchemaRef {
     ])
 }
 
-/// Fills `_leaks`.
+/// Fills `_leaks`, one row per allocator.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill_leaks(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {
@@ -121,7 +121,7 @@ pub async fn fill_leaks(source: Arc<Source>, output: Output) -> Result<(), Analy
     .await
 }
 
-/// Schema of `_leak_sites`.
+/// Returns the schema of `_leak_sites`.
 pub fn sites_schema() -> SchemaRef {
     schema(&[
         ("is_leak", DataType::Boolean),
@@ -150,10 +150,10 @@ pub fn sites_schema() -> SchemaRef {
     ])
 }
 
-/// Fills `_leak_sites`.
+/// Fills `_leak_sites`, one row per site with old blocks.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill_sites(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {
@@ -203,7 +203,7 @@ pub async fn fill_sites(source: Arc<Source>, output: Output) -> Result<(), Analy
     .await
 }
 
-/// Schema of `_memory_epochs`.
+/// Returns the schema of `_memory_epochs`.
 pub fn epochs_schema() -> SchemaRef {
     schema(&[
         ("epoch", DataType::Int64),
@@ -220,10 +220,10 @@ pub fn epochs_schema() -> SchemaRef {
     ])
 }
 
-/// Fills `_memory_epochs`.
+/// Fills `_memory_epochs`, one row per epoch bound of every allocator.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill_epochs(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let answers = answers(&source).await?;
     blocking(move || {

@@ -1,27 +1,29 @@
-//! What one process has from the driver, by the library that asked.
+//! Tracks what one process has allocated from the driver, by the library that made the call.
 //!
-//! A call of libcudart makes one of libcuda, and both are on record: the outer one comes first and knows who asked, so
-//! the inner one with the same address is the same memory. Memory behind mapped addresses (`cuMemCreate`) lives until it
-//! is both released and unmapped. Host memory is not the device's and not counted; managed memory moves, and is not either.
+//! A call of libcudart makes one of libcuda, and both are recorded. The outer call comes first and tells the
+//! library, so the inner call with the same address is the same allocation. Memory behind mapped addresses
+//! (`cuMemCreate`) lives until it is both released and unmapped. Host memory does not belong to the device
+//! and is not counted; nor is managed memory, which migrates.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What a library is called by number; numbers are handed out by the caller.
+/// The number of a library, assigned by the caller.
 pub type LibraryId = u32;
 
-/// How memory was had.
+/// The way in which memory was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Manner {
-    /// cudaMalloc, cuMemAlloc and their like.
+    /// The memory was allocated with cudaMalloc, cuMemAlloc or a similar function.
     Plain,
-    /// cudaMallocAsync and its like: from a pool that the driver keeps.
+    /// The memory was allocated with cudaMallocAsync or a similar function, from a pool that the driver
+    /// keeps.
     Pool,
-    /// cuMemCreate: to be mapped.
+    /// The memory was created with cuMemCreate, to be mapped.
     Mapped,
 }
 
 impl Manner {
-    /// What users read.
+    /// Returns the name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -31,18 +33,25 @@ impl Manner {
     }
 }
 
-/// A piece of memory.
+/// One allocation from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its address; of mapped memory, the first that it was mapped at, or 0.
+    /// Its address; for mapped memory, the first address that it was mapped at, or 0 if it has not been
+    /// mapped.
     pub addr: u64,
+    /// Its size in bytes.
     pub size_bytes: u64,
+    /// The way in which it was allocated.
     pub manner: Manner,
+    /// The library that allocated it.
     pub library: LibraryId,
+    /// The time at which it was allocated (ns, trace clock).
     pub ts: i64,
+    /// The thread that allocated it.
     pub tid: u32,
 }
 
+/// Memory that cuMemCreate made, with the number of its mappings.
 #[derive(Clone, Copy, Debug)]
 struct Physical {
     piece: Piece,
@@ -50,51 +59,59 @@ struct Physical {
     mappings: u32,
 }
 
-/// What happened to memory behind an address that is kept.
+/// What happened to the memory behind a reserved address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
+    /// cuMemMap placed memory behind it.
     Mapped,
+    /// cuMemUnmap removed the memory.
     Unmapped,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Memory that was given back.
+    /// Allocations that ended.
     pub ended: Vec<Piece>,
-    /// Addresses that were mapped or unmapped: address, size, whose memory.
+    /// Addresses that were mapped or unmapped: the address, the size in bytes, and the library that allocated
+    /// the memory.
     pub moved: Option<(Move, u64, u64, LibraryId)>,
 }
 
 /// One call that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
+    /// The function's name, one of [`OPS`].
     pub op: &'a str,
+    /// The time at which it was called (ns, trace clock).
     pub ts: i64,
+    /// The calling thread.
     pub tid: u32,
-    /// The address; of cuMemCreate and cuMemRelease, the handle.
+    /// The address of the memory; for cuMemCreate and cuMemRelease, the handle.
     pub addr: u64,
-    /// Of cuMemMap, the handle.
+    /// The handle that cuMemMap maps; 0 for other functions.
     pub handle: u64,
+    /// The size in bytes; 0 if the function has none.
     pub size_bytes: u64,
+    /// The library that made the call.
     pub library: LibraryId,
 }
 
-/// The memory of one process.
+/// The driver allocations of one process.
 #[derive(Debug, Default)]
 pub struct Process {
     pieces: HashMap<u64, Piece>,
     physical: HashMap<u32, Physical>,
     handles: HashMap<u64, u32>,
-    /// Mapped addresses: size, and what lies behind.
+    /// Mapped addresses with their size in bytes and the number of the memory behind them.
     mapped: BTreeMap<u64, (u64, u32)>,
     next: u32,
     sums: BTreeMap<LibraryId, i64>,
-    /// Memory was given back that is not known to have been had.
+    /// The number of frees of memory whose allocation was not recorded.
     pub unknown_count: u64,
 }
 
-/// Functions that say something of device memory.
+/// The functions that allocate, free or map device memory.
 pub const OPS: &[&str] = &[
     "cudaMalloc",
     "cudaMallocPitch",
@@ -115,22 +132,22 @@ pub const OPS: &[&str] = &[
 ];
 
 impl Process {
-    /// Bytes by library.
+    /// Returns the allocated bytes by library.
     pub fn sums(&self) -> &BTreeMap<LibraryId, i64> {
         &self.sums
     }
 
-    /// Bytes of all.
+    /// Returns the allocated bytes of all libraries.
     pub fn total_bytes(&self) -> i64 {
         self.sums.values().sum()
     }
 
-    /// Everything it has.
+    /// Returns every allocation that still exists, in no particular order.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
         self.pieces.values().copied().chain(self.physical.values().map(|physical| physical.piece))
     }
 
-    /// Takes a call into account.
+    /// Replays a call.
     pub fn call(&mut self, call: &Call<'_>) -> Outcome {
         match call.op {
             "cudaMalloc" | "cudaMallocPitch" | "cuMemAlloc" | "cuMemAllocPitch" => {
@@ -154,7 +171,7 @@ impl Process {
 
     fn take(&mut self, call: &Call<'_>, manner: Manner) -> Outcome {
         let Call { addr, size_bytes, library, ts, tid, .. } = *call;
-        // cudaFree(NULL) has its like here, too.
+        // Like cudaFree(NULL), an allocation with a null address does nothing.
         if addr == 0 {
             return Outcome::default();
         }
@@ -164,7 +181,7 @@ impl Process {
             if call.op.starts_with("cu") && !call.op.starts_with("cuda") && known.tid == tid {
                 return outcome;
             }
-            // Its end is not on record.
+            // Its free was not recorded.
             self.add(&known, -1);
             outcome.ended.push(known);
         }
@@ -175,7 +192,7 @@ impl Process {
 
     fn give_back(&mut self, call: &Call<'_>) -> Outcome {
         let Some(piece) = self.pieces.remove(&call.addr) else {
-            // The inner call finds nothing: the outer one has taken it.
+            // The inner call of a pair finds nothing, because the outer one was replayed first.
             let is_inner = !call.op.starts_with("cuda");
             self.unknown_count += u64::from(call.addr != 0 && !is_inner);
             return Outcome::default();
@@ -273,7 +290,7 @@ mod tests {
         assert_eq!(process.total_bytes(), 100);
         process.call(&call("cuMemMap", 4096, 77, 100, 9));
         assert!(process.call(&call("cuMemRelease", 77, 0, 0, 9)).ended.is_empty());
-        // The handle may be used again before the memory is gone.
+        // The handle may be reused before the memory is gone.
         process.call(&call("cuMemCreate", 77, 0, 30, 1));
         assert_eq!(process.total_bytes(), 130);
         let outcome = process.call(&call("cuMemUnmap", 4096, 0, 100, 9));

@@ -1,4 +1,4 @@
-//! The rows of `events` that say what devices' memory is used for, in order of time.
+//! Reads the rows of `events` that tell what devices' memory is used for, in order of time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,25 +20,32 @@ use analyze_run::{
 
 const ADDRESS_FREE: &str = "cuMemAddressFree";
 
-/// A piece of a process's memory that is gone, or `end` `None`: was there at the end.
+/// An allocation of a process that has ended, or that still existed at the end of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
+    /// The number of the run.
     pub run: u32,
+    /// The process.
     pub pid: u32,
+    /// The device that the process uses, if it is known.
     pub device: Option<i32>,
+    /// The allocation.
     pub piece: Piece,
+    /// The time at which it ended (ns, trace clock); `None` if it still existed at the end of the run.
     pub end: Option<i64>,
 }
 
-/// What a time asked for was like: what every process had then, and the reading nearest to it.
+/// The state of a device at a requested time: the best reading, and the calls between that reading and the
+/// requested time.
 #[derive(Clone, Debug)]
 pub struct Instant {
+    /// The account of the reading.
     pub account: Account,
-    /// Since the reading (or until it): what each library of each process took, or gave back if negative.
+    /// The change of the allocated bytes of each process and library from the reading to the requested time.
     pub changes: BTreeMap<(u32, LibraryId), i64>,
 }
 
-/// All devices of some runs.
+/// The devices of some runs, replayed one run after another.
 #[derive(Debug, Default)]
 pub struct Replay {
     names: Vec<String>,
@@ -48,16 +55,19 @@ pub struct Replay {
     run: Option<u32>,
     devices: Devices,
     pauses: Pauses,
-    /// What a process had before a thread of it made the memory that it is about to map.
+    /// The bytes that a process had allocated before a thread of it created the memory that it is about to
+    /// map.
     before_created: HashMap<(u32, u32), i64>,
-    /// What is complete, until it is taken.
+    /// Allocations that have ended, until [`Self::forget`] is called.
     pub ended: Vec<Ended>,
+    /// Completed accounts with the number of their run, until [`Self::forget`] is called.
     pub accounts: Vec<(u32, Account)>,
+    /// Completed pauses and resumes with the number of their run, until [`Self::forget`] is called.
     pub paused: Vec<(u32, Pause)>,
 }
 
 impl Replay {
-    /// Of these runs.
+    /// Creates a replay of these runs.
     pub fn new(files: &[RunFile]) -> Self {
         let pids = |file: &RunFile| file.run.processes.iter().map(|process| process.pid).collect();
         Self {
@@ -66,17 +76,17 @@ impl Replay {
         }
     }
 
-    /// The name of a run.
+    /// Returns the name of a run, or an empty string if there is no such run.
     pub fn name(&self, run: u32) -> &str {
         self.names.get(run as usize).map_or("", String::as_str)
     }
 
-    /// The name of a library.
+    /// Returns the name of a library, or an empty string if there is no such library.
     pub fn library(&self, id: LibraryId) -> &str {
         self.libraries.get(id as usize).map_or("", String::as_str)
     }
 
-    /// The part that a line is: PyTorch's allocator is a library of its own kind.
+    /// Returns the part that a line belongs to; [`Part::Allocator`] if its library is PyTorch's.
     pub fn part(&self, line: &Line) -> Part {
         match line.library {
             Some(library) if is_torch(self.library(library)) => Part::Allocator,
@@ -84,14 +94,18 @@ impl Replay {
         }
     }
 
-    /// Drops what is complete.
+    /// Drops everything that is complete.
     pub fn forget(&mut self) {
         self.ended.clear();
         self.accounts.clear();
         self.paused.clear();
     }
 
-    /// The rows that are to be taken, by [`Self::batch`] and at last [`Self::finish`].
+    /// Starts reading the rows, in order of run and time. The caller passes them to [`Self::batch`] and then
+    /// calls [`Self::finish`].
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read.
     pub fn start(events: &dyn Events) -> Batches {
         let ops = OPS
             .iter()
@@ -126,10 +140,10 @@ impl Replay {
         run
     }
 
-    /// Takes rows; before each, `passed` hears of its time.
+    /// Replays a batch of rows; `passed` is called before each row with its time.
     ///
     /// # Errors
-    /// If a column is missing or cannot be read.
+    /// Returns an error if a column is missing or has the wrong type.
     pub fn batch(
         &mut self,
         batch: &RecordBatch,
@@ -170,7 +184,7 @@ impl Replay {
                     }
                 }
                 "process" => self.exit(number, pid, at),
-                // A call that failed did nothing; one that never returned may have.
+                // A failed call did nothing; a call that never returned may have had an effect.
                 _ if ret.at(row).is_some_and(|ret| ret != 0) => (),
                 _ if op.value(row).ends_with("MemGetInfo") => {
                     let tid = tid.at(row).unwrap_or_default() as u32;
@@ -212,7 +226,7 @@ impl Replay {
         let end = Some(call.ts);
         self.ended.extend(outcome.ended.iter().map(|piece| Ended { run, pid, device, piece: *piece, end }));
         if let Some((kind, addr, size_bytes, library)) = outcome.moved {
-            // PyTorch's own allocator gives pages back like that, for good.
+            // PyTorch's own allocator unmaps pages to release them for good.
             if !is_torch(&self.libraries[library as usize]) {
                 let Call { tid, ts, .. } = *call;
                 let before_bytes = match kind {
@@ -245,7 +259,7 @@ impl Replay {
         self.ended.extend(process.pieces().map(|piece| Ended { run, pid, device, piece, end }));
     }
 
-    /// The run is over: everything that is left.
+    /// Completes the current run: collects everything that is left.
     pub fn finish(&mut self) {
         let Some(run) = self.run.take() else { return };
         self.pauses.finish();
@@ -260,10 +274,11 @@ impl Replay {
         self.before_created.clear();
     }
 
-    /// Reads one run: for each time, in order, each device's account at the best reading.
+    /// Reads one run, and returns for each requested time (ns, sorted) the state of every device at its best
+    /// reading.
     ///
     /// # Errors
-    /// If the rows cannot be read.
+    /// Returns an error if the rows cannot be read.
     pub async fn at(
         &mut self,
         events: &dyn Events,
@@ -289,7 +304,7 @@ impl Replay {
         Ok(times.iter().zip(&then).map(of).collect())
     }
 
-    /// A device at a time when processes had `then`.
+    /// Returns the state of a device at `time`, when processes had allocated `then`.
     fn instant(&self, device: i32, time: i64, then: &BTreeMap<u32, Sums>) -> Option<Instant> {
         let accounts = self.accounts.iter().map(|(_, account)| account);
         let account = accounts

@@ -1,42 +1,46 @@
-//! Every reading of a device's counters as an account:
+//! Splits every reading of a device's counters by owner:
 //!
 //! ```text
 //! used = allocator + libraries + context          of each recorded process
 //!      + other processes                          that the driver names
 //!      + unexplained
 //! ```
-//! *Allocator* is what PyTorch's library has from the driver, *libraries* what others have (cuBLAS, NCCL, …), to the byte,
-//! from their calls. *Context* is what else the driver counts for a process: its context, loaded code, printf and heap
-//! buffers, managed memory, and what it rounds up. The driver's reading of a process comes a moment after that of the
-//! device; each is compared with the calls until its own time. What the driver does not ascribe to a process is unexplained.
+//! *Allocator* is what PyTorch's library has allocated from the driver, and *libraries* is what others
+//! (cuBLAS, NCCL, …) have; both are exact sums over their calls. *Context* is what else the driver counts for
+//! a process: its context, loaded code, printf and heap buffers, managed memory, and rounding. The driver's
+//! reading of a process comes a moment after the reading of the device; each is compared with the calls up to
+//! its own time. What the driver does not attribute to a process is unexplained.
 //!
-//! A program that asks what is free (`cuMemGetInfo`) reads the device, too: used = total - reserved for the driver - free.
-//! What processes have is taken from the driver's next reading then, or else from the one before.
+//! A program that queries the free memory (`cuMemGetInfo`) also reads the device: used = total - reserved for
+//! the driver - free. The memory of the processes is then taken from the driver's next reading, or else from
+//! the one before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::driver::{LibraryId, Process};
 
-/// Who has memory.
+/// The owner of a part of the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// All that is used: the sum of the others.
+    /// All used memory: the sum of the other parts.
     Used,
     /// PyTorch's caching allocator.
     Allocator,
-    /// Another library.
+    /// Another library of a recorded process.
     Library,
-    /// What else a recorded process has.
+    /// What else the driver counts for a recorded process, such as its CUDA context.
     Context,
-    /// All that a recorded process has: what its calls had is more, so that it cannot be split.
+    /// All memory of a recorded process that cannot be split, because its calls allocated more than the
+    /// driver reports, or because it uses several devices.
     Process,
-    /// A process that is not recorded.
+    /// A process that was not recorded.
     OtherProcess,
+    /// Used memory that the driver attributes to no process.
     Unexplained,
 }
 
 impl Part {
-    /// What users read.
+    /// Returns the name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Used => "used",
@@ -50,91 +54,102 @@ impl Part {
     }
 }
 
-/// One line.
+/// One line of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
+    /// The owner.
     pub part: Part,
+    /// The process; `None` for the whole device and for unexplained memory.
     pub pid: Option<u32>,
+    /// The library, for parts that belong to one.
     pub library: Option<LibraryId>,
+    /// The size in bytes; negative if more is explained than is used.
     pub bytes: i64,
 }
 
-/// A reading of a device, split.
+/// A reading of a device, split by owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
+    /// The time of the reading (ns, trace clock).
     pub ts: i64,
+    /// The device.
     pub device: i32,
+    /// The lines: the first is [`Part::Used`], the last [`Part::Unexplained`].
     pub lines: Vec<Line>,
-    /// What every process had then, on whatever device.
+    /// The bytes that every process had allocated at that time on all devices, by library.
     pub sums: BTreeMap<u32, Sums>,
-    /// A program read it itself.
+    /// The reading was made by a recorded program (`cuMemGetInfo`).
     is_asked: bool,
 }
 
-/// A reading by the recorder takes some time, in which calls go on.
+/// The duration of a reading by the recorder, during which calls continue.
 const READING_NS: u64 = 5_000_000;
-/// One that does not add up fell into a call that had not done its work.
+/// The penalty for a reading that does not add up: it coincided with a call that was still in progress.
 const UNSETTLED_NS: u64 = 100_000_000;
 
 impl Account {
-    /// What the driver said was used.
+    /// Returns the bytes that the driver reported as used.
     pub fn used_bytes(&self) -> i64 {
         self.lines.first().map_or(0, |line| line.bytes)
     }
 
-    /// Every process could be split, and no more is explained than is used.
+    /// Returns whether every process could be split, and no more is explained than is used.
     fn is_settled(&self) -> bool {
         self.lines.iter().all(|line| line.part != Part::Process && line.bytes >= 0)
     }
 
-    /// How much nearer another reading need not be to be as good.
+    /// Returns the imprecision of the reading in ns, which is added to its distance in time when the best
+    /// reading is chosen; 0 for an exact one.
     pub fn doubt_ns(&self) -> u64 {
         let reading = if self.is_asked { 0 } else { READING_NS };
         if self.is_settled() { reading } else { reading + UNSETTLED_NS }
     }
 }
 
-/// What a process had at a time, by library.
+/// The bytes that a process had allocated at some time, by library.
 pub type Sums = BTreeMap<LibraryId, i64>;
 
-/// A reading that is not complete.
+/// A reading that is not complete yet.
 #[derive(Clone, Debug)]
 struct Round {
     ts: i64,
     used_bytes: i64,
-    /// A thread of a program read it.
+    /// The thread that made the reading, if a program did.
     asked_by: Option<u32>,
-    /// By process, then.
+    /// The allocated bytes at that time, by process and library.
     sums: BTreeMap<u32, Sums>,
-    /// By process: what the driver said a little later, and what its calls had had by then.
+    /// The bytes that the driver reported for each process a little later, and those that its calls had
+    /// allocated by then.
     readings: BTreeMap<u32, (i64, i64)>,
 }
 
 /// The devices of one run.
 #[derive(Debug, Default)]
 pub struct Devices {
+    /// The driver allocations of each process.
     pub processes: BTreeMap<u32, Process>,
-    /// Processes that are recorded.
+    /// The processes whose calls were recorded.
     recorded: BTreeSet<u32>,
-    /// Devices on which the driver has named a process.
+    /// The devices on which the driver has named each process.
     devices_of: HashMap<u32, BTreeSet<i32>>,
     devices: BTreeSet<i32>,
     rounds: BTreeMap<i32, Round>,
-    /// Readings by programs since then.
+    /// Readings by programs since the last reading by the recorder.
     asked: BTreeMap<i32, Vec<Round>>,
-    /// What the driver last said of processes.
+    /// What the driver last reported for each process.
     last: BTreeMap<i32, BTreeMap<u32, (i64, i64)>>,
     total_bytes: HashMap<i32, i64>,
     reserved_bytes: HashMap<i32, i64>,
 }
 
 impl Devices {
-    /// `recorded`: the processes whose calls are on record.
+    /// Creates the devices of a run in which the calls of the processes `recorded` were recorded.
     pub fn new(recorded: BTreeSet<u32>) -> Self {
         Self { recorded, ..Self::default() }
     }
 
-    /// The device that a process uses: the only one it was seen on, or the only one there is.
+    /// Returns the device that a process uses: the only one it was seen on, or the only one there is. Returns
+    /// `None` if several are possible.
     pub fn device_of(&self, pid: u32) -> Option<i32> {
         let only = |of: &BTreeSet<i32>| (of.len() == 1).then(|| of.first().copied()).flatten();
         match self.devices_of.get(&pid) {
@@ -143,12 +158,13 @@ impl Devices {
         }
     }
 
-    /// What every process has now.
+    /// Returns the bytes that every process has allocated now, by library.
     pub fn sums(&self) -> BTreeMap<u32, Sums> {
         self.processes.iter().map(|(pid, process)| (*pid, process.sums().clone())).collect()
     }
 
-    /// The driver says what is used on a device; the accounts of the readings before.
+    /// Takes a reading of a device's used bytes, and returns the accounts of the readings before it, which
+    /// are complete now.
     pub fn used(&mut self, device: i32, ts: i64, used_bytes: i64) -> Vec<Account> {
         self.devices.insert(device);
         let finished = self.close(device);
@@ -157,17 +173,18 @@ impl Devices {
         finished
     }
 
-    /// The driver says how much memory there is.
+    /// Takes a reading of a device's total bytes.
     pub fn total(&mut self, device: i32, bytes: i64) {
         self.total_bytes.insert(device, bytes);
     }
 
-    /// And how much of it is its own.
+    /// Takes a reading of the bytes that the driver reserves for itself on a device.
     pub fn reserved(&mut self, device: i32, bytes: i64) {
         self.reserved_bytes.insert(device, bytes);
     }
 
-    /// A program asked what is free.
+    /// Takes the result of a program's query for free memory; it is ignored unless the device and its total
+    /// are known.
     pub fn asked(&mut self, pid: u32, tid: u32, ts: i64, free_bytes: i64) {
         let Some(device) = self.device_of(pid) else { return };
         let (Some(total), Some(reserved)) = (self.total_bytes.get(&device), self.reserved_bytes.get(&device))
@@ -177,7 +194,7 @@ impl Devices {
         let used_bytes = total - reserved - free_bytes;
         let sums = self.sums();
         let asked = self.asked.entry(device).or_default();
-        // A call of libcudart makes one of libcuda: one reading.
+        // A call of libcudart makes one of libcuda: both are one reading.
         if asked.last().is_some_and(|last| {
             (last.asked_by, last.used_bytes) == (Some(tid), used_bytes) && last.sums == sums
         }) {
@@ -186,7 +203,7 @@ impl Devices {
         asked.push(Round { ts, used_bytes, asked_by: Some(tid), sums, readings: BTreeMap::new() });
     }
 
-    /// The driver says what a process has on a device.
+    /// Takes a reading of the bytes that a process uses on a device.
     pub fn of_process(&mut self, device: i32, pid: u32, bytes: i64) {
         self.devices_of.entry(pid).or_default().insert(device);
         let had = self.processes.get(&pid).map_or(0, Process::total_bytes);
@@ -195,9 +212,10 @@ impl Devices {
         }
     }
 
-    /// The accounts of the last readings.
+    /// Completes the pending readings of a device, and returns their accounts.
     ///
-    /// Programs' readings wait for the driver's next one: it says what processes have that were not there before.
+    /// Readings by programs wait for the driver's next reading, which covers processes that did not exist at
+    /// the one before.
     fn close(&mut self, device: i32) -> Vec<Account> {
         let asked = self.asked.remove(&device).unwrap_or_default();
         let Some(round) = self.rounds.remove(&device) else {
@@ -214,7 +232,8 @@ impl Devices {
         accounts
     }
 
-    /// Of programs' readings, with what the driver says of processes.
+    /// Returns the accounts of readings by programs, using what the driver reported for the processes before
+    /// and after.
     fn accounts(&self, device: i32, asked: Vec<Round>, next: &BTreeMap<u32, (i64, i64)>) -> Vec<Account> {
         let last = self.last.get(&device).cloned().unwrap_or_default();
         let mut readings = last.clone();
@@ -224,8 +243,8 @@ impl Devices {
                 self.account(device, &Round { readings: readings.clone(), ..round.clone() })
             };
             let account = with(&readings);
-            // The next reading may have fallen into a call: the one before may do. A process of the one before may be
-            // gone: the next may do.
+            // The next reading may have coincided with a call, in which case the one before may add up. A
+            // process of the one before may be gone, in which case the next may add up.
             if account.is_settled() {
                 return account;
             }
@@ -249,7 +268,7 @@ impl Devices {
                 continue;
             }
             match reading {
-                // Of a process on several devices nobody knows what lies where.
+                // For a process on several devices it is not known which memory lies where.
                 Some((bytes, had)) if !is_here(&pid) || bytes < had => {
                     lines.push(line(Part::Process, Some(pid), None, bytes));
                 }
@@ -269,10 +288,10 @@ impl Devices {
         Account { ts: round.ts, device, lines, sums: round.sums.clone(), is_asked: round.asked_by.is_some() }
     }
 
-    /// The accounts of every device's last reading.
+    /// Completes all pending readings, and returns their accounts.
     pub fn close_all(&mut self) -> Vec<Account> {
         let devices: Vec<i32> = self.devices.iter().copied().collect();
-        // Once for the driver's last reading, once for what programs read after it.
+        // The first pass completes the driver's last reading, the second what programs read after it.
         devices.iter().chain(&devices).flat_map(|device| self.close(*device)).collect()
     }
 }

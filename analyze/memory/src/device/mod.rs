@@ -1,9 +1,10 @@
-//! The memory of a whole GPU: what each library of each process had from the driver, and what the driver says is used.
+//! The memory of a whole GPU: what each library of each process allocated from the driver, and what the
+//! driver reports as used.
 //!
-//! - [`driver`]: what a process asked of the driver, call by call;
-//! - [`ledger`]: every reading of the device's counters, split among those who have it;
-//! - [`pauses`]: memory whose address was kept while what lay behind it was given back;
-//! - [`input`]: the rows of `events` that they are told.
+//! - [`driver`]: the allocations of a process, from its driver calls;
+//! - [`ledger`]: every reading of the device's counters, split by owner;
+//! - [`pauses`]: memory that was unmapped while its address was kept, and mapped again;
+//! - [`input`]: the rows of `events` that these consume.
 
 pub mod driver;
 pub mod input;

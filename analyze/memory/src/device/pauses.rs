@@ -1,23 +1,25 @@
-//! Memory that is paused: its address is kept while what lay behind it is given back, to be mapped again at the same
-//! address later.
+//! Finds memory that is paused: a process keeps its address but unmaps and releases what lies behind it, and
+//! later maps new memory at the same address.
 //!
-//! A pause is a row of unmappings by one thread of a process, a resume a row of mappings at addresses that were
-//! unmapped before. PyTorch's allocator unmaps pages of expandable segments, too, but that is its own way to give memory
-//! back: see `memory_releases`.
+//! A pause is a series of unmappings by one thread of a process, and a resume is a series of mappings at
+//! addresses that were unmapped before. PyTorch's allocator also unmaps pages of expandable segments, but
+//! that is its own way of releasing memory: see the view `memory_releases`.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::driver::{LibraryId, Move};
 
-/// Which way.
+/// The direction of a pause or resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
+    /// Memory was unmapped and released.
     Pause,
+    /// Memory was mapped again.
     Resume,
 }
 
 impl Way {
-    /// What users read.
+    /// Returns the name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pause => "pause",
@@ -29,31 +31,38 @@ impl Way {
 /// One pause or resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
+    /// Whether it is a pause or a resume.
     pub way: Way,
+    /// The process.
     pub pid: u32,
+    /// The thread that made the calls.
     pub tid: u32,
+    /// The library that allocated the memory.
     pub library: LibraryId,
+    /// The time at which the first call began (ns, trace clock).
     pub ts: i64,
-    /// End of the last call.
+    /// The time at which the last call ended (ns, trace clock).
     pub end_ts: i64,
-    /// What was mapped or unmapped, and stayed so: address, size, time of the call.
+    /// The ranges that were mapped or unmapped and stayed so: address, size in bytes, and duration of the
+    /// call in ns.
     pub pieces: Vec<(u64, u64, i64)>,
-    /// What the process had from the driver just before.
+    /// The bytes that the process had allocated from the driver just before.
     pub before_bytes: i64,
-    /// And after the last call.
+    /// The bytes that it had allocated after the last call.
     pub after_bytes: i64,
-    /// A resume: bytes that stayed away, their address still kept.
+    /// The bytes that were still unmapped afterwards, their address kept; 0 for a pause.
     pub missing_bytes: u64,
+    /// The number of ranges that were still unmapped afterwards; 0 for a pause.
     pub missing_count: u64,
 }
 
 impl Pause {
-    /// Bytes paused or resumed.
+    /// Returns the paused or resumed bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|(_, size_bytes, _)| size_bytes).sum()
     }
 
-    /// Times of its calls, shortest first.
+    /// Returns the durations of its calls in ns, sorted in ascending order.
     pub fn durs(&self) -> Vec<i64> {
         let mut durs: Vec<i64> = self.pieces.iter().map(|(_, _, dur)| *dur).collect();
         durs.sort_unstable();
@@ -61,12 +70,12 @@ impl Pause {
     }
 }
 
-/// Unmapped and mapped again so far, by process.
+/// Collects pauses and resumes from the mapping calls of all processes.
 #[derive(Debug, Default)]
 pub struct Pauses {
-    /// Addresses without memory: size.
+    /// Unmapped addresses and their size in bytes, by process.
     away: HashMap<u32, BTreeMap<u64, u64>>,
-    /// What goes on, by process and thread.
+    /// Pauses and resumes in progress, by process and thread.
     open: HashMap<(u32, u32), Pause>,
     finished: Vec<Pause>,
 }
@@ -74,20 +83,31 @@ pub struct Pauses {
 /// A mapping or unmapping call that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
+    /// Whether it mapped or unmapped memory.
     pub kind: Move,
+    /// The address of the first byte.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The library that allocated the memory.
     pub library: LibraryId,
+    /// The process.
     pub pid: u32,
+    /// The calling thread.
     pub tid: u32,
+    /// The time at which it was called (ns, trace clock).
     pub ts: i64,
+    /// The duration of the call in ns.
     pub dur: i64,
+    /// The bytes that the process had allocated from the driver before the call, or before it created the
+    /// memory that it maps.
     pub before_bytes: i64,
+    /// The bytes that the process had allocated from the driver after the call.
     pub after_bytes: i64,
 }
 
 impl Pauses {
-    /// Takes a call into account.
+    /// Takes the next call, in order of time.
     pub fn moved(&mut self, moved: &Moved) {
         let away = self.away.entry(moved.pid).or_default();
         let way = match moved.kind {
@@ -95,7 +115,7 @@ impl Pauses {
                 away.insert(moved.addr, moved.size_bytes);
                 Way::Pause
             }
-            // Where nothing was before, memory is new and nothing is resumed.
+            // A mapping at an address that was not unmapped before is new memory, not a resume.
             Move::Mapped => match away.remove(&moved.addr) {
                 Some(_) => Way::Resume,
                 None => return,
@@ -128,7 +148,7 @@ impl Pauses {
         }
     }
 
-    /// The memory behind what is being paused went a moment after it was unmapped.
+    /// Notes that the memory behind a pause was released, which happens a moment after it was unmapped.
     pub fn released(&mut self, pid: u32, tid: u32, end_ts: i64, after_bytes: i64) {
         if let Some(open) = self.open.get_mut(&(pid, tid)).filter(|open| open.way == Way::Pause) {
             open.end_ts = open.end_ts.max(end_ts);
@@ -136,7 +156,7 @@ impl Pauses {
         }
     }
 
-    /// The address itself is given up: what was unmapped there was freed, not paused.
+    /// Notes that the address range itself was released: what was unmapped there was freed, not paused.
     pub fn given_up(&mut self, pid: u32, addr: u64, size_bytes: u64) {
         let end = addr.saturating_add(size_bytes);
         if let Some(away) = self.away.get_mut(&pid) {
@@ -147,12 +167,12 @@ impl Pauses {
         self.open.retain(|_, open| !open.pieces.is_empty());
     }
 
-    /// What is complete.
+    /// Returns the pauses and resumes that are complete, and forgets them.
     pub fn take(&mut self) -> Vec<Pause> {
         std::mem::take(&mut self.finished)
     }
 
-    /// That was all.
+    /// Completes all pauses and resumes in progress.
     pub fn finish(&mut self) {
         let mut open: Vec<Pause> = self.open.drain().map(|(_, pause)| pause).collect();
         open.sort_by_key(|pause| (pause.ts, pause.pid, pause.tid));

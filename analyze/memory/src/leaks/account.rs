@@ -1,11 +1,13 @@
-//! The account of growth: every block that is alive at the end of the last epoch, put down to a site.
+//! Attributes growth to sites: every block that is live at the end of the last epoch is counted exactly once.
 //!
 //! ```text
-//! live at the end = live at the end of the warm-up − given back since + leaked + kept once + young
+//! live at the end = live at the end of the warm-up − freed since + leaked + kept once + young
 //! ```
-//! *Leaked* and *kept once* are old blocks ([`super::site`]), of sites that leak and of others; *young* ones are not
-//! older than what their site still gives back: nobody can tell yet. Blocks are put down to the finest site first; what
-//! no such site leaks is looked at again by call stack (without one: by thread and stream), whatever its size.
+//! *Leaked* and *kept once* are old blocks ([`super::site`]): the former of sites that leak, the latter of
+//! all other sites (one-off retention). *Young* blocks are not older than what their site still frees, so it
+//! is not known yet whether they are kept. Blocks are attributed to the finest site first; those of fine
+//! sites that do not leak are examined again by call stack (without a stack: by thread and stream), whatever
+//! their size.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +18,19 @@ use super::{
     trend::Trend,
 };
 
-/// What tells sites apart once stacks have names.
+/// Identifies a site after its stack has been named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Named {
     pub(super) frames: Option<String>,
     pub(super) tid: Option<u32>,
     pub(super) stream: Option<u64>,
-    /// Exponent of a power of two.
+    /// The exponent of the power of two that the block sizes belong to.
     pub(super) size_class: Option<u32>,
 }
 
 impl Named {
-    /// The same whatever its size; and wherever it was, if the stack has a name.
+    /// Returns the coarser site that includes all sizes, and, if the stack has a name, all threads and
+    /// streams.
     fn coarse(&self) -> Self {
         let of_place = self.frames.is_none();
         Self {
@@ -39,62 +42,76 @@ impl Named {
     }
 }
 
-/// The account of growth.
+/// The account of an allocator's growth, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Account {
-    /// At the end of the warm-up.
+    /// Live at the end of the warm-up.
     pub before_bytes: i64,
+    /// The part of [`Self::before_bytes`] that was freed since.
     pub given_back_bytes: i64,
+    /// Live at the end in old blocks of sites that leak.
     pub leaked_bytes: i64,
+    /// Live at the end in old blocks of sites that do not leak.
     pub kept_once_bytes: i64,
+    /// Live at the end in blocks from after the warm-up that are not old.
     pub young_bytes: i64,
-    /// At the end of the last epoch.
+    /// Live at the end of the last epoch: the sum of the above.
     pub after_bytes: i64,
-    /// Of what the allocator had handed out then, what is in no block above: 0, or events are missing.
+    /// What the allocator's totals count as allocated at the end but no block above contains: 0, unless
+    /// events are missing.
     pub not_attributed_bytes: i64,
 }
 
 /// A site with old blocks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Suspect {
+    /// Whether the site leaks.
     pub is_leak: bool,
-    /// Functions, outermost first, separated by semicolons, without the allocator's own; `None`: no stack was taken, or
-    /// no frame of it has a name.
+    /// The functions of the call stack, outermost first, separated by semicolons, without the allocator's
+    /// own; `None` if no stack was taken, or no frame of it has a name.
     pub frames: Option<String>,
-    /// `None`: of several.
+    /// The allocating thread; `None` if there may be several.
     pub tid: Option<u32>,
+    /// The CUDA stream; `None` if there may be several.
     pub stream: Option<u64>,
-    /// Old blocks.
+    /// The number of old blocks.
     pub blocks_count: u64,
+    /// The bytes in old blocks.
     pub blocks_bytes: i64,
+    /// The size of the smallest old block in bytes.
     pub smallest_bytes: u64,
+    /// The size of the largest old block in bytes.
     pub largest_bytes: u64,
-    /// Old bytes by the epochs that could have made some.
+    /// The bytes in old blocks per epoch that could have made some.
     pub bytes_per_epoch: f64,
-    /// Of all old bytes.
+    /// The site's share (0 to 1) of the bytes in old blocks of all sites.
     pub share_ratio: f64,
-    /// Epochs in which an old block was handed out, of those that could have made one.
+    /// The number of epochs in which an old block was allocated.
     pub generations_count: usize,
+    /// The number of epochs that could have made an old block.
     pub possible_count: usize,
+    /// The first epoch in which an old block was allocated.
     pub first_epoch: usize,
+    /// The last epoch in which an old block was allocated.
     pub last_epoch: usize,
-    /// Age after which hardly anything was given back.
+    /// The age in epochs after which the site frees hardly any block.
     pub horizon_epochs: usize,
-    /// Given back at an age of one epoch or more.
+    /// The number of blocks freed at an age of one epoch or more.
     pub freed_count: u64,
-    /// Alive, but not older than the horizon.
+    /// The number of live blocks from after the warm-up that are not older than the horizon.
     pub young_count: u64,
+    /// The bytes in these blocks.
     pub young_bytes: i64,
-    /// Of all that the site holds at the ends of epochs.
+    /// The trend of the site's live bytes at the ends of epochs; `None` if there are fewer than three values.
     pub trend: Option<Trend>,
-    /// Old blocks, of the first epochs that made one.
+    /// Old blocks, one from each of the first epochs that made one.
     pub examples: Vec<Example>,
 }
 
-/// Sites that are parts of a coarser one.
+/// The fine sites that a coarser one consists of.
 type Parts<'a> = Vec<(&'a Named, Judged)>;
 
-/// The account, and the sites with old blocks.
+/// Returns the account and the sites with old blocks, leaks first, then by bytes.
 pub(super) fn judge(
     sites: &BTreeMap<Named, Site>,
     warm_up: usize,

@@ -1,15 +1,17 @@
-//! The epochs over which growth is judged: one set for each allocator.
+//! Divides the run of an allocator into epochs, over which its growth is judged.
 //!
 //! ```text
 //!        start        end 1      end 2          end 3
-//! ───────┼──────────────┼──────────┼──────────────┼─────── teardown is no epoch
+//! ───────┼──────────────┼──────────┼──────────────┼─────── teardown belongs to no epoch
 //! before │   epoch 1    │ epoch 2  │   epoch 3    │
 //!           ├─ range ───┤ ├─ range ┤    ├─ range ─┤
 //! ```
-//! They come from marks whose names differ by numbers only ("epoch 1", "epoch 2"): of those that are frequent enough, the
-//! ranges that cover most time, of the process itself if it marked any; else moments; else the run is cut where equal
-//! numbers of allocations have been made. An epoch reaches from one end to the next, so that nothing lies between them.
-//! What follows the last end, such as what a program gives back as it ends, is not judged. Many are joined.
+//! Epochs come from marks whose names differ only in numbers ("epoch 1", "epoch 2"). Among the families of
+//! marks that are frequent enough, those of the process itself are preferred, then ranges over moments, and
+//! then the family that covers the most time. If there are none, the run is cut where equal numbers of
+//! allocations have been made. An epoch extends from one end to the next, so that nothing lies between
+//! epochs. What follows the last end, such as what a program frees at its exit, is not judged. If there are
+//! many epochs, several are joined into one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,24 +24,24 @@ use analyze_run::{
     events::Events,
 };
 
-/// More are joined, so that an answer's cost is bounded.
+/// The largest number of epochs; more are joined, to bound the cost of an analysis.
 const MAX_COUNT: usize = 128;
-/// What is asked for by this name, if there are no such marks: equal numbers of allocations.
+/// The name that requests epochs of equal numbers of allocations, unless there are marks of that name.
 const ALLOCATIONS_NAME: &str = "allocations";
-/// Fewer allocations make no epoch.
+/// The smallest number of allocations that makes an epoch.
 const MIN_ALLOCATIONS: usize = 20;
-/// One epoch in so many is warm-up.
+/// One epoch in this many belongs to the warm-up.
 const WARM_UP_ONE_IN: usize = 10;
-/// Fewer epochs show no trend.
+/// The smallest number of epochs that can show a trend.
 pub const MIN_COUNT: usize = 10;
 
-/// Where epochs come from.
+/// What the epochs were derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Ranges that the workload marked.
+    /// Ranges that the program marked.
     Ranges,
-    /// Moments that it marked.
+    /// Moments that the program marked.
     Moments,
     /// Equal numbers of allocations.
     Allocations,
@@ -48,32 +50,36 @@ pub enum Origin {
 /// The epochs of one allocator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Epochs {
+    /// What the epochs were derived from.
     pub origin: Origin,
-    /// The name of the marks, with # for numbers.
+    /// The name of the marks, with # in the place of numbers; `None` for allocations.
     pub name: Option<String>,
-    /// Ranges, moments or allocations that make one epoch.
+    /// The number of ranges, moments or allocations that make one epoch.
     pub joined_count: usize,
-    /// CLOCK_MONOTONIC: the beginning of the first, then the end of each. An event at that time lies after it.
+    /// The start of the first epoch and the end of each, in ns of CLOCK_MONOTONIC. An event at a bound lies
+    /// after it.
     pub bounds_ns: Vec<i64>,
 }
 
 impl Epochs {
-    /// How many.
+    /// Returns the number of epochs.
     pub fn count(&self) -> usize {
         self.bounds_ns.len().saturating_sub(1)
     }
 
-    /// The first ones, which are not judged: a program still makes what it keeps.
+    /// Returns the number of warm-up epochs at the start, which are not judged because a program still
+    /// allocates what it keeps.
     pub fn warm_up_count(&self) -> usize {
         self.count().div_ceil(WARM_UP_ONE_IN)
     }
 
-    /// 0: before the first; 1 and up: the number of an epoch; one more than their count: after the last.
+    /// Returns the slot of a time: 0 before the first epoch, 1 and up for the number of an epoch, and one
+    /// more than their count after the last.
     pub fn slot(&self, ts: i64) -> usize {
         self.bounds_ns.partition_point(|bound| *bound <= ts)
     }
 
-    /// What an epoch is, in words.
+    /// Describes what one epoch is, in words.
     pub fn label(&self) -> String {
         let joined = self.joined_count;
         match (self.origin, &self.name) {
@@ -95,7 +101,7 @@ impl Epochs {
     }
 }
 
-/// A name without its numbers: "epoch 12" is "epoch #".
+/// Returns the name of a mark with its numbers replaced by #: "epoch 12" becomes "epoch #".
 pub fn family(name: &str) -> String {
     let mut found = String::with_capacity(name.len());
     for c in name.chars() {
@@ -108,7 +114,7 @@ pub fn family(name: &str) -> String {
     found
 }
 
-/// Marks of one family.
+/// The marks of one family.
 #[derive(Clone, Debug, Default)]
 struct Marks {
     start: Option<i64>,
@@ -130,7 +136,7 @@ impl Marks {
     }
 }
 
-/// Times at which equal numbers of allocations had been made, of however many.
+/// The times at which equal numbers of allocations had been made; the stride doubles when there are too many.
 #[derive(Clone, Debug)]
 struct Strides {
     start: i64,
@@ -148,7 +154,7 @@ impl Strides {
     fn add(&mut self, ts: i64) {
         (self.seen, self.last) = (self.seen + 1, ts);
         if self.seen.is_multiple_of(self.stride) {
-            // So that the allocation itself lies before the end.
+            // The end is exclusive, so it lies one ns after the allocation.
             self.ends.push(ts.saturating_add(1));
         }
         if self.ends.len() > MAX_COUNT {
@@ -157,7 +163,7 @@ impl Strides {
         }
     }
 
-    /// The rest belongs to the last one.
+    /// Returns the epochs; the remaining allocations belong to the last one.
     fn epochs(&self) -> Epochs {
         let mut bounds_ns = vec![self.start];
         bounds_ns.extend(&self.ends);
@@ -169,10 +175,11 @@ impl Strides {
     }
 }
 
-/// Process, device, and whether the allocator itself was probed: reports of one that was tell nothing new.
+/// A process, a device, and whether the allocator itself was probed: usage reports of a probed one add
+/// nothing.
 type Source = (u32, i32, bool);
 
-/// What the epochs of one run can be made of.
+/// What the epochs of one run can be derived from.
 #[derive(Debug, Default)]
 pub struct Candidates {
     marks: BTreeMap<(Origin, String), BTreeMap<u32, Marks>>,
@@ -180,17 +187,18 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Whether there are epochs of that name.
+    /// Returns whether there are marks of that name, or it asks for allocations.
     pub fn has(&self, name: &str) -> bool {
         name == ALLOCATIONS_NAME || self.marks.keys().any(|(_, of)| *of == family(name))
     }
 
-    /// Processes and devices that allocated.
+    /// Returns the processes and devices that allocated.
     pub fn allocators(&self) -> BTreeSet<(u32, i32)> {
         self.allocations.keys().map(|(pid, device, _)| (*pid, *device)).collect()
     }
 
-    /// The epochs of an allocator. `name`: of these marks, or `allocations`.
+    /// Returns the epochs of an allocator. `name` selects a family of marks, or `allocations`; `None` selects
+    /// the best one.
     pub fn epochs(&self, pid: u32, device: i32, name: Option<&str>) -> Option<Epochs> {
         let wanted = name.map(family);
         let least = if wanted.is_some() { 0 } else { MIN_COUNT };
@@ -205,7 +213,7 @@ impl Candidates {
                 by_process.values().for_each(|marks| all.merge(marks));
                 all
             });
-            // Moments are bounds, the first one of the first epoch.
+            // Moments are bounds; the first one is the start of the first epoch.
             let is_ranges = *origin == Origin::Ranges;
             let epochs = marks.ends.len() - usize::from(!is_ranges);
             let last = marks.ends.iter().max().copied();
@@ -233,7 +241,7 @@ impl Candidates {
     fn add_mark(&mut self, pid: u32, name: &str, ts: i64, dur: Option<i64>, is_range: bool) {
         let (origin, end) = match (is_range, dur) {
             (true, Some(dur)) => (Origin::Ranges, ts.saturating_add(dur)),
-            // It was open at the end of the run.
+            // The range was still open at the end of the run.
             (true, None) => return,
             (false, _) => (Origin::Moments, ts),
         };
@@ -246,10 +254,10 @@ const MARKS: &str = "SELECT run, pid, name, op, ts, dur FROM marks ORDER BY run,
 const ALLOCATIONS: &str = "SELECT run, pid, coalesce(device, 0) AS device, op, ts FROM events \
      WHERE kind = 'alloc' AND (op = 'alloc' OR (op = 'usage' AND size_bytes >= 0)) ORDER BY run, ts";
 
-/// Reads what epochs can be made of, by run.
+/// Reads what epochs can be derived from, by run.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn candidates(events: &dyn Events) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
     let mut found: BTreeMap<String, Candidates> = BTreeMap::new();
     let mut batches = events.select(ALLOCATIONS);

@@ -1,5 +1,5 @@
-//! Growth of what PyTorch's allocators hand out, from the end of the warm-up to the end of the last epoch: epochs, replay,
-//! account and verdict, put together.
+//! Computes the growth of allocated memory from the end of the warm-up to the end of the last epoch, for each
+//! of PyTorch's allocators: it combines epochs, replay, account and verdict.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,73 +24,88 @@ use crate::{
 };
 use analyze_run::{error::AnalyzeError, events::Events, run_file::RunFile};
 
-/// What may be asked.
+/// The parameters of the analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
-    /// Marks that are the epochs; `None`: those that fit best.
+    /// The name of the marks that are the epochs; `None` selects those that fit best.
     pub epochs: Option<String>,
 }
 
-/// The sums at one bound of the epochs.
+/// An allocator's totals at one epoch bound.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
+    /// The time of the bound (ns, trace clock).
     pub ts_ns: i64,
-    /// Handed out.
+    /// Allocated bytes.
     pub live_bytes: i64,
-    /// Given back, but other streams may use it.
+    /// Bytes in blocks that the program freed but other streams may still use.
     pub pending_bytes: i64,
+    /// Reserved bytes.
     pub reserved_bytes: i64,
-    /// Free, and `empty_cache` would give it back (or would, if no graph's pool kept it).
+    /// Free bytes that `empty_cache()` would release, and those that it would if no private pool kept them.
     pub releasable_bytes: i64,
-    /// Free, in segments that are in use; in use outside of known segments counts against it.
+    /// Free bytes in segments that are in use; reduced by active bytes outside of known segments.
     pub pinned_bytes: i64,
+    /// Bytes in blocks whose state is not known.
     pub unknown_bytes: i64,
-    /// Handed out since the bound before, and still so at the last one.
+    /// The number of blocks allocated since the previous bound that are live at the last one.
     pub survived_count: u64,
+    /// The bytes in these blocks.
     pub survived_bytes: i64,
 }
 
-/// Blocks of a class.
+/// One bin of a histogram of blocks.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Bin {
-    /// Smallest age in epochs, or smallest size in bytes.
+    /// The smallest age in epochs, or the smallest size in bytes, of the bin.
     pub from: u64,
-    /// First one that is too large.
+    /// The first value above the bin.
     pub to: u64,
+    /// The number of blocks.
     pub count: u64,
+    /// The bytes in these blocks.
     pub bytes: i64,
 }
 
 /// The growth of one allocator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Growth {
+    /// The name of the run.
     pub run: String,
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
+    /// The class of the growth.
     pub verdict: Verdict,
-    /// Why it is that verdict, or none.
+    /// The reasons for the verdict; may be empty.
     pub reasons: Vec<String>,
+    /// The epochs over which the growth was measured.
     pub epochs: Epochs,
+    /// The number of epochs.
     pub epochs_count: usize,
+    /// The number of warm-up epochs among them.
     pub warm_up_count: usize,
+    /// The account of the growth.
     pub account: Account,
-    /// From the end of the warm-up.
+    /// The trend of the allocated bytes, from the end of the warm-up.
     pub live_trend: Option<Trend>,
+    /// The trend of the reserved bytes, from the end of the warm-up.
     pub reserved_trend: Option<Trend>,
-    /// Leaks first, then by bytes.
+    /// The sites with old blocks: leaks first, then by bytes.
     pub sites: Vec<Suspect>,
-    /// Blocks from after the warm-up that are alive at the end of the last epoch, by age.
+    /// Blocks allocated after the warm-up that are live at the end of the last epoch, by age in epochs.
     pub ages: Vec<Bin>,
-    /// The same by size.
+    /// The blocks of [`Self::ages`], by size in bytes.
     pub sizes: Vec<Bin>,
-    /// At each bound of the epochs.
+    /// The totals at each epoch bound.
     pub points: Vec<Point>,
 }
 
-/// Answers for every allocator of some runs, in order of run, process and device.
+/// Analyzes every allocator of some runs, in order of run, process and device.
 ///
 /// # Errors
-/// If there is no such mark, or the data cannot be read.
+/// Returns an error if there is no such mark, or the data cannot be read.
 pub async fn run(
     events: &Arc<dyn Events>,
     files: &[RunFile],
@@ -102,17 +117,17 @@ pub async fn run(
     plan.finish(events, &replay, survivors).await
 }
 
-/// What a replay is to hear.
+/// The analysis before the replay: the runs and the epochs of their allocators.
 pub struct Plan {
     runs: Vec<(String, Run)>,
     epochs: HashMap<Key, Epochs>,
 }
 
 impl Plan {
-    /// Of some runs.
+    /// Reads the epochs of all allocators.
     ///
     /// # Errors
-    /// As [`run`].
+    /// Returns an error in the same cases as [`run`].
     pub async fn of(
         events: &Arc<dyn Events>,
         files: &[RunFile],
@@ -129,7 +144,7 @@ impl Plan {
         let mut runs: Vec<(String, Run)> =
             files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
         for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
-            // Rows without a file: nothing was lost of them.
+            // Rows without a file have no metadata, and nothing of them was lost.
             runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
         }
         let mut epochs = HashMap::new();
@@ -144,15 +159,15 @@ impl Plan {
         Ok(Self { runs, epochs })
     }
 
-    /// What hears it.
+    /// Returns the listener that the replay has to feed.
     pub fn survivors(&self) -> Survivors {
         Survivors::new(self.epochs.clone())
     }
 
-    /// What was heard.
+    /// Completes the analysis after the replay.
     ///
     /// # Errors
-    /// If the data cannot be read.
+    /// Returns an error if the data cannot be read.
     pub async fn finish(
         self,
         events: &Arc<dyn Events>,
@@ -240,7 +255,7 @@ fn points(heard: &Heard) -> Vec<Point> {
     heard.epochs.bounds_ns.iter().zip(&heard.totals).enumerate().map(of).collect()
 }
 
-/// Bins by powers of two.
+/// Converts classes, which are exponents of two, into bins.
 fn bins(classes: BTreeMap<u32, Amount>) -> Vec<Bin> {
     let bin = |(class, amount): (u32, Amount)| Bin {
         from: 1_u64.checked_shl(class).unwrap_or(u64::MAX),

@@ -1,9 +1,9 @@
-//! Does the memory of PyTorch's allocator leak, and where from?
+//! Determines whether the memory of PyTorch's allocator leaks, and which call sites leak it.
 //!
 //! ```text
-//! marks, allocations ─► epochs ─┐
-//! allocator's events ─► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
-//!                                      └─► site (old blocks, trend) ─► account ─► verdict ─► growth
+//! marks, allocations ──► epochs ─┐
+//! allocator events ────► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
+//!                                  └► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
 //! ```
 
 pub mod account;

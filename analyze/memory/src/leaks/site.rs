@@ -1,64 +1,73 @@
-//! A site: blocks handed out from the same place in the program, of one size class, to one thread, on one stream; and
-//! whether it leaks.
+//! A site: blocks of one size class allocated by the same code, thread and stream; and whether it leaks.
 //!
 //! ```text
-//! ends of epochs   W  .  .  .  .  .  .  .  .  .  .  N      h = 3: what is freed here is freed at that age or before
+//! ends of epochs   W  .  .  .  .  .  .  .  .  .  .  N      h = 3: blocks freed here have that age or less
 //! freed              ────────
 //! freed                       ─────
-//! old              ────────────────────────────────        alive at the end, older than h: kept for good
+//! old              ────────────────────────────────        live at the end, older than h: kept for good
 //! old                    ──────────────────────────
-//! young                                      ──────        alive at the end: nobody can tell yet
+//! young                                      ──────        live at the end: may still be freed
 //! ```
-//! The *age* of a block is the number of ends of epochs that it has outlived. The *horizon* of a site is the smallest
-//! age after which it has given back at most a tenth of the blocks that got older: a cache of twelve entries has one
-//! of twelve, a list that is only appended to has the least, one. Blocks that are alive at the end, older than the
-//! horizon and from after the warm-up are *old*. A site leaks if it keeps making old blocks: in at least five epochs,
-//! and in each third of those that could have made one; if what it holds increases ([`trend`]); and if it grew by half of
-//! its old blocks or more, instead of giving as much of earlier ones back. One-off growth, a warm-up and a cache that is
-//! full make old blocks in few epochs, or none.
+//! The *age* of a block is the number of ends of epochs that it has outlived. The *horizon* of a site is the
+//! smallest age after which it has freed at most a tenth of the blocks that got older: a cache of twelve
+//! entries has a horizon of twelve, and a list that is only appended to has the smallest, one. Blocks that
+//! are live at the end, older than the horizon and allocated after the warm-up are *old*. A site leaks if it
+//! keeps making old blocks, in at least five epochs and in each third of those that could have made one; if
+//! its live bytes increase ([`trend`]); and if they grew by at least half of the bytes in old blocks, instead
+//! of older blocks being freed as fast. One-off growth, a warm-up and a full cache make old blocks in few
+//! epochs or in none.
 
 use super::trend::{Trend, trend};
 use crate::span::Block;
 
-/// Of the blocks older than the horizon, a site gives back at most one in so many.
+/// A site frees at most one in this many of the blocks that get older than its horizon.
 const GIVEN_BACK_ONE_IN: u64 = 10;
-/// Epochs in which a leak has made an old block.
+/// The smallest number of epochs in which a leak has made an old block.
 const MIN_GENERATIONS: usize = 5;
-/// Blocks named of a site.
+/// The number of example blocks of a site.
 const EXAMPLES: usize = 3;
 
-/// Where a block comes from, as far as a row tells.
+/// Where a block was allocated, as far as its row tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
+    /// The number of the allocation's call stack, if one was taken.
     pub stack: Option<u32>,
-    /// Exponent of the largest power of two that is not larger than its size.
+    /// The exponent of the largest power of two that is not larger than the block's size in bytes.
     pub size_class: u32,
+    /// The thread that allocated the block.
     pub tid: u32,
+    /// The CUDA stream; 0 is the default stream.
     pub stream: u64,
 }
 
 impl Place {
+    /// Returns the place of a block.
     pub fn of(block: &Block) -> Self {
         let size_class = block.size_bytes.checked_ilog2().unwrap_or_default();
         Self { stack: block.stack, size_class, tid: block.tid, stream: block.stream }
     }
 }
 
-/// Some blocks.
+/// The number and sizes of some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
+    /// The number of blocks.
     pub count: u64,
+    /// The sum of their sizes in bytes.
     pub bytes: i64,
+    /// The size of the smallest block in bytes; 0 if there is none.
     pub smallest_bytes: u64,
+    /// The size of the largest block in bytes; 0 if there is none.
     pub largest_bytes: u64,
 }
 
 impl Amount {
-    /// One block.
+    /// Returns the amount of one block.
     fn one(bytes: u64) -> Self {
         Self { count: 1, bytes: bytes as i64, smallest_bytes: bytes, largest_bytes: bytes }
     }
 
+    /// Adds other blocks.
     pub fn add(&mut self, other: Self) {
         if other.count == 0 {
             return;
@@ -81,53 +90,63 @@ impl<'a> FromIterator<&'a Amount> for Amount {
     }
 }
 
-/// A block that is alive at the end.
+/// A block that is live at the end of the last epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Example {
+    /// The time at which it was allocated (ns, trace clock).
     pub alloc_ts_ns: i64,
+    /// Its address.
     pub addr: u64,
+    /// Its size in bytes.
     pub size_bytes: u64,
 }
 
-/// What one site did with the blocks that outlived the end of an epoch. Slots: see [`super::epochs::Epochs::slot`].
+/// The blocks of one site that outlived the end of an epoch. Slots are those of
+/// [`super::epochs::Epochs::slot`].
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The last slot of the warm-up.
     warm_up: usize,
-    /// By bound: by how much its bytes there differ from those at the bound before.
+    /// The change of the site's live bytes at each bound, since the bound before.
     change_bytes: Vec<i64>,
-    /// Those that are alive at the last bound, by the slot in which they were handed out.
+    /// The blocks that are live at the last bound, by the slot in which they were allocated.
     alive: Vec<Amount>,
-    /// One of these each.
+    /// One of these blocks for each slot.
     examples: Vec<Option<Example>>,
-    /// Those that were given back, by their age; of those from before the first epoch, by the ends since then.
+    /// The number of freed blocks by age; blocks from before the first epoch count the ends since its start.
     freed_count: Vec<u64>,
 }
 
-/// What is judged of a site.
+/// The findings about a site.
 #[derive(Clone, Debug)]
 pub struct Judged {
+    /// The smallest age in epochs after which the site frees at most a tenth of its blocks.
     pub horizon_epochs: usize,
-    /// Alive at the end, from after the warm-up, older than the horizon.
+    /// Blocks that are live at the end, allocated after the warm-up, and older than the horizon.
     pub old: Amount,
-    /// Alive at the end, from after the warm-up, not older.
+    /// Blocks that are live at the end, allocated after the warm-up, and not older than the horizon.
     pub young: Amount,
-    /// Epochs in which an old block was handed out: how many, the first and the last.
+    /// The number of epochs in which an old block was allocated.
     pub generations_count: usize,
+    /// The first of these epochs; 0 if there is none.
     pub first_epoch: usize,
+    /// The last of these epochs; 0 if there is none.
     pub last_epoch: usize,
-    /// Epochs that could have made an old block.
+    /// The number of epochs that could have made an old block.
     pub possible_count: usize,
-    /// Given back at an age of one or more.
+    /// The number of blocks freed at an age of one epoch or more.
     pub freed_count: u64,
-    /// Of its bytes at the ends of epochs, from the end of the warm-up.
+    /// The trend of the site's live bytes at the ends of epochs, from the end of the warm-up.
     pub trend: Option<Trend>,
+    /// Old blocks, one from each of the first epochs that made one.
     pub examples: Vec<Example>,
+    /// Whether the site leaks.
     pub is_leak: bool,
 }
 
 impl Site {
-    /// With nothing in it. `last`: the slot after the last bound.
+    /// Creates an empty site. `last` is the slot after the last bound, and `warm_up` the last slot of the
+    /// warm-up.
     pub fn new(last: usize, warm_up: usize) -> Self {
         Self {
             warm_up,
@@ -138,7 +157,7 @@ impl Site {
         }
     }
 
-    /// Adds a block by the slots in which it was handed out and given back, the second larger.
+    /// Adds a block that was allocated in slot `born` and freed in slot `freed`, which must be larger.
     pub fn add(&mut self, block: &Block, born: usize, freed: usize) {
         let size = block.size_bytes as i64;
         self.change_bytes[born] = self.change_bytes[born].saturating_add(size);
@@ -153,7 +172,7 @@ impl Site {
         *first = (*first).min(example);
     }
 
-    /// Adds what another site did.
+    /// Adds the blocks of another site with the same epochs.
     pub fn merge(&mut self, other: &Self) {
         for (change, more) in self.change_bytes.iter_mut().zip(&other.change_bytes) {
             *change = change.saturating_add(*more);
@@ -165,7 +184,7 @@ impl Site {
         self.freed_count.iter_mut().zip(&other.freed_count).for_each(|(count, more)| *count += more);
     }
 
-    /// Its bytes at each bound.
+    /// Returns the site's live bytes at each bound.
     pub fn live_bytes(&self) -> Vec<i64> {
         let mut live = 0_i64;
         let sum = |change: &i64| {
@@ -175,23 +194,23 @@ impl Site {
         self.change_bytes.iter().map(sum).collect()
     }
 
-    /// Those that are alive at the end, by slot.
+    /// Returns the blocks that are live at the end, by the slot in which they were allocated.
     pub fn alive(&self) -> &[Amount] {
         &self.alive
     }
 
-    /// Those from after the warm-up that are alive at the end, with their ages, from 1.
+    /// Returns the blocks allocated after the warm-up that are live at the end, by age, from 1 up.
     pub fn recent_by_age(&self) -> impl Iterator<Item = (usize, Amount)> {
         let recent = self.alive.iter().skip(self.warm_up + 1);
         recent.rev().enumerate().map(|(after, amount)| (after + 1, *amount))
     }
 
-    /// Alive at the end and from before the end of the warm-up.
+    /// Returns the blocks that are live at the end and were allocated before the end of the warm-up.
     pub fn early(&self) -> Amount {
         self.alive.iter().take(self.warm_up + 1).collect()
     }
 
-    /// The smallest age after which hardly anything is given back.
+    /// Returns the smallest age after which hardly any block is freed.
     fn horizon(&self) -> usize {
         let ages = self.freed_count.len();
         let is_beyond = |age: &usize| {
@@ -202,11 +221,11 @@ impl Site {
         (1..ages).find(is_beyond).unwrap_or(ages)
     }
 
-    /// Judges it.
+    /// Classifies the site's blocks, and decides whether it leaks.
     pub fn judge(&self) -> Judged {
         let horizon = self.horizon();
         let first = (self.warm_up + 1).min(self.alive.len());
-        // Of N epochs, one that was handed out in the last has age 1.
+        // A block allocated in the last epoch has age 1.
         let end = self.alive.len().saturating_sub(horizon).max(first);
         let old_by_epoch = &self.alive[first..end];
         let possible_count = old_by_epoch.len();
@@ -258,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Of blocks of 1000 bytes: born in, given back in.
+    /// Returns a site of blocks of 1000 bytes, each given by the slots in which it was allocated and freed.
     fn site(blocks: impl IntoIterator<Item = (usize, usize)>) -> Site {
         let mut site = Site::new(EPOCHS + 1, WARM_UP);
         for (born, freed) in blocks {
@@ -320,12 +339,13 @@ mod tests {
             (nothing.is_leak, nothing.old, nothing.young),
             (false, Amount::default(), Amount::default())
         );
-        // Fewer epochs than the warm-up has.
+        // There are fewer epochs than the warm-up has.
         let judged = Site::new(1, 4).judge();
         assert!(!judged.is_leak && judged.possible_count == 0);
     }
 
-    /// Blocks that are given back at random, as many as are handed out, however long they live: none is a leak.
+    /// Blocks are freed at random, as many as are allocated, however long they live: none of these sites
+    /// leaks.
     #[test]
     fn random_lifetimes_in_balance_are_no_leak() {
         let mut state = 7_u64;
@@ -348,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Of every block, the ends that it outlives; whatever it is called, its bytes are counted once.
+    /// Every live block is old, young or early, so its bytes are counted exactly once.
     #[test]
     fn the_parts_sum_to_what_is_alive() {
         let mut state = 1_u64;

@@ -1,6 +1,6 @@
-//! Call stacks as names of sites.
+//! Names sites by their call stacks.
 //!
-//! See [`analyze_run::symbols`] for what is left out.
+//! The frames of the allocator itself and those without a name are left out; see the `frames` module.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,19 +13,20 @@ use analyze_run::{
     symbols,
 };
 
-/// By run, process and number.
+/// The names of call stacks, by run, process and stack number: functions separated by semicolons, outermost
+/// first.
 pub type Frames = HashMap<(String, u32, u32), String>;
 
-/// The frames that name a site; `None`: none of them does.
+/// Returns the frames that name a site, or `None` if no frame does.
 fn site(frames: &str) -> Option<String> {
     let named: Vec<&str> = symbols::of_program(frames).collect();
     (!named.is_empty()).then(|| named.join(";"))
 }
 
-/// Names of the stacks that are wanted.
+/// Reads the names of the wanted stacks; stacks without a named frame are left out.
 ///
 /// # Errors
-/// If they cannot be read.
+/// Returns an error if the stacks cannot be read.
 pub async fn frames(
     events: &dyn Events,
     wanted: &HashSet<(String, u32, u32)>,

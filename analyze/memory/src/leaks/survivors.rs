@@ -1,7 +1,8 @@
-//! Which blocks outlive the end of an epoch, by site: heard from the replay, in memory that does not grow with the run.
+//! Collects the blocks that outlive the end of an epoch, by site, from a replay, in memory that does not grow
+//! with the length of the run.
 //!
-//! A block lives from when it is handed out until it is given back. One that does not outlive the end of its epoch is
-//! forgotten at once.
+//! A block lives from its allocation until the program frees it. A block that does not outlive the end of its
+//! epoch is dropped at once.
 
 use std::collections::HashMap;
 
@@ -18,16 +19,18 @@ use crate::{
     totals::Totals,
 };
 
-/// What is heard of one allocator.
+/// What was collected for one allocator.
 #[derive(Debug)]
 pub struct Heard {
+    /// Its epochs.
     pub epochs: Epochs,
+    /// The blocks that outlived the end of an epoch, by where they were allocated.
     pub sites: HashMap<Place, Site>,
-    /// Sums at each bound that has passed.
+    /// The allocator's totals at each epoch bound that has passed.
     pub totals: Vec<Totals>,
-    /// After the last event.
+    /// The totals after the last event.
     now: Totals,
-    /// What did not fit, until the last bound.
+    /// The faults found until the last bound.
     pub faults: Faults,
 }
 
@@ -49,15 +52,16 @@ impl Heard {
     }
 }
 
-/// All allocators.
+/// A listener that collects survivors for all allocators.
 #[derive(Debug, Default)]
 pub struct Survivors {
     epochs: HashMap<Key, Epochs>,
+    /// What was collected, by allocator.
     pub heard: HashMap<Key, Heard>,
 }
 
 impl Survivors {
-    /// Of allocators with these epochs. Of others nothing is heard.
+    /// Creates a listener for the allocators that have epochs; all others are ignored.
     pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
         Self { epochs, heard: HashMap::new() }
     }
@@ -69,7 +73,7 @@ impl Survivors {
         self.heard.get_mut(&key)
     }
 
-    /// Nothing more happens.
+    /// Passes the remaining bounds, after the last event.
     pub fn finish(&mut self) {
         self.heard.values_mut().for_each(|heard| heard.pass(i64::MAX));
     }

@@ -1,33 +1,36 @@
-//! The trend of a series at equal steps: Theil and Sen's slope, the median of the slopes of all pairs, which a few
-//! outliers or a single step do not move, and its 95 % confidence interval after Sen (P. K. Sen, "Estimates of the
-//! regression coefficient based on Kendall's tau", 1968), with the variance of Kendall's statistic corrected for ties
-//! as in the test of Mann and Kendall. The interval lies above zero exactly where that test finds an increase.
+//! Estimates the trend of a series at equal steps: the Theil-Sen slope, which is the median of the slopes of
+//! all pairs and is robust against a few outliers or a single step, and its 95 % confidence interval after
+//! Sen (P. K. Sen, "Estimates of the regression coefficient based on Kendall's tau", 1968), with the variance
+//! of Kendall's statistic corrected for ties as in the Mann-Kendall test. The interval lies above zero
+//! exactly where that test finds an increase.
 //!
-//! The interval takes the values for independent. What is live at the end of one epoch and of the next often is not,
-//! so that no verdict rests on a trend alone.
+//! The interval assumes independent values. The live bytes at the ends of two consecutive epochs often are
+//! not independent, so no verdict rests on a trend alone.
 
 use serde::Serialize;
 
-/// Two-sided 95 % of the normal distribution.
+/// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A slope, per step.
+/// A slope with its confidence interval, in bytes per epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
+    /// The Theil-Sen slope.
     pub bytes_per_epoch: f64,
-    /// Ends of its confidence interval.
+    /// The lower end of the 95 % confidence interval.
     pub low_bytes_per_epoch: f64,
+    /// The upper end of the 95 % confidence interval.
     pub high_bytes_per_epoch: f64,
 }
 
 impl Trend {
-    /// Whether the values increase.
+    /// Returns whether the values increase significantly: the whole interval lies above zero.
     pub fn is_up(&self) -> bool {
         self.low_bytes_per_epoch > 0.0
     }
 }
 
-/// The trend of some values; `None`: fewer than three have none.
+/// Returns the trend of values at consecutive epochs, or `None` if there are fewer than three.
 pub fn trend(values: &[i64]) -> Option<Trend> {
     let n = values.len();
     if n < 3 {
@@ -51,7 +54,7 @@ pub fn trend(values: &[i64]) -> Option<Trend> {
     })
 }
 
-/// Of Kendall's statistic, corrected for ties.
+/// Returns the variance of Kendall's statistic, corrected for ties.
 fn variance(values: &[i64]) -> f64 {
     let term = |n: usize| (n * (n - 1) * (2 * n + 5)) as f64;
     let mut sorted = values.to_vec();
@@ -79,7 +82,8 @@ mod tests {
         assert_eq!(of(&[0, 1, 2, 3, 1_000_000, 5, 6, 7, 8, 9]).0, 1.0);
     }
 
-    /// Expected values: `scipy.stats.theilslopes(y, method="separate", alpha=0.95)` of SciPy 1.
+    /// The expected values are those of `scipy.stats.theilslopes(y, method="separate", alpha=0.95)` of SciPy
+    /// 1.
     #[test]
     fn the_interval_is_that_of_scipy() {
         let near = |found: (f64, f64, f64), expected: (f64, f64, f64)| {

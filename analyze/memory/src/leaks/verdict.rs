@@ -1,18 +1,20 @@
-//! What the growth of an allocator is called.
+//! Classifies the growth of an allocator.
 //!
-//! | verdict | when, the first that holds |
+//! | verdict | condition; the first that holds applies |
 //! |---|---|
-//! | `inconclusive` | events are missing, or there are too few epochs to tell |
+//! | `inconclusive` | events are missing, or there are too few epochs |
 //! | `leak` | a site leaks ([`super::site`]) |
-//! | `inconclusive` | recording began later than the process, so that what is reserved is not known; or what is live increases, though in blocks that are replaced |
-//! | `one-off growth` | more is live at the end than at the end of the warm-up, and old blocks of sites that do not leak hold as much |
-//! | `fragmentation` | what is live is flat and what is reserved increases, most of it in free memory that blocks in use pin |
-//! | `caching` | the same, most of it in memory that can be given back; or half of what is reserved is free |
-//! | `none` | else |
+//! | `inconclusive` | recording began while the process ran: its reserved bytes are not known |
+//! | `one-off growth` | the live bytes grew since the warm-up, and sites that do not leak hold old blocks |
+//! | `inconclusive` | the live bytes increase, though in blocks that are replaced |
+//! | `fragmentation` | only the reserved bytes increase, mostly in free memory that active blocks hold |
+//! | `caching` | only the reserved bytes increase, mostly in reclaimable memory; or half of them are free |
+//! | `none` | otherwise |
 //!
-//! That something increases is said if its trend does ([`super::trend`]) and the median of the last third of the epochs after
-//! the warm-up is larger than that of the first. Less than 2 MiB (the allocator's smallest segment) or a hundredth of what is reserved
-//! is no difference. A leak needs no such minimum: each of its blocks is on record.
+//! A quantity increases if its trend does ([`super::trend`]) and its median over the last third of the epochs
+//! after the warm-up is larger than over the first third. A difference of less than 2 MiB (the allocator's
+//! smallest segment) or of less than a hundredth of the reserved bytes does not count. A leak needs no such
+//! minimum: each of its blocks was recorded.
 
 use serde::Serialize;
 use trace_schema::{Bytes, Run};
@@ -23,25 +25,31 @@ use super::{
 };
 use crate::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
 
-/// The verdict on one allocator.
+/// The class of an allocator's growth; the table above gives the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
+    /// A site leaks.
     #[serde(rename = "leak")]
     Leak,
+    /// Memory grew once and was kept by sites that do not keep growing.
     #[serde(rename = "one-off growth")]
     OneOffGrowth,
+    /// Reserved memory grows because active blocks hold free memory.
     #[serde(rename = "fragmentation")]
     Fragmentation,
+    /// The allocator holds reclaimable memory.
     #[serde(rename = "caching")]
     Caching,
+    /// Nothing grows.
     #[serde(rename = "none")]
     None,
+    /// The data do not allow a verdict.
     #[serde(rename = "inconclusive")]
     Inconclusive,
 }
 
 impl Verdict {
-    /// What users read.
+    /// Returns the name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Leak => "leak",
@@ -54,10 +62,10 @@ impl Verdict {
     }
 }
 
-/// In the names of probes of PyTorch's allocator.
+/// Parts of the names of probes whose losses are losses of the allocator's events.
 const ALLOCATOR_PROBES: [&str; 2] = ["CachingAllocator", "reportMemoryUsage"];
 
-/// What of the allocator's events is missing, in words.
+/// Returns the reasons for which the data are incomplete, in words.
 fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
     let mut reasons = Vec::new();
     let end = growth.epochs.bounds_ns.last().copied().unwrap_or_default();
@@ -89,13 +97,13 @@ fn median(values: impl Iterator<Item = i64>) -> i64 {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
-/// How the median of the last third differs from that of the first.
+/// Returns the difference between the median over the last third of the points and that over the first third.
 fn change(points: &[Point], get: fn(&Point) -> i64) -> i64 {
     let third = points.len() / 3;
     median(points[points.len() - third..].iter().map(get)) - median(points[..third].iter().map(get))
 }
 
-/// The verdict and its reasons.
+/// Returns the verdict and its reasons.
 pub(super) fn decide(growth: &Growth, faults: &Faults, run: &Run) -> (Verdict, Vec<String>) {
     let missing = missing(growth, faults, run);
     if !missing.is_empty() {
@@ -178,7 +186,8 @@ mod tests {
 
     const MIB: i64 = 1 << 20;
 
-    /// Of forty epochs, the first four of them warm-up, with MiB that are live, releasable and pinned at the end of each.
+    /// Returns growth over forty epochs, of which four are warm-up, with the given live, releasable and
+    /// pinned MiB at the end of each.
     fn growth(of: impl Fn(i64) -> (i64, i64, i64)) -> Growth {
         let point = |epoch| {
             let (live, releasable, pinned) = of(epoch);
@@ -238,9 +247,9 @@ mod tests {
         assert_eq!(verdict(|epoch| (100, 10, epoch)), Verdict::Fragmentation);
         assert_eq!(verdict(|epoch| (100, epoch, 10)), Verdict::Caching);
         assert_eq!(verdict(|_| (100, 300, 10)), Verdict::Caching);
-        // Up and down, and back where it was.
+        // The values rise and fall, and end where they began.
         assert_eq!(verdict(|epoch| (100 + epoch % 9, 10, 10)), Verdict::None);
-        // In blocks that are replaced by larger ones: none of them is old.
+        // The growth is in blocks that are replaced by larger ones: none of them is old.
         assert_eq!(verdict(|epoch| (100 + epoch, 10, 10)), Verdict::Inconclusive);
     }
 
@@ -249,7 +258,7 @@ mod tests {
         let mut once = growth(|epoch| if epoch < 10 { (100, 10, 10) } else { (160, 10, 10) });
         once.account.kept_once_bytes = 60 * MIB;
         assert_eq!(decide(&once, &Faults::new(), &counted()).0, Verdict::OneOffGrowth);
-        // As much was given back: nothing has grown.
+        // As much was freed: nothing has grown.
         let mut exchanged = growth(|_| (100, 10, 10));
         exchanged.account.kept_once_bytes = 60 * MIB;
         assert_eq!(decide(&exchanged, &Faults::new(), &counted()).0, Verdict::None);
@@ -269,7 +278,7 @@ mod tests {
         let none = Faults::new();
         let allocator = "DeviceCachingAllocator12record_trace";
         assert_eq!(reason(&flat, &none, &lost(allocator, 39)), "3 events of the allocator were lost");
-        // After the last epoch, or of something else.
+        // The loss is after the last epoch, or is of other events.
         assert_eq!(reason(&flat, &none, &lost(allocator, 40)), "none");
         assert_eq!(reason(&flat, &none, &lost("off_cpu", 1)), "none");
         assert!(reason(&flat, &none, &Run::default()).contains("does not count"));

@@ -1,9 +1,9 @@
-//! What the allocator would have had from the driver with other settings: the requests of a run, served anew by the
-//! allocator's own rules.
+//! Computes what the allocator would have reserved with other settings, by serving the requests of a run
+//! again with the allocator's own rules.
 //!
 //! ```text
-//! requests on record ─┬─► policy, settings as they were ─► must reserve what the record says: the control
-//!                     └─► policy, other settings        ─► what these would reserve
+//! recorded requests ─┬─► policy with the run's settings ─► must reserve what was recorded: the control
+//!                    └─► policy with other settings     ─► what these would have reserved
 //! ```
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The policy against PyTorch's real allocator: the same random workload under two settings (`testdata/oracle/pairs`, made
-//! by `run.py --pairs`; `INQUEST_PAIRS=DIR` compares a folder of one's own). From the events of one run, what does the
-//! policy say of either?
+//! Compares the policy with PyTorch's real allocator: `testdata/oracle/pairs` holds the same random workload
+//! under two settings (made by `run.py --pairs`; `INQUEST_PAIRS=DIR` compares another folder). From the
+//! events of either run the policy must predict both.
 
 use std::{
     fs,
@@ -13,17 +13,17 @@ use super::{
     record::Served,
 };
 
-/// One of a pair.
+/// One run of a pair.
 struct Side {
     workload: Workload,
-    /// What the allocator said at each snapshot: segments without their addresses, and totals.
+    /// What the allocator reported at each snapshot: segments without their addresses, and totals.
     said: Vec<(Vec<String>, String)>,
-    /// Snapshots that an empty_cache follows.
+    /// The snapshots that an `empty_cache()` follows.
     emptied: Vec<usize>,
     capacity_bytes: u64,
 }
 
-/// A segment's text, of each block only its size and state: the policy does not keep what was asked for.
+/// Reduces a segment's text to the size and state of each block: the policy does not keep requested sizes.
 fn without_requested(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.split(':').collect::<Vec<_>>()[..] {
         [size, _, state] => format!("{size}:{state}"),
@@ -56,7 +56,7 @@ fn side(path: &Path) -> Side {
     Side { workload: Workload::read(&text), said, emptied, capacity_bytes }
 }
 
-/// What the policy says, in the same form.
+/// Returns what the policy says, in the same form.
 fn listed(policy: &Policy) -> (Vec<String>, String) {
     let mut segments: Vec<String> = Vec::new();
     let mut open = None;
@@ -92,14 +92,14 @@ fn listed(policy: &Policy) -> (Vec<String>, String) {
     (segments, totals)
 }
 
-/// Runs the events of `from` under other settings; how many snapshots `expected` was found to have said so. Nothing is
-/// compared after a request has failed that did not, or the other way.
+/// Replays the events of `from` under other settings; returns the number of snapshots of `expected` that
+/// match. Nothing is compared after a request whose outcome differs from the record.
 fn compare(from: &Side, settings: Settings, expected: &Side) -> Result<usize, String> {
     let mut served = Served::new(settings, Some(from.capacity_bytes));
     let mut at = 0;
     for (number, said) in expected.said.iter().enumerate() {
         let place = from.workload.place(number);
-        // Where segments lay is not told: the order in which they come is the real one.
+        // The addresses of segments are withheld: the real order is that in which they are reserved.
         let events = &from.workload.events[at..place];
         events
             .iter()

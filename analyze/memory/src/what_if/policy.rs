@@ -1,13 +1,14 @@
-//! The allocator's own choices, as c10/cuda/CUDACachingAllocator.cpp makes them: which free block serves a request, when
-//! memory is asked for, and what is given back when the device is full. Of equal blocks the one at the lowest address
-//! serves, so addresses matter a little: a segment that is also on record lies where it lay, the others lie above, in the
-//! order in which they come.
+//! The allocator's own decisions, as c10/cuda/CUDACachingAllocator.cpp makes them: which free block serves a
+//! request, when memory is reserved, and what is released when the device is full. Of several blocks of the
+//! same size the allocator takes the one at the lowest address, so addresses matter a little: a segment that
+//! was also recorded gets its recorded address, and all others get higher addresses in the order in which
+//! they are reserved.
 //!
 //! ```text
-//! request ─► smallest free block of its pool and stream that is large enough
-//!         ─► memory from the driver: a segment, or pages behind an expandable one
-//!         ─► the same, after large unused segments have been given back (max_split_size_mb)
-//!         ─► the same, after everything unused has been given back
+//! request ─► the smallest free block of its pool and stream that is large enough
+//!         ─► newly reserved memory: a segment, or pages behind an expandable one
+//!         ─► newly reserved memory, after large unused segments were released (max_split_size_mb)
+//!         ─► newly reserved memory, after everything unused was released
 //!         ─► out of memory
 //! ```
 
@@ -19,18 +20,18 @@ use super::super::{
     totals::DEFAULT_POOL,
 };
 
-/// What a block is.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Addresses without memory, of an expandable segment.
+    /// Addresses of an expandable segment that have no memory.
     Unmapped,
     Free,
     Active,
-    /// Given back, and still in use by other streams.
+    /// Freed by the program, and still used by other streams.
     Pending,
 }
 
-/// A block; those of a space tile it.
+/// A block; the blocks of a space tile it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) size_bytes: u64,
@@ -39,70 +40,73 @@ pub(super) struct Block {
     pub(super) space: usize,
 }
 
-/// Pool, and whether its blocks are small ones.
+/// A pool, and whether it is the pool of small blocks.
 type Class = (PoolId, bool);
 
-/// A segment, or the addresses of an expandable one.
+/// A segment, or the address range of an expandable one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
     addr: u64,
     size_bytes: u64,
     pub(super) stream: u64,
     pub(super) class: Class,
-    /// Of an expandable segment: what is mapped at once.
+    /// The page size of an expandable segment in bytes; `None` for other segments.
     pub(super) page_bytes: Option<u64>,
 }
 
-/// What happened.
+/// Byte and event counts of the simulated allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Had from the driver.
+    /// Reserved bytes.
     pub reserved_bytes: u64,
-    /// The most of it.
+    /// The largest value that the reserved bytes have had.
     pub peak_reserved_bytes: u64,
-    /// In blocks handed out.
+    /// Bytes in allocated blocks.
     pub allocated_bytes: u64,
-    /// In those, and in blocks that other streams still use.
+    /// Bytes in active blocks: allocated ones, and those that other streams still use.
     pub active_bytes: u64,
-    /// Times that memory was asked for and had.
+    /// The number of times that memory was reserved from the driver.
     pub asked_count: u64,
-    /// Times that some was given back.
+    /// The number of times that memory was released to the driver.
     pub given_back_count: u64,
-    /// Times that everything unused was given back because the device was full.
+    /// The number of times that everything unused was released because the device was full.
     pub retries_count: u64,
 }
 
-/// See the module.
+/// A simulation of the caching allocator; see the module documentation.
 #[derive(Debug)]
 pub struct Policy {
     settings: Settings,
-    /// Of the device: what it can have at most.
+    /// The largest number of bytes that can be reserved.
     capacity_bytes: u64,
-    /// Of the device, and an eighth: what an expandable segment has addresses for.
+    /// The size in bytes of an expandable segment's address range: the device's memory and an eighth.
     span_bytes: u64,
     pub(super) blocks: BTreeMap<u64, Block>,
     pub(super) spaces: Vec<Space>,
-    /// Stream, size and address of free blocks.
+    /// The free blocks by stream, size and address.
     free: HashMap<Class, BTreeSet<(u64, u64, u64)>>,
-    /// Stream and address of unmapped ones.
+    /// The unmapped blocks by stream and address.
     unmapped: HashMap<Class, BTreeSet<(u64, u64)>>,
     pending: BTreeSet<u64>,
-    /// Pools that a program made whose rests stay with their blocks.
+    /// Private pools of the program that do not split blocks.
     whole_pools: HashSet<PoolId>,
     next_addr: u64,
-    /// Segments on record that the request to come was served with: address and size.
+    /// Recorded segments that were reserved for the next request: address and size.
     seen: Vec<(u64, u64)>,
+    /// The counts so far.
     pub counts: Counts,
 }
 
-/// What a device has if it does not say: only fragments of an address space could tell.
+/// The assumed size of the device's memory; only fragmentation of an address range could show that it is
+/// wrong.
 const DEVICE_BYTES: u64 = 80 << 30;
 
-/// Above what any device has.
+/// The first address for segments that were not recorded, higher than any real one.
 const FIRST_ADDR: u64 = 1 << 58;
 
 impl Policy {
-    /// With nothing allocated. `capacity_bytes`: `None`, as much as it wants.
+    /// Creates an allocator without segments. `capacity_bytes` limits the reserved bytes; `None` means no
+    /// limit.
     pub fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
         Self {
             settings,
@@ -120,17 +124,17 @@ impl Policy {
         }
     }
 
-    /// Rests of a pool's blocks stay with them.
+    /// Declares that a pool does not split blocks.
     pub fn keep_whole(&mut self, pool: PoolId) {
         self.whole_pools.insert(pool);
     }
 
-    /// The record has a segment for the request to come.
+    /// Announces a segment that was reserved on record for the next request.
     pub fn see(&mut self, addr: u64, bytes: u64) {
         self.seen.push((addr, bytes));
     }
 
-    /// Serves a request; the address of its block, or `None`: out of memory.
+    /// Serves a request; returns the address of its block, or `None` if it is out of memory.
     pub fn alloc(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
         let found = self.serve(bytes, stream, pool);
         self.seen.clear();
@@ -162,7 +166,7 @@ impl Policy {
         Some(addr)
     }
 
-    /// A block is given back; other streams may still use it.
+    /// Frees a block that other streams may still use.
     pub fn free_requested(&mut self, addr: u64) {
         if let Some(block) = self.blocks.get_mut(&addr).filter(|block| block.is == Use::Active) {
             block.is = Use::Pending;
@@ -171,7 +175,7 @@ impl Policy {
         }
     }
 
-    /// Nothing uses a block any more.
+    /// Completes the free of a block: nothing uses it any more.
     pub fn free_completed(&mut self, addr: u64) {
         self.free_requested(addr);
         if self.pending.remove(&addr)
@@ -182,7 +186,7 @@ impl Policy {
         }
     }
 
-    /// Everything unused is given back, after what other streams use has been waited for.
+    /// Releases everything unused of the default pool, after all pending frees have been completed.
     pub fn empty_cache(&mut self) {
         for addr in std::mem::take(&mut self.pending) {
             self.pending.insert(addr);
@@ -191,7 +195,7 @@ impl Policy {
         self.release_pool(DEFAULT_POOL);
     }
 
-    /// Everything unused of a pool is given back.
+    /// Releases everything unused of a pool.
     pub fn release_pool(&mut self, pool: PoolId) {
         let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
         let free: Vec<u64> = free.flatten().map(|(_, _, addr)| *addr).collect();
@@ -234,7 +238,8 @@ impl Policy {
         Some(block)
     }
 
-    /// Puts a free or unmapped block in, as one with those of its kind beside it; where that begins.
+    /// Inserts a free or unmapped block, merged with its neighbours of the same kind, and returns the start
+    /// of the merged block.
     fn join(&mut self, mut addr: u64, mut block: Block) -> u64 {
         let is_same = |other: &(u64, Block)| other.1.is == block.is;
         let beside =
@@ -254,7 +259,7 @@ impl Policy {
         addr
     }
 
-    /// The free block that serves a request.
+    /// Returns the free block that serves a request.
     fn best_fit(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
         let mut fitting = self
             .free
@@ -264,7 +269,7 @@ impl Policy {
             .map(|(_, size, addr)| (*size, *addr));
         let (mut found_size, mut found) = fitting.next()?;
         if self.settings.expandable_segments {
-            // A block that can grow counts as large as it can grow.
+            // A block that can grow counts as large as it can become.
             let reach = |(size, addr): (u64, u64)| {
                 let next = self.neighbour(addr, self.blocks.get(&addr)?.space, true);
                 let room = next.filter(|(_, next)| next.is == Use::Unmapped);
@@ -285,12 +290,12 @@ impl Policy {
         (found_size < most).then_some(found)
     }
 
-    /// Memory from the driver for a request, in a block that is free.
+    /// Reserves memory for a request, and returns the free block in it.
     fn more(&mut self, class: Class, stream: u64, size: u64) -> Option<u64> {
         if self.settings.expandable_segments {
             return self.expand(class, stream, size);
         }
-        // (A setting may ask for segments that are too small.)
+        // (A setting may request segments that are too small.)
         let bytes = self.settings.segment_bytes(size).max(size);
         self.ask(bytes)?;
         let (addr, space) = self.space(class, stream, bytes, None);
@@ -298,7 +303,7 @@ impl Policy {
         Some(addr)
     }
 
-    /// Bytes from the driver; `None`: there are not so many.
+    /// Reserves bytes; returns `None` if that exceeds the capacity.
     fn ask(&mut self, bytes: u64) -> Option<()> {
         let reserved = self.counts.reserved_bytes.checked_add(bytes)?;
         if reserved > self.capacity_bytes {
@@ -328,7 +333,8 @@ impl Policy {
         before.is_none_or(|(start, block)| start + block.size_bytes <= addr)
     }
 
-    /// Where an expandable segment has free memory and addresses beside each other for a request.
+    /// Returns where an expandable segment has enough adjacent free memory and unmapped addresses for a
+    /// request.
     fn room(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
         let unmapped = self.unmapped.get(&class)?.range((stream, 0)..);
         for (_, addr) in unmapped.take_while(|(of, _)| *of == stream) {
@@ -375,7 +381,8 @@ impl Policy {
         Some(at)
     }
 
-    /// Maps the pages that the first bytes of an unmapped block are in; the free block that they are in then.
+    /// Maps the pages that contain the first bytes of an unmapped block, and returns the free block that then
+    /// contains them.
     fn map(&mut self, addr: u64, bytes: u64) -> Option<u64> {
         let block = *self.blocks.get(&addr)?;
         let space = self.spaces[block.space];
@@ -390,7 +397,7 @@ impl Policy {
         Some(self.join(addr, Block { size_bytes: mapped, is: Use::Free, ..block }))
     }
 
-    /// Gives a free block back, if it is a whole segment, or the whole pages of it.
+    /// Releases a free block if it is a whole segment, or the whole pages in it if the segment is expandable.
     fn release(&mut self, addr: u64) {
         let Some(block) = self.blocks.get(&addr).copied().filter(|block| block.is == Use::Free) else {
             return;
@@ -422,7 +429,8 @@ impl Policy {
         }
     }
 
-    /// Gives blocks back that are too large to be split, to make room for a request; whether there may be room now.
+    /// Releases blocks that are too large to be split, to make room for a request; returns whether there may
+    /// be room now.
     fn release_large(&mut self, class: Class, stream: u64, size: u64) -> bool {
         let limit = self.settings.max_split_bytes;
         if limit == u64::MAX {
@@ -443,7 +451,7 @@ impl Policy {
             if total >= wanted {
                 break;
             }
-            // Pages of expandable segments stay.
+            // Pages of expandable segments are not released.
             if self.blocks.get(addr).is_some_and(|block| self.spaces[block.space].page_bytes.is_none()) {
                 total += size;
                 chosen.push(*addr);

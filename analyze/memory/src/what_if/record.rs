@@ -1,5 +1,5 @@
-//! The requests of a recorded process, served by [`Policy`] as they come: once with the settings that it had, which must
-//! give what was recorded, and once with each of the settings asked about.
+//! Serves the requests of a recorded process with [`Policy`] as they come: once with the settings that the
+//! process had, which must reproduce the record, and once with each of the alternative settings.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,23 +15,27 @@ use crate::{
     what_if::policy::{Counts, Policy},
 };
 
-/// Requests under some settings.
+/// The recorded requests, served under one set of settings.
 #[derive(Debug)]
 pub struct Served {
     pub(super) policy: Policy,
-    /// Addresses by those on record.
+    /// The policy's addresses of blocks, by their recorded addresses.
     blocks: HashMap<u64, u64>,
     peak_ts: Option<i64>,
-    /// Since then the program is another: a request failed that had not, or the other way.
+    /// Where the outcome of a request differed from the record. From then on the program would have behaved
+    /// differently, so no further event is replayed.
     pub ended: Option<Ended>,
 }
 
-/// The first request that went another way.
+/// The first request whose outcome differed from the record.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
+    /// The time of the request (ns, trace clock).
     pub ts: i64,
+    /// The requested size in bytes.
     pub requested_bytes: u64,
-    /// It was served, and had failed.
+    /// Whether the policy served the request although it had failed; otherwise it failed although it had been
+    /// served.
     pub is_served: bool,
 }
 
@@ -41,16 +45,17 @@ impl Served {
         Self { policy, blocks: HashMap::new(), peak_ts: None, ended: None }
     }
 
+    /// Returns the policy's counts.
     pub fn counts(&self) -> Counts {
         self.policy.counts
     }
 
-    /// When the most was reserved.
+    /// Returns when the most memory was reserved (ns, trace clock); `None` if nothing was reserved.
     pub fn peak_ts(&self) -> Option<i64> {
         self.peak_ts
     }
 
-    /// The next event.
+    /// Replays the next event.
     pub(super) fn event(&mut self, event: &Event) {
         match event.action {
             Action::Alloc | Action::UsageAlloc | Action::Oom => {
@@ -86,31 +91,38 @@ impl Served {
     }
 }
 
-/// One allocator.
+/// One recorded allocator, with its control and the alternative settings.
 #[derive(Debug)]
 pub struct Case {
+    /// The settings that the process had.
     pub settings: Settings,
-    /// What it can have at most, if that is known.
+    /// The largest number of bytes that the allocator can reserve, if it is known.
     pub capacity_bytes: Option<u64>,
+    /// The requests served with the settings that the process had.
     pub control: Served,
-    /// In the order of the settings asked about.
+    /// The requests served with each of the alternative settings, in the order in which they were given.
     pub asked: Vec<Served>,
-    /// Requests that were served on record.
+    /// The number of requests that were served on record.
     pub requests_count: u64,
-    /// After how many of them the control had as much reserved as the record.
+    /// The number of these requests after which the control had reserved exactly as much as the record.
     pub equal_count: u64,
-    /// The most by which it had not.
+    /// The largest difference between the control's reserved bytes and the record's.
     pub difference_bytes: u64,
-    /// Of the record.
+    /// The largest number of bytes that were reserved on record.
     pub peak_reserved_bytes: u64,
+    /// The time of that maximum (ns, trace clock); `None` if nothing was reserved.
     pub peak_ts: Option<i64>,
+    /// The bytes reserved at the end of the record.
     pub end_reserved_bytes: u64,
+    /// The number of segments and ranges that were reserved on record.
     pub asked_count: u64,
+    /// The number of segments and ranges that were released on record.
     pub given_back_count: u64,
+    /// The number of requests that failed on record.
     pub failed_count: u64,
-    /// Something was there when recording began, which is laid out anew.
+    /// Blocks existed when recording began; the policy lays them out anew.
     pub began_late: bool,
-    /// Sizes are those of blocks: what was asked for is not on record.
+    /// The recorded sizes are those of blocks; the requested sizes are not known.
     pub is_rounded: bool,
 }
 
@@ -120,15 +132,18 @@ impl Case {
     }
 }
 
-/// The listener.
+/// A listener that serves the requests of every recorded allocator.
 #[derive(Debug, Default)]
 pub struct Cases {
-    /// Settings asked about, by run and process; of a process that says nothing about itself, `default`.
+    /// The alternative settings by run and process.
     pub asked: HashMap<(u32, u32), Vec<Settings>>,
+    /// The alternative settings for processes without metadata.
     pub default: Vec<Settings>,
-    /// What all devices can have at most; `None`: see `limits`.
+    /// The largest number of bytes that every allocator can reserve; if `None`, [`Self::limits`] tells.
     pub capacity_bytes: Option<u64>,
+    /// What failed requests tell about each allocator's limit.
     pub limits: BTreeMap<Key, Limits>,
+    /// The results by allocator.
     pub cases: BTreeMap<Key, Case>,
 }
 
@@ -197,7 +212,7 @@ impl Listener for Cases {
         let pool = allocator.segment_at(event.addr).map_or(DEFAULT_POOL, |segment| segment.pool);
         let case = self.case(key, allocator);
         case.given_back_count += 1;
-        // Whatever made it: what is unused goes.
+        // The cause does not matter: the policy releases what is unused.
         case.each().for_each(|served| served.release(pool));
     }
 
@@ -233,18 +248,19 @@ impl Listener for Cases {
     }
 }
 
-/// What failed requests and segments tell of an allocator.
+/// What failed requests and segment events tell about an allocator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     peak_reserved_bytes: u64,
-    /// What it could have had when a request first failed.
+    /// The bytes that could have been reserved when a request first failed.
     room_bytes: Option<u64>,
-    /// Segments grow, whatever the settings on record say.
+    /// Segments were mapped in place, whatever the recorded settings say.
     is_expandable: bool,
 }
 
 impl Limits {
-    /// What it could have at least, if a request failed: as much was to be had, and no more for that request.
+    /// Returns how many bytes the allocator could reserve at least, or `None` if no request failed. The
+    /// failed request needed more than that.
     pub fn capacity_bytes(&self) -> Option<u64> {
         self.room_bytes.map(|room| room.max(self.peak_reserved_bytes))
     }
@@ -263,7 +279,7 @@ impl Listener for BTreeMap<Key, Limits> {
         if event.action == Action::Oom {
             let settings = allocator.settings();
             let segment = settings.segment_bytes(settings.round(event.size_bytes));
-            // Where the device had room for a segment, a limit of the process stood in the way.
+            // If the device had room for a segment, a limit of the process made the request fail.
             let free = if event.addr < segment { event.addr } else { 0 };
             limits.room_bytes.get_or_insert(reserved.saturating_add(free));
         }

@@ -1,4 +1,5 @@
-//! Requests that are not on record but known from elsewhere, as the weights of a model are, against the segments that are.
+//! Serves a list of requests that were not recorded but are known, such as the weights of a model, to compare
+//! the resulting segments with recorded ones.
 
 use std::{fs, path::Path};
 
@@ -8,21 +9,23 @@ use super::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// A block that is asked for and kept.
+/// A request for a block that is never freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// The requested size in bytes.
     pub size_bytes: u64,
-    /// Empty: it has none.
+    /// The name of what it is for; empty if there is none.
     pub name: String,
 }
 
-/// More has no device.
+/// The largest accepted size in bytes, more than any device has.
 const MAX_BYTES: u64 = 1 << 46;
 
-/// Reads lines `BYTES` or `BYTES,NAME`; the first may be `bytes` or `bytes,name`.
+/// Reads a file of lines `BYTES` or `BYTES,NAME`; the first line may be the header `bytes` or `bytes,name`.
 ///
 /// # Errors
-/// If it cannot be read; with the line, if one is not so.
+/// Returns an error if the file cannot be read or has no requests, or, naming the line, if a line is
+/// malformed.
 pub fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
     let text =
         fs::read_to_string(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
@@ -49,26 +52,29 @@ pub fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
     }
 }
 
-/// A segment as the policy has it.
+/// A segment as the policy lays it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Free blocks, the largest first.
+    /// The sizes of the free blocks in bytes, in order of their addresses.
     pub free_bytes: Vec<u64>,
-    /// Requests in it.
+    /// The names of the requests in it.
     pub names: Vec<String>,
 }
 
-/// What serving them takes.
+/// The memory that serving the requests takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// In the order in which they were asked for.
+    /// The segments, in the order in which they were reserved.
     pub segments: Vec<Segment>,
+    /// Reserved bytes.
     pub reserved_bytes: u64,
+    /// Allocated bytes.
     pub allocated_bytes: u64,
 }
 
-/// Serves requests of the default stream.
+/// Serves the requests in order, from the default pool on the default stream.
 pub fn lay_out(requests: &[Request], settings: Settings) -> Layout {
     let mut policy = Policy::new(settings, None);
     let names: std::collections::HashMap<u64, &str> = requests
@@ -122,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The weights of Qwen2.5-0.5B in the order of its modules, two bytes a number.
+    /// Returns the weights of Qwen2.5-0.5B in the order of its modules, with two bytes per number.
     fn weights() -> Vec<Request> {
         let mut found = vec![("embed_tokens.weight".to_owned(), 151_936 * 896)];
         for layer in 0..24 {
@@ -142,8 +148,8 @@ mod tests {
         found.into_iter().map(|(name, count)| Request { size_bytes: 2 * count, name }).collect()
     }
 
-    /// A published investigation of this model: 43 segments, 992.0 MiB reserved, 950.2 allocated, a gap of 41.8; and after
-    /// cuBLAS had its workspace a gap of 53.7.
+    /// Compares with a published investigation of this model: 43 segments, 992.0 MiB reserved, 950.2 MiB
+    /// allocated, a gap of 41.8 MiB; and a gap of 53.7 MiB after cuBLAS allocated its workspace.
     #[test]
     fn a_published_gap_is_the_rests_of_the_weights() {
         let mut requests = weights();

@@ -1,17 +1,17 @@
-//! What would use less GPU memory, as far as the run itself shows it. Each piece of advice rests on bytes that were counted;
-//! what cannot be shown is not advised.
+//! Advises what would use less GPU memory, as far as the run itself shows it. All advice rests on bytes that
+//! were counted; what cannot be shown is not advised.
 //!
 //! | rule | evidence |
 //! |---|---|
-//! | `pinned` | at the peak, free memory that blocks in use beside it kept from the driver |
-//! | `expandable_segments` | segments asked for though enough was free in pieces; a failed request that they would have served for certain |
-//! | `other_stream` | segments asked for though another stream had a free block |
-//! | `empty_cache_again` | memory given back by `empty_cache` and asked for again |
-//! | `empty_cache_early` | memory that became free after the last `empty_cache` and stayed |
+//! | `pinned` | at the peak, free memory that active blocks in the same segments kept from being released |
+//! | `expandable_segments` | segments reserved due to fragmentation; a failed request that they would serve |
+//! | `other_stream` | segments reserved although another stream had a free block |
+//! | `empty_cache_again` | memory released by `empty_cache()` and reserved again |
+//! | `empty_cache_early` | memory that became free after the last `empty_cache()` and remained reserved |
 //! | `graph_pools` | unused segments that private pools keep |
-//! | `rounding` | memory in blocks that nobody asked for |
-//! | `workspace` | memory that cuBLAS has of its own |
-//! | `by_design` | a program that takes memory ahead of its needs |
+//! | `rounding` | memory in blocks that was not requested |
+//! | `workspace` | memory that cuBLAS allocates itself |
+//! | `by_design` | a program that reserves memory ahead of its needs |
 
 use std::collections::BTreeMap;
 
@@ -25,34 +25,39 @@ use crate::questions::memory::{
 use crate::trace::Trace;
 use analyze_run::error::AnalyzeError;
 
-/// What is less than this share of the peak is not worth advice.
+/// Amounts below this share of the peak are not worth advice.
 const WORTH_RATIO: f64 = 0.05;
 
-/// One piece of advice.
+/// One recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
+    /// The name of the rule; the table above lists them.
     pub rule: &'static str,
-    /// `None`: of the whole run.
+    /// The process; `None` for the whole run.
     pub pid: Option<u32>,
-    /// At most so much would be free.
+    /// The largest number of bytes that following the advice would free; 0 if it saves no memory.
     pub size_bytes: i64,
-    /// What to do, and why, with the figures.
+    /// What to do and why, with the figures.
     pub text: String,
 }
 
-/// Everything on a run's memory.
+/// The memory of a run: its state at the peak and at the end, its history, and advice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Review {
+    /// The state when the most memory was reserved.
     pub peak: Moment,
+    /// The state at the end of the run.
     pub end: Moment,
+    /// The history.
     pub history: History,
+    /// The advice, that with the most bytes first.
     pub advice: Vec<Advice>,
 }
 
-/// Answers for one run.
+/// Analyzes one run.
 ///
 /// # Errors
-/// If its data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
     let mut moments = state::run_all(trace, &[At::Peak, At::End]).await?.into_iter();
     let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
@@ -62,7 +67,7 @@ pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
     Ok(review(trace, peak, end, history))
 }
 
-/// What follows from what was found.
+/// Derives the advice from the states and the history.
 pub fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
     let mut advice = of_state(&peak, &end, &history);
@@ -76,7 +81,7 @@ fn is_worth(bytes: i64, of: i64) -> bool {
     bytes > 0 && bytes as f64 >= WORTH_RATIO * of as f64
 }
 
-/// Of what was held at the peak and at the end.
+/// Returns the advice that follows from the states at the peak and at the end.
 fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |rule, held: &Held, size_bytes: i64, text: String| {
@@ -148,7 +153,7 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
     advice
 }
 
-/// Of what came, went, and failed.
+/// Returns the advice that follows from what was reserved, released, and refused.
 fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
     let mut advice = Vec::new();
     let reserved = |pid: u32| -> i64 {
@@ -182,7 +187,8 @@ fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
             .iter()
             .any(|known: &Advice| known.rule == "expandable_segments" && known.pid == Some(sum.pid));
         let (rule, text) = match sum.cause {
-            // Where a failed request has shown it already, or they are on, there is no more to say.
+            // A failed request has shown it already, or expandable segments are on: there is nothing more to
+            // say.
             "fragmentation"
                 if is_known || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable) =>
             {
@@ -212,14 +218,15 @@ fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
                 )
             }
         };
-        // What is asked for again frees nothing: it costs time.
+        // Avoiding it saves time, but frees no memory.
         let size_bytes = if rule == "empty_cache_again" { 0 } else { size_bytes };
         advice.push(Advice { rule, pid: Some(sum.pid), size_bytes, text });
     }
     advice
 }
 
-/// Programs that hold memory ahead of their needs: what their command line or their library says, and what it means.
+/// Programs that reserve memory ahead of their needs: a word of their command line or library paths, and what
+/// it means.
 const BY_DESIGN: &[(&str, &str)] = &[
     (
         "vllm",

@@ -1,5 +1,6 @@
-//! What PyTorch's allocators held over time, by class, thinned for a figure: of each step of time the moment is kept at
-//! which most was reserved, so that no peak is lost and the classes of every point sum to what was reserved.
+//! What PyTorch's allocators held over time, by class, thinned for a chart: each step of time keeps the
+//! moment at which the most memory was reserved, so that no peak is lost and the classes of every point sum
+//! to the reserved bytes.
 
 use std::collections::HashMap;
 
@@ -15,19 +16,22 @@ use analyze_memory::{
 };
 use analyze_run::{columns::integers, error::AnalyzeError};
 
-/// One moment.
+/// The memory of all allocators at one moment, in bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Point {
+    /// The time (ns, trace clock).
     pub ts_ns: i64,
-    /// The sum of what follows.
+    /// Reserved bytes: the sum of the classes below.
     pub reserved_bytes: i64,
+    /// Bytes in active blocks.
     pub in_use_bytes: i64,
-    /// Free, beside what is in use.
+    /// Free bytes in segments that active blocks hold.
     pub pinned_bytes: i64,
-    /// Free, could be given back.
+    /// Free bytes that `empty_cache()` would release.
     pub releasable_bytes: i64,
-    /// Unused segments of private pools.
+    /// Bytes in unused segments of private pools.
     pub private_bytes: i64,
+    /// Bytes in blocks whose state is not known.
     pub unknown_bytes: i64,
 }
 
@@ -45,22 +49,27 @@ impl Point {
     }
 }
 
-/// Allocators' sums over time, all processes and devices together.
+/// The memory of the allocators of all processes and devices over time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Curve {
+    /// The points, in order of time.
     pub points: Vec<Point>,
+    /// The largest number of bytes in active blocks.
     pub peak_in_use_bytes: i64,
+    /// The largest number of reserved bytes.
     pub peak_reserved_bytes: i64,
-    /// Events behind the curve; 0: this run has no allocator events.
+    /// The number of events behind the curve; 0 if the run has no allocator events.
     pub events_count: i64,
+    /// The times of out-of-memory errors (ns, trace clock).
     pub oom_ts_ns: Vec<i64>,
 }
 
-/// Steps of the curve.
+/// The number of time steps of the curve.
 const STEPS: i64 = 800;
 
 impl Curve {
-    /// Takes the sums after an event into account: of the step's moments the one with most reserved stays.
+    /// Takes the sums after an event: of the moments of one step, the one with the most reserved bytes is
+    /// kept.
     fn add(&mut self, point: Point, step: i64, last_step: &mut i64) {
         self.events_count += 1;
         self.peak_reserved_bytes = self.peak_reserved_bytes.max(point.reserved_bytes);
@@ -77,7 +86,7 @@ impl Curve {
     }
 }
 
-/// The curve, as a replay makes it.
+/// A listener that builds the curve from a replay.
 pub struct Filling {
     curve: Curve,
     start_ns: i64,
@@ -85,11 +94,12 @@ pub struct Filling {
     held: HashMap<Key, Point>,
     last: Point,
     last_step: i64,
-    /// When an allocator had most reserved, and how much.
+    /// The time at which a single allocator had the most reserved bytes, and that number.
     peak: Option<(i64, i64)>,
 }
 
 impl Filling {
+    /// Creates a listener for a run with this clock.
     pub fn new(clock: &Clock) -> Self {
         Self {
             curve: Curve::default(),
@@ -108,7 +118,7 @@ impl Filling {
             - totals.unknown_bytes
             - totals.releasable_bytes
             - totals.private_releasable_bytes;
-        // What is in use outside of known segments is not part of what is reserved.
+        // Active bytes outside of known segments are not part of the reserved bytes.
         let in_use_bytes = totals.active_bytes.min(rest);
         let point = Point {
             ts_ns,
@@ -128,22 +138,22 @@ impl Filling {
         self.curve.add(self.last, step as i64, &mut self.last_step);
     }
 
-    /// Whether no event moved memory.
+    /// Returns whether no event of an allocator was replayed.
     pub fn is_empty(&self) -> bool {
         self.curve.points.is_empty()
     }
 
-    /// When an allocator had most reserved, for the first time.
+    /// Returns the first instant at which a single allocator had the most reserved bytes.
     pub fn peak(&self) -> At {
         self.peak.map_or(At::Peak, |(ts, _)| At::Reached(ts))
     }
 
-    /// The curve.
+    /// Completes the curve.
     ///
     /// # Errors
-    /// If the run's data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
-        // How it ended, whatever was most in the last step.
+        // The last state is shown even if the last step had a higher one.
         if self.curve.points.last().is_some_and(|point| *point != self.last) {
             self.curve.points.push(self.last);
         }

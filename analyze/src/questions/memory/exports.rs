@@ -1,5 +1,6 @@
-//! What is in use in segments of which other processes were given handles (CUDA IPC), at any time: what they have open is
-//! among it, and PyTorch keeps that until they let go. Which block a handle was given for is not on record.
+//! Active bytes in segments for which other processes were given CUDA IPC handles, over time. The memory that
+//! those processes have opened is part of it, and PyTorch keeps that memory until they close it. The record
+//! does not tell which block a handle was created for.
 
 use std::collections::HashMap;
 
@@ -23,15 +24,15 @@ JOIN e ON b.run = e.run AND b.pid = e.pid AND b.device = e.device AND b.segment_
 WHERE b.state IN ('active_allocated', 'active_pending_free')
     AND (b.dur IS NULL OR b.ts + b.dur > e.ts) AND (e.until IS NULL OR b.ts < e.until)";
 
-/// Sums by process and device: since when, and how much.
+/// Exported bytes over time, by process and device: each value with the time (ns) from which it holds.
 #[derive(Debug, Default)]
 pub struct Exports(HashMap<(u32, i32), Vec<(i64, i64)>>);
 
 impl Exports {
-    /// Of one run.
+    /// Computes the exported bytes of one run.
     ///
     /// # Errors
-    /// If its data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let any = "SELECT 1 FROM events WHERE op IN ('cudaIpcGetMemHandle', 'cuIpcGetMemHandle') LIMIT 1";
         if trace.batches(any).await?.iter().all(|batch| batch.num_rows() == 0) {
@@ -59,7 +60,7 @@ impl Exports {
         Ok(Self(changes))
     }
 
-    /// After everything that happened until `ts`.
+    /// Returns the exported bytes of a process on a device after everything that happened until `ts` (ns).
     pub fn at(&self, pid: u32, device: i32, ts: i64) -> i64 {
         let sums = self.0.get(&(pid, device)).map_or(&[][..], Vec::as_slice);
         let passed = sums.partition_point(|(of, _)| *of <= ts);

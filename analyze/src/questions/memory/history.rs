@@ -1,5 +1,6 @@
-//! What became of PyTorch's memory over a run: why it went to the driver, what each release gave back and what stayed
-//! and why, what was paused and resumed, what processes left to their end, what changed over each phase, and how it ran out.
+//! The history of PyTorch's memory over a run: why it was reserved, what each release returned to the driver,
+//! what remained and why, what was paused and resumed, what processes left behind at their exit, how each
+//! phase changed it, and how requests failed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,146 +23,227 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Failed requests of which the whole moment is told.
+/// The number of failed requests for which the whole state is included.
 const MOMENTS: usize = 8;
 
-/// Segments of one allocator that came or went for one cause.
+/// Segments of one allocator that were reserved or released for one cause.
 #[derive(Clone, Debug, Serialize)]
 pub struct CauseSum {
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
-    /// They came from the driver; else they went back.
+    /// Whether the segments were reserved; otherwise they were released.
     pub is_gain: bool,
+    /// The name of the cause.
     pub cause: &'static str,
+    /// The number of segments and ranges.
     pub segments_count: u64,
+    /// Their size in bytes.
     pub size_bytes: u64,
 }
 
-/// One release of one allocator.
+/// One release of memory by one allocator.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReleaseReport {
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
+    /// The thread that released the memory.
     pub tid: u32,
+    /// The name of the cause: `empty_cache` or `make_room`.
     pub cause: &'static str,
+    /// The time at which the release began (ns, trace clock).
     pub ts_ns: i64,
+    /// The time at which the release began, in ns since recording began.
     pub since_start_ns: i64,
-    /// To the end of the last call that gave memory back; 0: there was none.
+    /// The time until the end of the last call that released memory, in ns; 0 if nothing was released.
     pub dur_ns: i64,
+    /// Reserved bytes before the release.
     pub before_bytes: i64,
+    /// Released bytes.
     pub given_back_bytes: u64,
+    /// The number of released segments and ranges.
     pub segments_count: u64,
-    /// Sum: in use, pinned, private, releasable, not known.
+    /// Reserved bytes after the release: the sum of those in use, pinned, private, reclaimable and unknown.
     pub after_bytes: i64,
+    /// The bytes that were in active blocks after the release.
     pub in_use_bytes: i64,
-    /// Of that, in segments of which other processes were given handles.
+    /// The part of the bytes in use that lies in segments for which other processes were given IPC handles.
     pub exported_bytes: i64,
+    /// The free bytes that could not be released because active blocks hold their segments or pages.
     pub pinned_bytes: u64,
+    /// The unused bytes that private pools kept.
     pub private_bytes: i64,
+    /// The bytes that remained reclaimable.
     pub releasable_bytes: i64,
+    /// The bytes in blocks whose state is not known.
     pub unknown_bytes: i64,
-    /// Calls of cudaFree or cuMemUnmap; `None`: calls are not on record.
+    /// The number of calls of cudaFree or cuMemUnmap; `None` if calls were not recorded.
     pub calls_count: Option<u64>,
+    /// The median duration of these calls in ns; `None` if there is none.
     pub call_p50_ns: Option<i64>,
+    /// The largest duration of these calls in ns; `None` if there is none.
     pub call_max_ns: Option<i64>,
-    /// What else had memory of the device after it: libraries, context, other processes.
+    /// What else used memory of the device after the release: libraries, contexts and other processes.
     pub others: Vec<Share>,
 }
 
-/// A pause or resume: see the view `memory_pauses`.
+/// A pause or resume, as in the view `memory_pauses`.
 #[derive(Clone, Debug, Serialize)]
 pub struct PauseReport {
+    /// The process.
     pub pid: u32,
+    /// `pause` or `resume`.
     pub action: String,
+    /// The library that allocated the memory.
     pub library: String,
+    /// The time at which the first call began, in ns since recording began.
     pub since_start_ns: i64,
+    /// The time from the first call to the end of the last one, in ns.
     pub dur_ns: i64,
+    /// Paused or resumed bytes.
     pub size_bytes: i64,
+    /// The number of calls.
     pub calls_count: i64,
+    /// The median duration of the calls in ns.
     pub call_p50_ns: i64,
+    /// The largest duration of the calls in ns.
     pub call_max_ns: i64,
+    /// The bytes that the process had allocated from the driver just before.
     pub before_bytes: i64,
+    /// The bytes that it had allocated after the last call.
     pub after_bytes: i64,
+    /// The bytes that remained unmapped, their address kept; 0 for a pause.
     pub missing_bytes: i64,
+    /// The number of ranges that remained unmapped; 0 for a pause.
     pub missing_count: i64,
 }
 
-/// What a library of a process still had when the process ended.
+/// What a library still had allocated from the driver when its process exited.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExitReport {
+    /// The process.
     pub pid: u32,
+    /// The time at which the process exited, in ns since recording began.
     pub since_start_ns: i64,
+    /// The library.
     pub library: String,
+    /// The size in bytes.
     pub size_bytes: i64,
 }
 
-/// One allocator over a phase that the program named.
+/// The change of one allocator over a phase that the program marked.
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseReport {
+    /// The name of the phase.
     pub name: String,
+    /// The time at which the phase began, in ns since recording began.
     pub since_start_ns: i64,
+    /// The duration of the phase in ns.
     pub dur_ns: i64,
+    /// The process of the allocator.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
+    /// Reserved bytes at the start of the phase.
     pub reserved_before_bytes: i64,
+    /// Reserved bytes at the end of the phase.
     pub reserved_after_bytes: i64,
+    /// Bytes in active blocks at the start of the phase.
     pub active_before_bytes: i64,
+    /// Bytes in active blocks at the end of the phase.
     pub active_after_bytes: i64,
 }
 
-/// A request that failed.
+/// A request that failed with an out-of-memory error.
 #[derive(Clone, Debug, Serialize)]
 pub struct OomReport {
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
+    /// The thread that made the request.
     pub tid: u32,
+    /// The time of the failure (ns, trace clock).
     pub ts_ns: i64,
+    /// The time of the failure, in ns since recording began.
     pub since_start_ns: i64,
+    /// The requested size in bytes.
     pub requested_bytes: u64,
+    /// The size in bytes of the smallest block that would have served the request.
     pub block_bytes: u64,
+    /// The size in bytes of the segment that the allocator would have reserved.
     pub segment_bytes: u64,
+    /// The number of bytes that the driver reported as free on the device.
     pub device_free_bytes: u64,
-    /// fragmentation (enough was free, in pieces), other_stream (a block large enough was another stream's), or capacity.
+    /// `fragmentation` (enough memory was free, but in no single block), `other_stream` (a free block was
+    /// large enough, but belonged to another stream), or `capacity`.
     pub verdict: &'static str,
-    /// A limit of the process, not the device, forbade the segment.
+    /// Whether a limit of the process, not the device, forbade the segment.
     pub is_limited: bool,
+    /// Reserved bytes.
     pub reserved_bytes: i64,
+    /// Bytes in allocated blocks.
     pub allocated_bytes: i64,
+    /// Bytes in blocks that the program freed but other streams may still use.
     pub pending_bytes: i64,
+    /// Free bytes in segments and pages that active blocks hold.
     pub pinned_bytes: u64,
+    /// Unused bytes that private pools kept.
     pub private_bytes: i64,
+    /// Free bytes in the pool of the request.
     pub pool_free_bytes: u64,
+    /// The size in bytes of the largest free block in that pool.
     pub largest_free_bytes: u64,
+    /// The size in bytes of the largest free block that belongs to another stream of the same pool.
     pub other_stream_bytes: u64,
+    /// Whether expandable segments were on.
     pub is_expandable: bool,
-    /// `None`: they were on, or it depends on where blocks would have lain.
+    /// Whether expandable segments would have served the request; `None` if they were on, or if it depends on
+    /// where the blocks would have been placed.
     pub expandable_helps: Option<bool>,
+    /// The address of the first of the neighbouring blocks with the fewest bytes in use which, if they were
+    /// free, would have served the request; `None` if there are none.
     pub hole_addr: Option<u64>,
+    /// The bytes in use in these blocks.
     pub hole_in_use_bytes: Option<u64>,
+    /// The number of these blocks that were in use.
     pub hole_in_use_count: Option<u64>,
+    /// The number of segments, those with the smallest share in use first, which, if they were unused, would
+    /// have made room on the device; `None` if all of them would not.
     pub segments_count: Option<u64>,
+    /// The bytes in use in these segments.
     pub segments_in_use_bytes: Option<u64>,
+    /// The number of blocks in use in these segments.
     pub segments_in_use_count: Option<u64>,
-    /// Everything at that moment; `None`: one of many failures.
+    /// The whole state at that moment; `None` for all but the first failures.
     pub moment: Option<Moment>,
 }
 
-/// The whole.
+/// The history of PyTorch's memory over one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct History {
+    /// Segments that were reserved and released, summed by allocator and cause.
     pub causes: Vec<CauseSum>,
+    /// Releases of memory.
     pub releases: Vec<ReleaseReport>,
+    /// Pauses and resumes.
     pub pauses: Vec<PauseReport>,
+    /// What processes left behind at their exit.
     pub exits: Vec<ExitReport>,
+    /// The change of every allocator over each phase.
     pub phases: Vec<PhaseReport>,
+    /// Requests that failed.
     pub ooms: Vec<OomReport>,
 }
 
-/// A story, and sums at the instants asked for.
+/// A listener that collects a story, and totals at the requested instants.
 #[derive(Default)]
 pub struct Watch {
     story: Story,
-    /// By instant: reserved and active.
+    /// The reserved and active bytes of every allocator, by instant.
     sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
 }
 
@@ -191,7 +273,7 @@ impl Listener for Watch {
     }
 }
 
-/// A phase: its name and its two instants.
+/// A phase: its name, start and end (ns, trace clock).
 struct Phase {
     name: String,
     from: i64,
@@ -212,7 +294,7 @@ async fn phases(trace: &Trace) -> Result<Vec<Phase>, AnalyzeError> {
     Ok(phases)
 }
 
-/// Calls that give memory back, by process and thread, in order of time.
+/// Calls that release memory, as start and duration in ns, by process and thread, in order of time.
 type Frees = HashMap<(u32, u32), Vec<(i64, i64)>>;
 
 async fn frees(trace: &Trace) -> Result<Frees, AnalyzeError> {
@@ -230,7 +312,7 @@ async fn frees(trace: &Trace) -> Result<Frees, AnalyzeError> {
 }
 
 fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) -> ReleaseReport {
-    // The allocator says that a segment is gone right before or after the call that made it so.
+    // The allocator reports a released segment right before or right after the call that released it.
     let of = frees.get(&(release.key.pid, release.tid)).map_or(&[][..], Vec::as_slice);
     let first = of.partition_point(|(ts, _)| *ts < release.ts);
     let near = of[first..].iter().enumerate();
@@ -269,7 +351,7 @@ fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) 
     }
 }
 
-/// Adds what else had memory of the devices after each release.
+/// Adds what else used memory of the devices after each release.
 async fn add_others(
     trace: &Trace,
     story: &Story,
@@ -425,10 +507,10 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
     Ok(exits)
 }
 
-/// Answers for one run.
+/// Analyzes one run.
 ///
 /// # Errors
-/// If its data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
     let plan = Plan::of(trace).await?;
     let input = Input::new(trace.events(), trace.files());
@@ -441,19 +523,20 @@ pub async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
     Ok(history)
 }
 
-/// What a replay is to hear.
+/// The analysis before the replay: the phases and the instants at which the replay has to stop.
 pub struct Plan {
     start_ns: i64,
     phases: Vec<Phase>,
-    /// Times, and of which end of which phase.
+    /// The start or end of each phase, in order of time: its time, and twice the number of the phase, plus
+    /// one for the end.
     instants: Vec<(i64, usize)>,
 }
 
 impl Plan {
-    /// Of one run.
+    /// Reads the phases of one run.
     ///
     /// # Errors
-    /// If its data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
         let phases = phases(trace).await?;
@@ -464,12 +547,12 @@ impl Plan {
         Ok(Self { start_ns, phases, instants })
     }
 
-    /// At which it is to say so.
+    /// Returns the instants (ns, sorted) that the replay has to pass to the listener.
     pub fn instants(&self) -> Vec<i64> {
         self.instants.iter().map(|(ts, _)| *ts).collect()
     }
 
-    /// What hears it.
+    /// Returns the listener that the replay has to feed.
     pub fn watch(&self) -> Watch {
         Watch::default()
     }
@@ -499,10 +582,10 @@ impl Plan {
         reports
     }
 
-    /// What was heard, without the moments of failures.
+    /// Completes the history after the replay, without the whole states at failures.
     ///
     /// # Errors
-    /// If the run's data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
         let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
         let frees = frees(trace).await?;
@@ -523,18 +606,18 @@ impl Plan {
 }
 
 impl History {
-    /// Of the first failures, each.
+    /// Returns the instants of the first failures, for which the whole state is wanted.
     pub fn moments_wanted(&self) -> Vec<At> {
         self.ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect()
     }
 
-    /// In that order.
+    /// Adds the whole states at the instants of [`Self::moments_wanted`], in the same order.
     pub fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
         self.ooms.iter_mut().zip(moments).for_each(|(oom, moment)| oom.moment = Some(moment));
     }
 }
 
-/// Causes of growth that another layout of memory would have avoided.
+/// Returns whether a cause is a kind of growth that another layout of memory would have avoided.
 pub fn is_avoidable(cause: &str) -> bool {
     [Cause::Fragmentation, Cause::OtherStream, Cause::AfterRelease].iter().any(|of| of.name() == cause)
 }

@@ -1,4 +1,5 @@
-//! Where blocks lay at an instant, and how long the largest ones lived: what the figures of the report show.
+//! The positions of blocks at an instant and the lifetimes of the largest blocks, for the charts of the
+//! report.
 
 use std::{
     cmp::Reverse,
@@ -13,52 +14,63 @@ use analyze_memory::{
     span::{self, BEFORE, State},
 };
 
-/// Segments shown; the largest.
+/// The number of segments shown: the largest ones.
 const SEGMENTS: usize = 40;
-/// Blocks whose lives are shown: those with most bytes for longest.
+/// The number of blocks whose lifetimes are shown: those with the largest product of bytes and time.
 const LIVES: usize = 60;
 
 /// A block at the instant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Block {
-    /// From the beginning of its segment.
+    /// The offset from the start of its segment in bytes.
     pub offset_bytes: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The name of its state, as in PyTorch's snapshots.
     pub state: String,
 }
 
 /// A segment at the instant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Segment {
+    /// The process.
     pub pid: u32,
+    /// The address of its first byte.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The blocks, by address.
     pub blocks: Vec<Block>,
 }
 
-/// One block while it was handed out.
+/// The lifetime of one block: the time for which it was allocated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Life {
+    /// The address.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The time at which it was allocated (ns, trace clock), or when recording of its allocator began.
     pub ts_ns: i64,
-    /// `None`: to the end of the run.
+    /// The duration in ns; `None` if it lived to the end of the run.
     pub dur_ns: Option<i64>,
 }
 
-/// The map.
+/// The positions and lifetimes that the report shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Map {
-    /// Largest first.
+    /// The largest segments, largest first.
     pub segments: Vec<Segment>,
+    /// The number of all segments.
     pub segments_count: usize,
-    /// In the order of their beginning.
+    /// The lifetimes with the largest product of bytes and time, in order of their start.
     pub lives: Vec<Life>,
+    /// The number of all lifetimes.
     pub lives_count: usize,
 }
 
 impl Map {
-    /// Of what two replays told.
+    /// Combines the results of two replays.
     pub fn of(layout: Layout, lives: Lives) -> Self {
         let mut all: Vec<Life> = lives.largest.into_iter().map(|Reverse((.., life))| life).collect();
         all.sort_by_key(|life| (life.ts_ns, life.addr));
@@ -67,15 +79,16 @@ impl Map {
     }
 }
 
-/// Where segments and blocks lie at one instant of a replay.
+/// A listener that collects the segments and blocks at one instant of a replay.
 pub struct Layout {
-    /// Of the instant.
+    /// The number of the instant.
     number: usize,
     segments: Vec<Segment>,
     segments_count: usize,
 }
 
 impl Layout {
+    /// Creates a listener for the instant with this number.
     pub fn new(number: usize) -> Self {
         Self { number, segments: Vec::new(), segments_count: 0 }
     }
@@ -111,20 +124,22 @@ impl Listener for Layout {
     }
 }
 
-/// A life after its weight, and of those of one weight the earlier one, then the lower address.
+/// A lifetime with its weight; of those with the same weight the earlier one counts more, then the one with
+/// the lower address.
 type Weighed = (u128, Reverse<(i64, u64)>, Life);
 
-/// The blocks of a replay that had most bytes for longest.
+/// A listener that collects the blocks with the largest product of bytes and time.
 pub struct Lives {
-    /// Weighed by bytes times time: the least is to be dropped first.
+    /// The lifetimes by weight, which is bytes times time; the lightest one is the first to be dropped.
     largest: BinaryHeap<Reverse<Weighed>>,
     count: usize,
-    /// When allocators began that were at work before.
+    /// The time at which the first event of each allocator that already held memory was recorded.
     began: HashMap<Key, i64>,
     end_ns: i64,
 }
 
 impl Lives {
+    /// Creates a listener for a run that ends at `end_ns`.
     pub fn new(end_ns: i64) -> Self {
         Self { largest: BinaryHeap::new(), count: 0, began: HashMap::new(), end_ns }
     }

@@ -1,9 +1,9 @@
-//! Everything that a report says of PyTorch's memory, in two replays: the first hears how it went, the second stops at
-//! the instants that the first has found.
+//! Everything that a report shows about PyTorch's memory, computed in two replays: the second one stops at
+//! the instants that the first one found.
 //!
 //! ```text
-//! first:   over time, lives of blocks, releases and failures, what survives epochs ──► the peak, the failures
-//! second:  what was held at the peak, at the end, at failures; where it lay at the peak
+//! first:   the curve, block lifetimes, releases, failures, survivors of epochs ──► the peak, the failures
+//! second:  what was held at the peak, at the end and at failures; its layout at the peak
 //! ```
 
 use serde::Serialize;
@@ -20,19 +20,23 @@ use analyze_memory::input::Input;
 use analyze_memory::leaks::growth::{self, Growth};
 use analyze_run::error::AnalyzeError;
 
-/// Memory of PyTorch's allocators.
+/// The memory of PyTorch's allocators over one run.
 #[derive(Serialize)]
 pub struct Overview {
+    /// The memory over time.
     pub curve: Curve,
+    /// The state at the peak and at the end, the history, and advice.
     pub review: Review,
+    /// The layout at the peak, and the lifetimes of the largest blocks.
     pub map: Map,
+    /// The growth of each allocator.
     pub growth: Vec<Growth>,
 }
 
-/// Answers for one run; `None`: no event of an allocator is on record.
+/// Analyzes one run; returns `None` if it has no allocator events.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
     let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
     let growths = growth::Plan::of(&trace.events(), trace.files(), &growth::Params::default()).await?;

@@ -1,12 +1,13 @@
-//! What PyTorch's allocators held at an instant, to the byte, and what pins what they could not give back.
+//! What PyTorch's allocators held at an instant, to the byte, and which blocks keep them from releasing the
+//! rest.
 //!
 //! ```text
-//! reserved = handed out + pending free + releasable + unused in private pools + pinned + not known
+//! reserved = allocated + pending free + reclaimable + unused in private pools + pinned + unknown
 //! ```
-//! *Releasable* is what `empty_cache` would give back: unused segments, and unused pages of expandable ones. A free
-//! block of a segment (or page) in which something is still in use is *pinned* by that. Blocks that other streams may
-//! still use count as in use. A source that reports usage only (no allocator events) does not tell pending frees apart
-//! from free memory: [`Held::is_inferred`].
+//! *Reclaimable* memory is what `empty_cache()` would release: unused segments, and unused pages of
+//! expandable ones. A free block is *pinned* by active blocks in the same segment (or page). Blocks that
+//! other streams may still use count as active. If a source reports only usage (no allocator events), pending
+//! frees cannot be told from free memory: see [`Held::is_inferred`].
 
 use std::collections::BTreeMap;
 
@@ -31,26 +32,26 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Pinning blocks that are named in a segment.
+/// The largest number of pinning blocks that are listed for one segment.
 const BLOCKS_NAMED: usize = 3;
 
-/// The instant asked for.
+/// An instant of a run.
 #[derive(Clone, Debug)]
 pub enum At {
-    /// When most was reserved.
+    /// The time at which the most memory was reserved.
     Peak,
-    /// That, where it is known already: the time of the event that made it so.
+    /// The peak, if it is known already: the time of the event that caused it (ns, trace clock).
     Reached(i64),
-    /// Time since recording began.
+    /// A time since recording began.
     Time(Nanos),
-    /// The first mark of that name: its moment, or the end of its range.
+    /// The first mark with this name: its moment, or the end of its range.
     Mark(String),
     /// The end of the run.
     End,
 }
 
 impl At {
-    /// What people type: `peak`, `end`, a time, or the name of a mark.
+    /// Parses what users type: `peak`, `end`, a time, or the name of a mark.
     pub fn parse(at: &str) -> Self {
         match at {
             "peak" => Self::Peak,
@@ -60,111 +61,142 @@ impl At {
     }
 }
 
-/// A block that keeps free memory around it from being released.
+/// An active block that keeps free memory around it from being released.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pin {
+    /// The address.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// `None`: the source does not tell.
+    /// The requested size in bytes; `None` if the source does not tell.
     pub requested_bytes: Option<u64>,
+    /// The name of its state, as in PyTorch's snapshots.
     pub state: &'static str,
-    /// `None`: it is from before the recorded span.
+    /// The time since its allocation in ns; `None` if it was allocated before the recorded span.
     pub age_ns: Option<i64>,
+    /// The thread that allocated it; 0 if not known.
     pub tid: u32,
-    /// Functions, outermost first, separated by semicolons; `None`: no stack was taken.
+    /// The functions of its call stack, outermost first, separated by semicolons; `None` if no stack was
+    /// taken.
     pub frames: Option<String>,
     #[serde(skip)]
     stack: Option<u32>,
 }
 
-/// A segment with free memory that it cannot give back.
+/// A segment with free memory that cannot be released.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pinned {
+    /// The address of its first byte.
     pub addr: u64,
+    /// The size in bytes.
     pub size_bytes: u64,
+    /// The CUDA stream; 0 is the default stream.
     pub stream: u64,
+    /// Whether it is a range of an expandable segment.
     pub is_expandable: bool,
-    /// Free in it and pinned.
+    /// Free bytes in it that active blocks hold.
     pub pinned_bytes: u64,
+    /// Bytes in active blocks.
     pub in_use_bytes: u64,
+    /// The number of active blocks.
     pub in_use_count: usize,
-    /// Largest first, at most three.
+    /// The largest active blocks, largest first, at most three.
     pub pins: Vec<Pin>,
 }
 
-/// One allocator.
+/// What one allocator held.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
+    /// The process.
     pub pid: u32,
+    /// The device, by CUDA's index.
     pub device: i32,
-    /// From usage reports and calls of the driver: streams and pending frees are not known.
+    /// Whether the state was inferred from usage reports and driver calls, so that streams and pending frees
+    /// are not known.
     pub is_inferred: bool,
+    /// Reserved bytes.
     pub reserved_bytes: i64,
+    /// Bytes in allocated blocks within known segments.
     pub allocated_bytes: i64,
-    /// Of the blocks in use, what was not asked for; `None`: the source does not tell.
+    /// The part of the active blocks that was not requested, in bytes; `None` if the source does not tell.
     pub rounding_bytes: Option<i64>,
+    /// Bytes in blocks that the program freed but other streams may still use.
     pub pending_bytes: i64,
+    /// Free bytes that `empty_cache()` would release.
     pub releasable_bytes: i64,
+    /// Unused bytes that private pools keep.
     pub private_releasable_bytes: i64,
+    /// Free bytes in segments and pages that active blocks hold.
     pub pinned_bytes: i64,
+    /// Bytes in blocks whose state is not known.
     pub unknown_bytes: i64,
-    /// In use in segments that are not on record, because recording began later: not part of what is reserved.
+    /// Active bytes in segments that were not recorded because recording began later; they are not part of
+    /// the reserved bytes.
     pub outside_bytes: i64,
+    /// The number of segments.
     pub segments_count: usize,
+    /// The size of the largest free block in bytes.
     pub largest_free_bytes: u64,
-    /// Most pinned first.
+    /// Segments with pinned memory, those with the most first.
     pub pinned: Vec<Pinned>,
-    /// What did not fit until then, with how often.
+    /// The faults found until then, with their counts.
     pub faults: Vec<(&'static str, u64)>,
-    /// Events that were lost until then.
+    /// The number of events lost until then.
     pub lost_count: u64,
-    /// Where a snapshot's state is not as its events make it; at the end only.
+    /// The differences between a snapshot's recorded state and the replayed one; only at the end of the run.
     pub differences: Vec<Difference>,
-    /// Settings that were not understood.
+    /// The allocator settings that were not understood.
     pub unknown_settings: Vec<String>,
 }
 
-/// Everything at an instant.
+/// The state of all memory at an instant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moment {
+    /// A description of the instant, such as "at the end of the run".
     pub label: String,
-    /// CLOCK_MONOTONIC.
+    /// The time in ns of CLOCK_MONOTONIC.
     pub ts_ns: i64,
-    /// Since recording began.
+    /// The time in ns since recording began.
     pub since_start_ns: i64,
+    /// What each allocator held.
     pub allocators: Vec<Held>,
-    /// Processes of which only calls of the driver are on record.
+    /// Processes for which only driver calls were recorded.
     pub drivers: Vec<Driver>,
-    /// The whole GPUs, as far as their counters were read.
+    /// The memory of whole GPUs, for those whose counters were read.
     pub devices: Vec<Device>,
 }
 
-/// A line of a device's account.
+/// One line of a device's account.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
+    /// The name of the part, such as `allocator` or `context`.
     pub part: &'static str,
+    /// The process; `None` for memory that belongs to no process.
     pub pid: Option<u32>,
+    /// The library, for parts that belong to one.
     pub library: Option<String>,
+    /// The size in bytes.
     pub size_bytes: i64,
 }
 
-/// A device: what the driver said at a reading, brought to the instant by the calls in between.
+/// The memory of a device: a reading by the driver, brought to the instant by the calls in between.
 #[derive(Clone, Debug, Serialize)]
 pub struct Device {
+    /// The device.
     pub device: i32,
-    /// From the reading to the instant; negative: there was none before.
+    /// The time from the reading to the instant in ns; negative if the reading was made after it.
     pub reading_age_ns: i64,
-    /// Read then.
+    /// The used bytes at the reading.
     pub read_bytes: i64,
-    /// At the instant: read, and what calls took since.
+    /// The used bytes at the instant: those of the reading, and what calls have allocated and freed since.
     pub used_bytes: i64,
-    /// Sum: `used_bytes`.
+    /// The used bytes by owner; their sum is `used_bytes`.
     pub shares: Vec<Share>,
 }
 
-/// What was held at each instant.
+/// A listener that collects what was held at each instant.
 pub struct Watch {
-    /// As users are shown them, in order.
+    /// The times shown to users, sorted.
     times: Vec<i64>,
     found: Vec<Vec<Held>>,
 }
@@ -240,7 +272,7 @@ fn pinned_in(allocator: &Allocator, segment: &Segment, ts: i64) -> Option<Pinned
     })
 }
 
-/// A time that a query answers with, if it does.
+/// Returns the time that a query yields, if it yields a row.
 async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
     for batch in trace.batches(query).await? {
         if batch.num_rows() > 0 {
@@ -250,14 +282,14 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
     Ok(None)
 }
 
-/// What instants are called.
+/// The descriptions of instants.
 const PEAK: &str = "when most was reserved";
 const END: &str = "at the end of the run";
 
-/// The instant on the trace's clock: everything before it has happened. With what to call it.
+/// Resolves an instant to the time (ns, trace clock) before which everything has happened, and describes it.
 ///
 /// # Errors
-/// If there is no such mark, or the run's data cannot be read.
+/// Returns an error if there is no such mark, or the run's data cannot be read.
 pub async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, String), AnalyzeError> {
     match at {
         At::Time(Nanos(since)) => Ok((start_ns.saturating_add(*since), format!("at {}", Nanos(*since)))),
@@ -285,19 +317,19 @@ pub async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, Stri
     }
 }
 
-/// Answers for one run.
+/// Analyzes the memory of one run at one instant.
 ///
 /// # Errors
-/// If there is no such mark, or the run's data cannot be read.
+/// Returns an error if there is no such mark, or the run's data cannot be read.
 pub async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
     let mut moments = run_all(trace, std::slice::from_ref(at)).await?;
     moments.pop().ok_or_else(|| AnalyzeError::Internal("an instant has no moment".to_owned()))
 }
 
-/// The same for several instants, in one replay.
+/// Analyzes the memory of one run at several instants, in one replay.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns an error in the same cases as [`run`].
 pub async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
     let plan = Plan::of(trace, ats).await?;
     let input = Input::new(trace.events(), trace.files());
@@ -305,20 +337,20 @@ pub async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeEr
     plan.finish(trace, watch).await
 }
 
-/// At which instants a replay is to be stopped.
+/// The instants at which a replay has to stop.
 pub struct Plan {
     start_ns: i64,
-    /// Time, place among what was asked for, and name; in order of time.
+    /// The time, the position among the requested instants, and the description; in order of time.
     wanted: Vec<(i64, usize, String)>,
-    /// The times, none later than the run's end.
+    /// The times, none later than the end of the run.
     shown: Vec<i64>,
 }
 
 impl Plan {
-    /// Of what was asked for.
+    /// Resolves the requested instants.
     ///
     /// # Errors
-    /// As [`run`].
+    /// Returns an error in the same cases as [`run`].
     pub async fn of(trace: &Trace, ats: &[At]) -> Result<Self, AnalyzeError> {
         let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
         let mut wanted = Vec::new();
@@ -331,29 +363,29 @@ impl Plan {
         Ok(Self { start_ns: clock.start_ns, wanted, shown })
     }
 
-    /// In order.
+    /// Returns the times (ns, sorted) that the replay has to pass to the listener.
     pub fn times(&self) -> Vec<i64> {
         self.wanted.iter().map(|(ts, ..)| *ts).collect()
     }
 
-    /// What number the replay calls that instant by.
+    /// Returns the number by which the replay calls the requested instant at this position.
     pub fn number(&self, place: usize) -> usize {
         self.wanted.iter().position(|(_, of, _)| *of == place).unwrap_or_default()
     }
 
-    /// What hears of them.
+    /// Returns the listener that the replay has to feed.
     pub fn watch(&self) -> Watch {
         Watch { times: self.shown.clone(), found: Vec::new() }
     }
 
-    /// What was found, in the order in which it was asked for.
+    /// Completes the analysis after the replay; the results are in the order of the requested instants.
     ///
     /// # Errors
-    /// If the run's data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
         let times = self.times();
         let mut found = watch.found;
-        // A run without events of an allocator passes no instant.
+        // A run without allocator events passes no instant.
         found.resize_with(times.len(), Vec::new);
         name_stacks(trace, &mut found).await?;
         let devices = devices(trace, &times, &self.shown).await?;
@@ -371,7 +403,8 @@ impl Plan {
     }
 }
 
-/// The account of every device at some times, in order. `shown`: those times, none later than the run's end.
+/// Returns the account of every device at each of the times. `shown` are the same times, none later than the
+/// end of the run.
 pub(super) async fn devices(
     trace: &Trace,
     times: &[i64],
@@ -398,7 +431,8 @@ fn at_instant(
         let of = line.pid.zip(line.library);
         line.bytes += of.and_then(|of| changes.remove(&of)).unwrap_or_default();
     }
-    // What came from libraries that had nothing at the reading; of a process that could not be split, as its own.
+    // A library may have had nothing at the reading; changes of a process that could not be split go to the
+    // process.
     for ((pid, library), bytes) in changes {
         match lines.iter_mut().find(|line| line.pid == Some(pid) && line.part == Part::Process) {
             Some(line) => line.bytes += bytes,
@@ -425,7 +459,7 @@ fn at_instant(
     }
 }
 
-/// Spells out the call stacks of pinning blocks.
+/// Resolves the call stacks of pinning blocks.
 async fn name_stacks(trace: &Trace, moments: &mut [Vec<Held>]) -> Result<(), AnalyzeError> {
     let pins = |held: &Held| held.pinned.iter().flat_map(|s| &s.pins).any(|pin| pin.stack.is_some());
     if !moments.iter().flatten().any(pins) {
