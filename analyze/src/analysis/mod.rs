@@ -1,8 +1,10 @@
-//! The questions this program answers, one a file: parameters in, data out, nothing printed.
+//! The questions this program answers, one per file. Each takes parameters and returns data; none prints.
 //!
 //! ```text
-//! events ─► sweep (schedule, time_split) ─► measure (strata, multiset, walk) ─► judge (causes) ─► chains (culprits, alibis)
-//!                                      └─► call_rows, launch_gaps, critical_path          └─► slow_rows
+//! events ─► sweep (schedule, time_split) ─► measure (strata, multiset, walk) ─► judge (causes)
+//!             │                                                                   ├─► chains (culprits,
+//! alibis)
+//!             └─► call_rows, launch_gaps, critical_path                           └─► slow_rows
 //! ```
 
 pub mod alerts;
