@@ -3,7 +3,7 @@
 //! | sleep | system call | class |
 //! |---|---|---|
 //! | any | ioctl | `ioctl`: in the CUDA libraries, the driver in the kernel |
-//! | any | futex, futex_wait, futex_waitv | `futex`: a lock or a condition variable |
+//! | any | futex, futex_wait, futex_waitv | `futex`: a lock or condition that another thread holds |
 //! | uninterruptible | none | `page-fault`: the kernel makes a page present |
 //! | any | nanosleep, clock_nanosleep | `sleep`: the thread asked to sleep |
 //! | any | poll, select, epoll and their variants | `poll`: an event |
@@ -18,7 +18,7 @@ use serde::Serialize;
 pub enum Blocker {
     /// The thread waited in `ioctl`; in the CUDA libraries, for the driver in the kernel.
     Ioctl,
-    /// The thread waited for a lock or a condition variable.
+    /// The thread waited for a lock that another thread holds, or for a condition variable.
     Futex,
     /// The thread waited for a page to become present.
     PageFault,

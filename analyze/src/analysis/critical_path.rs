@@ -6,8 +6,8 @@
 //! B                                          ├─ cudaMemcpy ─┤─ on-CPU ─┤ wakes
 //! path       │ cudaLaunchKernel   │ on-CPU   │ cudaMemcpy   │ on-CPU   │   │
 //! ```
-//! The path follows the range's own thread ([`super::walk`]) from end to end. While that thread sleeps, the
-//! path follows the thread that woke it, and so on. Each link is cut once more at the top-level calls of its
+//! The path follows the range's own thread (`walk`) from end to end. While that thread sleeps, the path
+//! follows the thread that woke it, and so on. Each link is cut once more at the top-level calls of its
 //! thread. The links of a range sum to its length: shortening one of them, and nothing else, would have
 //! shortened the range.
 

@@ -94,7 +94,8 @@ pub struct Counter {
     pub least: i64,
     /// Maximum of all readings.
     pub most: i64,
-    /// Upper end of a figure's axis: the capacity if there is one, otherwise the maximum.
+    /// Upper end of a figure's axis: the capacity if it is known, 1 for the throttle reasons, otherwise the
+    /// maximum.
     pub scale: i64,
     /// Readings within the timeline, one entry per step that has any.
     pub readings: Vec<Reading>,
