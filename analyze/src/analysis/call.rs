@@ -42,7 +42,7 @@ pub struct Call {
     pub direction: Option<u32>,
     /// The innermost marked range that the call began in.
     pub phase: Option<u32>,
-    /// Whether this is the first launch of its kernel in its process.
+    /// True if this is the first launch of its kernel in its process.
     pub is_first: bool,
     /// Number of calls that this one is nested in; 0 for a top-level call.
     pub depth: u32,
@@ -52,7 +52,7 @@ pub struct Call {
     pub child: Option<(u32, i64)>,
     /// Time in direct children in nanoseconds; time in which children overlap counts once.
     pub child_ns: i64,
-    /// The latest end of a child so far.
+    /// The latest end of a child so far, in nanoseconds.
     pub(super) children_end: i64,
     /// The columns that are only passed on, if the reading was asked for them.
     pub extra: Option<Box<Extra>>,

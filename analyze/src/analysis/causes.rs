@@ -152,7 +152,7 @@ impl Serialize for Cause {
 pub struct Evidence {
     /// Excess latency: the time above the baseline.
     pub excess: f64,
-    /// Whether the call's purpose is to wait for the GPU.
+    /// True if the call's purpose is to wait for the GPU.
     pub synchronises: bool,
     /// Time runnable or preempted, while another task had the CPU.
     pub waiting: f64,
@@ -166,11 +166,11 @@ pub struct Evidence {
     pub unknown: f64,
     /// Cost of the call's size above the baseline; it may be negative.
     pub size: f64,
-    /// Whether this is the first launch of its kernel.
+    /// True if this is the first launch of its kernel.
     pub first_call: bool,
     /// Time in nested calls of another class, above the usual; it may be negative.
     pub nested: f64,
-    /// Whether events were lost while the call ran, or no scheduler events were recorded, so that the absence
+    /// True if events were lost while the call ran, or no scheduler events were recorded, so that the absence
     /// of a measurement proves nothing.
     pub doubtful: bool,
 }

@@ -113,7 +113,7 @@ pub struct Example {
     pub tid: u32,
     /// Size in bytes, if the call has one.
     pub size_bytes: Option<i64>,
-    /// Whether part of the excess is attributed to the first launch of the kernel.
+    /// True if part of the excess is attributed to the first launch of the kernel.
     pub first_call: bool,
     /// Number of calls that this one is nested in; 0 for a top-level call.
     pub depth: i64,

@@ -1,4 +1,4 @@
-//! Decides which calls were slow, and why.
+//! Decides which calls were slow, and why they were.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
 //! (`strata`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
@@ -72,7 +72,7 @@ pub struct SlowCall {
     pub root: Cause,
     /// The task at the root cause, if there is one and it is known.
     pub culprit: Option<Task>,
-    /// Whether the call was off CPU for some of its time, so that it has a chain.
+    /// True if the call was off CPU for some of its time, so that it has a chain.
     pub has_chain: bool,
     /// Time in nanoseconds in which threads that the call waited for were preempted or runnable: what the
     /// scheduler did to the call through other threads. At most the excess; zero for a call whose purpose is
@@ -208,7 +208,7 @@ impl Judgement {
         self.kinds[call.call.kind as usize]
     }
 
-    /// Collects the measurements that a call's excess is divided by.
+    /// Collects the measurements by which a call's excess is divided among the causes.
     fn evidence(&self, schedule: &Schedule, call: &Candidate, excess: f64, parts: &Parts) -> Evidence {
         let kind = self.kinds[call.kind as usize];
         let baseline = &self.baselines[call.kind as usize];

@@ -32,7 +32,7 @@ struct Queue {
     waiting: VecDeque<Batch>,
     /// Batches that have been measured, to be filled again.
     empty: Vec<Batch>,
-    /// Whether no batch will be added any more.
+    /// True if no batch will be added any more.
     ended: bool,
 }
 

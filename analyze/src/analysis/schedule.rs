@@ -69,7 +69,7 @@ pub struct OffCpuRow {
 #[derive(Debug)]
 struct Timeline {
     key: ThreadKey,
-    /// Whether there was a row of off-CPU time.
+    /// True if there was a row of off-CPU time.
     is_known: bool,
     pieces: Vec<Piece>,
 }

@@ -27,13 +27,13 @@ pub struct Kind {
     pub op: u32,
     /// Direction of a copy.
     pub direction: Option<u32>,
-    /// Whether the call is nested in another one.
+    /// True if the call is nested in another one.
     pub nested: Option<bool>,
     /// The innermost marked range that the call began in.
     pub phase: Option<u32>,
     /// Binary logarithm of the size in bytes, rounded down.
     pub size_class: Option<u32>,
-    /// Whether the call is the first launch of its kernel.
+    /// True if the call is the first launch of its kernel.
     pub first_call: bool,
 }
 
@@ -61,7 +61,7 @@ const LEVELS: usize = 4;
 pub struct Sample<'a> {
     /// Own time.
     pub own: i64,
-    /// Whether nothing was taken from the call, so that its own time is its duration.
+    /// True if nothing was taken from the call, so that its own time is its duration.
     pub is_whole: bool,
     /// Time in nested calls of another class.
     pub nested: i64,

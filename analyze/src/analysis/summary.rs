@@ -20,7 +20,7 @@ pub struct Line {
     pub direction: Option<String>,
     /// Binary logarithm of the size in bytes, rounded down; `None` if the calls have no size.
     pub size_class: Option<i64>,
-    /// Whether these are the first launches of their kernels.
+    /// True if these are the first launches of their kernels.
     pub first_call: bool,
     /// Number of calls that returned.
     pub calls_count: i64,

@@ -12,10 +12,10 @@
 //! about a million rows have passed since: by then, all rows that began before its end are known. Only calls
 //! that have not been left are in memory.
 //!
-//! A call without an end reaches to the end of time. From the first call on that cannot be nested in it, no
-//! call is: one of the same function, because these functions do not call themselves, or one of a higher
-//! layer (NCCL calls the runtime, which calls the driver). Calls that were entered in between count as
-//! nested, because nothing tells whether they were.
+//! A call without an end contains the later calls of its thread until the thread makes one that cannot be
+//! nested in it: a call of the same function, because these functions do not call themselves, or a call of a
+//! higher layer (NCCL calls the runtime, which calls the driver). From then on, no call is nested in it. Calls
+//! that were entered in between count as nested, because nothing tells whether they were.
 
 use std::ops::{Range, RangeInclusive};
 

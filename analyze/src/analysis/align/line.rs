@@ -11,8 +11,8 @@ const MIN_PARTS: usize = 4;
 /// Half the width of a 95 % interval in standard deviations.
 const CONFIDENCE: f64 = 1.96;
 
-/// What has to be added to a time of the profile to get the time of the run: `offset_ns + drift * (ts -
-/// origin_ns)`.
+/// What has to be added to a time `ts` of the profile to get the time of the run:
+/// `offset_ns + drift * (ts - origin_ns)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Line {
     /// The time of the profile in nanoseconds at which the offset is `offset_ns`.
@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// Returns the median; for an even number of values, the upper one of the middle two.
+/// Returns the median; for an even number of values, the upper one of the two in the middle.
 pub(super) fn median(values: &mut [i64]) -> Option<i64> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)

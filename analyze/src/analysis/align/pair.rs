@@ -1,9 +1,9 @@
 //! Determines which call of the profile is which call of the run, given the relation of the clocks.
 //!
 //! ```text
-//! run       ├── 1 ──┤  ├── 2 ──┤            ├─ 3 ─┤  ├─ 4 ─┤      top-level calls of a family do not
-//! overlap,
-//! profile    ├─ a ─┤    ├─ b ─┤    (lost)   ├── c ──┤ (lost)      so their middles are in order, too
+//! run       ├── 1 ──┤  ├── 2 ──┤            ├─ 3 ─┤  ├─ 4 ─┤      top-level calls of a family do
+//! profile    ├─ a ─┤    ├─ b ─┤    (lost)   ├── c ──┤ (lost)      not overlap, nor do their middles
+//!                                                             change order
 //! ```
 //! While the line is being searched for, two calls are paired if each is the nearest to the other. In the
 //! end, they must also overlap. If a thread was preempted between the two records of a call, their middles

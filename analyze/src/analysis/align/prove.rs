@@ -43,7 +43,7 @@ const PARTS: usize = 64;
 const PART_CALLS: (usize, usize) = (64, 512);
 /// Distance in which a part is searched for another place that it fits.
 const SURROUNDINGS_NS: i64 = 50_000;
-/// A part fits its place if the place has at least the first share of the matches of the best place nearby,
+/// A part fits its place if that place has at least the first share of the calls of the best place nearby,
 /// and at least the second share of the part's calls.
 const MIN_PLACE_RATIO: f64 = 0.9;
 const MIN_PART_RATIO: f64 = 0.25;
