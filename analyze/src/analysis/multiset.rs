@@ -1,7 +1,7 @@
 //! An exact multiset of many durations in little memory: it counts how often each value occurred.
 //!
 //! Calls are short and alike, so a counter for each nanosecond costs less than a number for each call. Values
-//! below [`COUNTED`] are counted in pages, which are allocated when they are needed; longer ones are rare and
+//! below `COUNTED` are counted in pages, which are allocated when they are needed; longer ones are rare and
 //! are kept as they are, at 8 bytes each. The first few values are kept, too, because most kinds of calls
 //! have no more. Later ones are counted many at a time, while the counters of one set are in the processor's
 //! cache. Quantiles are those of SQL's `percentile_cont`.

@@ -53,7 +53,8 @@ pub struct OffCpuRow {
     pub dur: Option<i64>,
     /// Number of the state's name in [`Names`].
     pub state: u32,
-    /// Time between the wakeup and the return to a CPU, in nanoseconds.
+    /// Length of the last part of the interval, in which the thread could run and waited for a CPU, in
+    /// nanoseconds.
     pub runnable_ns: Option<i64>,
     /// Number of the system call that the thread slept in.
     pub syscall: Option<i32>,

@@ -14,8 +14,8 @@
 //!
 //! A call without an end contains the later calls of its thread until the thread makes one that cannot be
 //! nested in it: a call of the same function, because these functions do not call themselves, or a call of a
-//! higher layer (NCCL calls the runtime, which calls the driver). From then on, no call is nested in it. Calls
-//! that were entered in between count as nested, because nothing tells whether they were.
+//! higher layer (NCCL calls the runtime, which calls the driver). From then on, no call is nested in it.
+//! Calls that were entered in between count as nested, because nothing tells whether they were.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -35,7 +35,7 @@ pub struct Lane {
     pub calls_ns: i64,
     /// Share of each step spent in top-level calls, from 0 to 1.
     pub in_calls_ratio: Vec<f64>,
-    /// Share of each step in which the thread had been woken and waited for a CPU, from 0 to 1.
+    /// Share of each step in which the thread could run and waited for a CPU, from 0 to 1.
     pub waiting_ratio: Vec<f64>,
 }
 
