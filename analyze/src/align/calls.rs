@@ -1,14 +1,14 @@
-//! Calls of one side, thread by thread, and which calls of the two sides can be one.
+//! Calls of one side by thread, and the rule which calls of the two sides can be the same call.
 //!
-//! The two sides see different layers: a launch that a profiler knows as `cudaLaunchKernel` may be on record as the
-//! `cuLaunchKernel` within it, a fill as the driver's. Functions that stand in for one another are a *family*; of nested
-//! calls of a family, the outermost counts.
+//! The two sides see different layers: a launch that a profiler records as `cudaLaunchKernel` may be recorded
+//! in the run as the `cuLaunchKernel` nested in it, and a memset as the driver's function. Functions that can
+//! replace one another in this way form a *family*; of nested calls of one family, only the outermost counts.
 
 use std::collections::HashMap;
 
 use trace_schema::{Class, Layer, Op};
 
-/// A function.
+/// What is known of a function.
 #[derive(Clone, Debug)]
 struct Known {
     layer: Option<Layer>,
@@ -16,7 +16,7 @@ struct Known {
     is_launch: bool,
 }
 
-/// Functions by number.
+/// The functions of both sides, by number.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
     known: Vec<Known>,
@@ -24,7 +24,8 @@ pub struct Functions {
     families: HashMap<String, u32>,
 }
 
-/// What a function of the runtime and one of the driver have in common if one may be in the other.
+/// Returns the name of a function's family, which a function of the runtime shares with one of the driver if
+/// one can be nested in the other.
 fn family(name: &str, op: Option<Op>) -> String {
     let stem = || name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
     match op.map(Op::class) {
@@ -37,7 +38,7 @@ fn family(name: &str, op: Option<Op>) -> String {
 }
 
 impl Functions {
-    /// The number of a function.
+    /// Returns the number of a function, which is a new one if the function was not known.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -57,7 +58,8 @@ impl Functions {
         self.known.get(op as usize).map_or(u32::MAX, |known| known.family)
     }
 
-    /// Whether a call of one may be a call of the other: the same function, or one that may be within it.
+    /// Returns whether a call of `a` can be a call of `b`: they are the same function, or one can be nested
+    /// in the other.
     pub(super) fn can_be_one(&self, a: u32, b: u32) -> bool {
         let (Some(known), Some(other)) = (self.known.get(a as usize), self.known.get(b as usize)) else {
             return false;
@@ -66,15 +68,16 @@ impl Functions {
     }
 }
 
-/// A call.
+/// One record of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// Start in nanoseconds on the side's clock.
     pub start: i64,
-    /// Its start, if how long it took is not known.
+    /// End in nanoseconds; equal to the start if the duration is not known.
     pub end: i64,
-    /// Number of its function.
+    /// Number of the function in [`Functions`].
     pub op: u32,
-    /// Number of its row.
+    /// Number of the row that the call was read from.
     pub row: u64,
 }
 
@@ -84,24 +87,27 @@ impl Call {
     }
 }
 
-/// Calls of a thread.
+/// The calls of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
+    /// Process ID.
     pub pid: u32,
+    /// Thread ID.
     pub tid: u32,
-    /// By their start, once [`Side::order`] was called.
+    /// The calls, sorted by start once `Side::order` has been called.
     pub calls: Vec<Call>,
 }
 
-/// Calls of one side.
+/// The calls of one side.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
+    /// The threads, in the order in which they were first seen.
     pub threads: Vec<Thread>,
     numbers: HashMap<(u32, u32), usize>,
 }
 
 impl Side {
-    /// Adds a call.
+    /// Adds a call of a thread.
     pub fn push(&mut self, pid: u32, tid: u32, call: Call) {
         let number = *self.numbers.entry((pid, tid)).or_insert_with(|| {
             self.threads.push(Thread { pid, tid, calls: Vec::new() });
@@ -112,17 +118,17 @@ impl Side {
         }
     }
 
-    /// The thread of these numbers.
+    /// Returns the index of the thread with these IDs.
     pub(super) fn thread(&self, pid: u32, tid: u32) -> Option<usize> {
         self.numbers.get(&(pid, tid)).copied()
     }
 
-    /// How many calls there are.
+    /// Returns the number of calls.
     pub(super) fn calls_count(&self) -> usize {
         self.threads.iter().map(|thread| thread.calls.len()).sum()
     }
 
-    /// Orders the calls, and drops those within another of their family.
+    /// Sorts the calls, and drops those nested in another one of their family.
     fn order(&mut self, functions: &Functions) {
         for thread in &mut self.threads {
             thread.calls.sort_unstable_by_key(|call| (call.start, std::cmp::Reverse(call.end), call.row));
@@ -136,7 +142,7 @@ impl Side {
         }
     }
 
-    /// Drops calls that can be none of the other side's.
+    /// Drops calls that cannot be the same call as any of `others`, the functions of the other side.
     fn keep(&mut self, functions: &Functions, others: &[u32]) {
         let keeps: HashMap<u32, bool> = self
             .ops()
@@ -159,7 +165,7 @@ impl Side {
     }
 }
 
-/// Leaves the calls of either side that the other could have.
+/// Keeps only those calls of either side that the other side could have.
 pub(super) fn make_comparable(profile: &mut Side, captured: &mut Side, functions: &Functions) {
     for side in [&mut *profile, &mut *captured] {
         side.order(functions);

@@ -1,59 +1,64 @@
-//! One clock as a line over the other, by robust regression: medians of consecutive parts, through which Theil and Sen
-//! draw the line; Sen's interval for its slope. How far the two records of a call are apart differs between functions: slopes
-//! are taken within a stratum, and pooled.
+//! The relation of two clocks as a line, by robust regression: a Theil–Sen estimate through the medians of
+//! consecutive parts, with Sen's confidence interval for its slope. The distance between the two records of a
+//! call differs between functions, so slopes are taken within each group of functions and then pooled.
 
-/// Parts at most.
+/// Maximum number of parts.
 const MAX_PARTS: usize = 64;
-/// Points of a part at least.
+/// Minimum number of points in a part.
 const MIN_POINTS: usize = 8;
-/// Parts at least for a slope.
+/// Minimum number of parts for a slope.
 const MIN_PARTS: usize = 4;
-/// Standard deviations of a 95 % interval.
+/// Half the width of a 95 % interval in standard deviations.
 const CONFIDENCE: f64 = 1.96;
 
-/// What to add to a time of the profile to get the run's.
+/// What has to be added to a time `ts` of the profile to get the time of the run:
+/// `offset_ns + drift * (ts - origin_ns)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Line {
+    /// The time of the profile in nanoseconds at which the offset is `offset_ns`.
     pub origin_ns: i64,
+    /// The offset at the origin in nanoseconds.
     pub offset_ns: i64,
-    /// A pure number: a millionth of it is a part per million.
+    /// Change of the offset per time, a pure number: 1e-6 is one part per million.
     pub drift: f64,
-    /// Half the width of its 95 % confidence interval.
+    /// Half the width of the drift's 95 % confidence interval.
     pub drift_error: f64,
 }
 
 impl Line {
-    /// The offset alone.
+    /// Makes a line with an offset and no drift.
     pub(super) fn flat(offset_ns: i64) -> Self {
         Self { offset_ns, ..Self::default() }
     }
 
-    /// What is added at a time.
+    /// Returns the offset in nanoseconds at a time of the profile.
     pub(super) fn offset_at(&self, ts: i64) -> i64 {
         let drifted = ts.saturating_sub(self.origin_ns) as f64 * self.drift;
         self.offset_ns.saturating_add(drifted.round() as i64)
     }
 
-    /// A time of the profile on the run's clock.
+    /// Converts a time of the profile in nanoseconds to the run's clock.
     pub fn apply(&self, ts: i64) -> i64 {
         ts.saturating_add(self.offset_at(ts))
     }
 
+    /// Returns the line with an offset that is larger by `by_ns`.
     pub(super) fn shifted(self, by_ns: i64) -> Self {
         Self { offset_ns: self.offset_ns.saturating_add(by_ns), ..self }
     }
 }
 
-/// The median; of an even number, the upper one.
+/// Returns the median; for an even number of values, the upper one of the two in the middle.
 pub(super) fn median(values: &mut [i64]) -> Option<i64> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
 }
 
-/// A time of the profile, and how far the run's is from it.
+/// A time of the profile, and the offset of the run's time from it, in nanoseconds.
 pub(super) type Point = (i64, i64);
 
-/// The parts' middle times and median offsets, relative to `zero`. Points are in the order of time.
+/// Returns the median time and the median offset of each part, relative to `zero`. The points must be in
+/// order of time.
 fn parts(points: &[Point], zero: Point) -> Vec<(f64, f64)> {
     let count = (points.len() / MIN_POINTS).clamp(1, MAX_PARTS);
     let size = points.len().div_ceil(count).max(1);
@@ -65,8 +70,9 @@ fn parts(points: &[Point], zero: Point) -> Vec<(f64, f64)> {
     points.chunks(size).filter_map(of).collect()
 }
 
-/// The line through points; `None`: there are none. Strata may lie apart from one another, their points are in the order of
-/// time. A slope that may as well be zero is zero.
+/// Fits a line through the points of some groups; `None` if there are no points. The groups may be offset
+/// from one another. The points of each must be in order of time. A slope whose confidence interval contains
+/// zero is set to zero.
 pub(super) fn through(strata: &[Vec<Point>]) -> Option<Line> {
     let mut times: Vec<i64> = strata.iter().flatten().map(|(ts, _)| *ts).collect();
     let zero = (median(&mut times)?, strata.iter().flatten().next()?.1);
@@ -83,7 +89,7 @@ pub(super) fn through(strata: &[Vec<Point>]) -> Option<Line> {
         most_parts = most_parts.max(parts.len());
     }
     slopes.sort_by(f64::total_cmp);
-    // Sen 1968: by how many places the order of the slopes may be off.
+    // Sen 1968: the number of places by which the order of the slopes may be off.
     let spread = CONFIDENCE * variance.sqrt();
     let low = ((slopes.len() as f64 - spread) / 2.0).floor();
     let high = ((slopes.len() as f64 + spread) / 2.0).ceil();
@@ -102,7 +108,8 @@ pub(super) fn through(strata: &[Vec<Point>]) -> Option<Line> {
     median(&mut left).map(|by| line.shifted(by))
 }
 
-/// The largest distance of a part's median from the line, once each stratum has its own.
+/// Returns the largest distance in nanoseconds of a part's median from the line, after the median of each
+/// group is subtracted.
 pub(super) fn nonlinearity_ns(strata: &[Vec<Point>], line: &Line) -> i64 {
     let mut left: Vec<Point> = Vec::new();
     for points in strata {
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn strata_may_lie_apart() {
-        // Which of the two is measured more often changes with time: their distance must not become a slope.
+        // Which of the two groups has more points changes with time: their distance must not become a slope.
         let of = |number: i64| -> Vec<Point> {
             let there = |i: &i64| i * 100 / 1_000 > (i * 37) % 100;
             (0..1_000)

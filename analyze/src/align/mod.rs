@@ -1,13 +1,14 @@
-//! How the clock of a profiler's trace relates to that of a captured run of the same process, and which calls are on record in
-//! both.
+//! How the clock of a profiler's trace relates to that of a captured run of the same process, and which calls
+//! both of them recorded.
 //!
 //! ```text
 //! vote    times between calls that both sides have ─► a few offsets that may be the right one
-//! follow  calls around the place of the votes are paired, a line is laid through, and the part doubled, to both ends
+//! follow  calls near the place of the votes are paired and a line is fitted; the part is doubled until it
+//!         reaches both ends
 //! prove   is the line a clock, are its calls there, and is no other offset nearly as good? If not: no answer
 //! ```
-//! A pair is no correlation: outermost calls of one thread do not overlap, so two records of the same function that are
-//! enclosed in each other on one clock are of one call.
+//! A pair is not found by correlation: top-level calls of one thread do not overlap, so two records of the
+//! same function of which one encloses the other on one clock are of the same call.
 
 mod calls;
 mod line;
@@ -29,81 +30,100 @@ use self::{
     vote::Candidate,
 };
 
-/// How far apart the middles of a call's two records may be.
+/// Maximum distance in nanoseconds between the middles of a call's two records.
 pub const REACH_NS: i64 = 20_000;
-/// Calls around the place of the votes that are paired first.
+/// Number of calls around the place of the votes that are paired first.
 const SEED_CALLS: usize = 512;
-/// Where the first pairs are sought around the offset that the votes gave.
+/// Maximum distance in nanoseconds of the first pairs from the offset that the votes gave.
 const SEED_REACH_NS: i64 = 100_000;
-/// Offsets that are one in the first pairs.
+/// Width in nanoseconds within which offsets count as one in the first pairs.
 const SEED_WIDTH_NS: i64 = 4_000;
-/// Times that the whole is paired and the line laid anew.
+/// Maximum number of times that all calls are paired and the line is fitted anew.
 const MAX_ROUNDS: usize = 6;
-/// What a kernel corrects a clock by at most.
+/// Maximum rate by which a kernel corrects a clock.
 const MAX_DRIFT: f64 = 500e-6;
-/// Pairs of threads that are tried where their numbers do not tell.
+/// Maximum number of pairs of threads that are tried if their IDs do not match.
 const MAX_TRIALS: usize = 4_096;
 
-/// How good an alignment is.
+/// Measures of how good an alignment is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
+    /// Number of the profile's calls that the run could have.
     pub matchable_count: u64,
+    /// Number of these calls that were matched.
     pub matched_count: u64,
-    /// Of those that are not, how many stand in a row before the first or behind the last that is.
+    /// Number of consecutive unmatched calls before the first or after the last matched one, whichever is
+    /// larger.
     pub unmatched_end_count: u64,
+    /// Median distance in nanoseconds between the two records of a call after alignment.
     pub residual_median_ns: i64,
+    /// 99th percentile of that distance in nanoseconds.
     pub residual_p99_ns: i64,
+    /// Maximum of that distance in nanoseconds.
     pub residual_max_ns: i64,
+    /// Largest distance in nanoseconds of the median of a part of the profile from the line.
     pub nonlinearity_ns: i64,
-    /// By how much the offset could be changed so that in nearly all calls one record encloses the other. Below zero: by none.
+    /// Range in nanoseconds over which the offset can be changed so that in nearly all calls one record
+    /// encloses the other. If it is negative, there is no such offset.
     pub room_ns: i64,
 }
 
 impl Quality {
-    /// By how much the offset may be off; `None`: the records of calls do not enclose each other.
+    /// Returns the maximum error of the offset in nanoseconds; `None` if the records of calls do not enclose
+    /// each other.
     pub fn offset_error_ns(&self) -> Option<i64> {
         (self.room_ns >= 0).then(|| self.room_ns / 2 + 1)
     }
 }
 
-/// When the run could see calls.
+/// The times in which the run could record calls, on the run's clock in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What the profile has outside of it, the run could not have.
+    /// Time from the start to the end of the recording. The run could not record calls of the profile outside
+    /// of it.
     pub span: Range<i64>,
-    /// Within these it has lost some.
+    /// Loss intervals, in which the run has lost some calls.
     pub lost: Vec<Range<i64>>,
 }
 
-/// Rows of a call on both sides.
+/// The rows of one call on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Matched {
+    /// Row in the profile.
     pub profile_row: u64,
+    /// Row in the captured run.
     pub captured_row: u64,
 }
 
-/// Process and thread on both sides.
+/// A thread on both sides, each as process ID and thread ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
+    /// IDs in the profile. They may differ from those of the run, as they do if the profile is from inside a
+    /// container.
     pub profile: (u32, u32),
+    /// IDs in the captured run.
     pub captured: (u32, u32),
 }
 
 /// An alignment that holds.
 #[derive(Clone, Debug)]
 pub struct Aligned {
+    /// The relation of the two clocks.
     pub line: Line,
+    /// The calls that both sides recorded.
     pub matched: Vec<Matched>,
+    /// The threads whose calls were matched.
     pub threads: Vec<Threads>,
+    /// Measures of how good the alignment is.
     pub quality: Quality,
 }
 
-/// A candidate on its way.
+/// A candidate that is being developed into an alignment.
 struct Attempt {
     line: Line,
     threads: Vec<(usize, usize)>,
     lanes: Vec<Lane>,
-    /// Middles of the profile's calls in these lanes, in order.
+    /// Middles of the profile's calls in these lanes, in order of time.
     times: Vec<i64>,
 }
 
@@ -120,7 +140,7 @@ impl Attempt {
         Self { line: Line::default(), threads, lanes, times }
     }
 
-    /// The times of some calls around a place.
+    /// Returns the times from `count` calls before to `count` calls after `place`.
     fn around(&self, place: usize, count: usize) -> Range<i64> {
         let from = place.saturating_sub(count);
         let to = place.saturating_add(count);
@@ -128,7 +148,7 @@ impl Attempt {
         start..self.times.get(to).copied().unwrap_or(i64::MAX)
     }
 
-    /// Sets the line by the calls around the candidate's place; how many of them it pairs.
+    /// Sets the line from the calls around the candidate's place, and returns how many of them it pairs.
     fn seed(&mut self, candidate: &Candidate, functions: &Functions) -> usize {
         let place = self.times.partition_point(|ts| *ts < candidate.at_ns);
         let part = self.around(place, SEED_CALLS / 2);
@@ -162,7 +182,7 @@ impl Attempt {
         }
     }
 
-    /// Takes these threads for the same.
+    /// Assumes that these pairs of threads are the same thread.
     fn pair_threads(
         &mut self,
         profile: &Side,
@@ -176,7 +196,7 @@ impl Attempt {
     }
 }
 
-/// The threads whose numbers are the same, and of the others those that voted for a candidate.
+/// Returns the threads whose IDs match, and of the others those that voted for a candidate.
 fn threads_of(claims: &[Option<usize>], candidate: &Candidate) -> Vec<(usize, usize)> {
     let mut threads: Vec<(usize, usize)> =
         claims.iter().enumerate().filter_map(|(a, b)| Some((a, (*b)?))).collect();
@@ -189,7 +209,7 @@ fn threads_of(claims: &[Option<usize>], candidate: &Candidate) -> Vec<(usize, us
     threads
 }
 
-/// Pairs threads that had no part in the vote, by the clock that is known by now.
+/// Pairs threads that had no part in the vote, using the relation of the clocks found so far.
 fn adopt(attempt: &mut Attempt, profile: &Side, captured: &Side, functions: &Functions) {
     let free = |side: &Side, taken: &dyn Fn(usize) -> bool| -> Vec<usize> {
         (0..side.threads.len()).filter(|number| !taken(*number)).collect()
@@ -217,10 +237,11 @@ fn adopt(attempt: &mut Attempt, profile: &Side, captured: &Side, functions: &Fun
     attempt.pair_threads(profile, captured, functions, threads);
 }
 
-/// Aligns a profile with a run that was recorded in `recording`. Sides are handed over as they are on record.
+/// Aligns a profile with a run that was recorded in `recording`. The calls of each side are passed as they
+/// were recorded.
 ///
 /// # Errors
-/// In words, why there is no alignment that holds.
+/// Returns a sentence that says why there is no alignment that holds.
 pub fn run(
     mut profile: Side,
     mut captured: Side,

@@ -1,12 +1,14 @@
-//! Which call of the profile is which of the run, given how the clocks relate.
+//! Determines which call of the profile is which call of the run, given the relation of the clocks.
 //!
 //! ```text
-//! run       ├── 1 ──┤  ├── 2 ──┤            ├─ 3 ─┤  ├─ 4 ─┤      outermost calls of a family do not overlap,
-//! profile    ├─ a ─┤    ├─ b ─┤    (lost)   ├── c ──┤ (lost)      so their middles are in order, too
+//! run       ├── 1 ──┤  ├── 2 ──┤            ├─ 3 ─┤  ├─ 4 ─┤      top-level calls of a family do
+//! profile    ├─ a ─┤    ├─ b ─┤    (lost)   ├── c ──┤ (lost)      not overlap, nor do their middles
+//!                                                             change order
 //! ```
-//! While the line is sought, two calls are taken for one if each is the nearest of the other's. In the end they must overlap,
-//! too. A thread that lost its CPU between the two records of a call may have moved their middles apart: between two pairs, calls
-//! that are left in equal numbers on both sides are paired in order if they overlap.
+//! While the line is being searched for, two calls are paired if each is the nearest to the other. In the
+//! end, they must also overlap. If a thread was preempted between the two records of a call, their middles
+//! may be far apart. Therefore, calls that are left between two pairs, in equal numbers on both sides, are
+//! paired in order if they overlap.
 
 use std::ops::Range;
 
@@ -15,17 +17,17 @@ use super::{
     line::{Line, Point},
 };
 
-/// Error of the clocks that is let pass when it is asked whether two records overlap.
+/// Error of the clocks that is tolerated when two records are tested for overlap.
 const SLACK_NS: i64 = 500;
 
-/// Calls of one thread and family, of both sides.
+/// The calls of one thread and one family on both sides, each sorted by start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     pub(super) profile: Vec<Call>,
     pub(super) captured: Vec<Call>,
 }
 
-/// Places in a lane of two records of a call.
+/// The two records of a call, as indices into a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) lane: usize,
@@ -33,7 +35,7 @@ pub(super) struct Pair {
     pub(super) captured: usize,
 }
 
-/// The lanes of two threads.
+/// Returns the lanes of two threads that have calls on both sides.
 pub(super) fn lanes(profile: &Thread, captured: &Thread, functions: &Functions) -> Vec<Lane> {
     let mut lanes: std::collections::BTreeMap<u32, Lane> = std::collections::BTreeMap::new();
     for call in &profile.calls {
@@ -45,7 +47,7 @@ pub(super) fn lanes(profile: &Thread, captured: &Thread, functions: &Functions) 
     lanes.into_values().filter(|lane| !lane.profile.is_empty() && !lane.captured.is_empty()).collect()
 }
 
-/// For each of `from`, the place of the nearest of `to`; both are in order.
+/// Returns, for each value of `from`, the index of the nearest value of `to`. Both must be sorted.
 fn nearest(from: &[i64], to: &[i64]) -> Vec<usize> {
     let mut at = 0;
     from.iter()
@@ -60,12 +62,12 @@ fn nearest(from: &[i64], to: &[i64]) -> Vec<usize> {
 }
 
 impl Lane {
-    /// The two records of a pair.
+    /// Returns the two records of a pair.
     pub(super) fn calls(&self, pair: &Pair) -> Option<(&Call, &Call)> {
         Some((self.profile.get(pair.profile)?, self.captured.get(pair.captured)?))
     }
 
-    /// Whether the two records are of one time, as far as clocks can tell.
+    /// Returns whether the two records overlap in time, within the error of the clocks.
     fn overlaps(&self, pair: &Pair, line: &Line) -> bool {
         self.calls(pair).is_some_and(|(call, other)| {
             line.apply(call.start) < other.end.saturating_add(SLACK_NS)
@@ -73,7 +75,8 @@ impl Lane {
         })
     }
 
-    /// Pairs of the profile's calls whose middle lies in `times`, in order, none further apart than `reach_ns`.
+    /// Pairs those of the profile's calls whose middle lies in `times`, in order. The middles of a pair are
+    /// at most `reach_ns` apart.
     fn pairs(
         &self,
         number: usize,
@@ -110,7 +113,7 @@ impl Lane {
         pairs
     }
 
-    /// The pairs, and those that stand between them.
+    /// Adds the pairs that lie between those given.
     fn fill(&self, number: usize, line: &Line, pairs: Vec<Pair>, functions: &Functions) -> Vec<Pair> {
         let mut filled: Vec<Pair> = Vec::with_capacity(pairs.len());
         for pair in pairs {
@@ -133,14 +136,14 @@ impl Lane {
         filled
     }
 
-    /// How far the run's record of a call is from the profile's.
+    /// Returns the middle of the profile's record, and the offset of the run's record from it.
     pub(super) fn point(&self, pair: &Pair) -> Option<Point> {
         let (call, other) = self.calls(pair)?;
         Some((call.middle(), other.middle().saturating_sub(call.middle())))
     }
 }
 
-/// Pairs of all lanes.
+/// Returns the pairs of all lanes.
 pub(super) fn pairs(
     lanes: &[Lane],
     line: &Line,
@@ -152,7 +155,7 @@ pub(super) fn pairs(
     lanes.iter().enumerate().flat_map(of).collect()
 }
 
-/// Pairs of all lanes that overlap, with those that stand between others.
+/// Returns the pairs of all lanes that overlap, and those that lie between others.
 pub(super) fn all_pairs(lanes: &[Lane], line: &Line, reach_ns: i64, functions: &Functions) -> Vec<Pair> {
     let times = i64::MIN..i64::MAX;
     let of = |(number, lane): (usize, &Lane)| {
@@ -163,7 +166,8 @@ pub(super) fn all_pairs(lanes: &[Lane], line: &Line, reach_ns: i64, functions: &
     lanes.iter().enumerate().flat_map(of).collect()
 }
 
-/// The same for each two functions: which of a call's ends a record is later at, and by how much, is theirs.
+/// Returns the offsets of pairs, grouped by the two functions: which end of a call a record is late at, and
+/// by how much, depends on the functions. The points of a group are in order of time.
 pub(super) fn strata(lanes: &[Lane], pairs: &[Pair]) -> Vec<Vec<Point>> {
     let mut strata: std::collections::BTreeMap<(u32, u32), Vec<Point>> = std::collections::BTreeMap::new();
     for pair in pairs {
@@ -176,7 +180,7 @@ pub(super) fn strata(lanes: &[Lane], pairs: &[Pair]) -> Vec<Vec<Point>> {
     strata.into_values().collect()
 }
 
-/// How far the records of pairs are apart, in the order of time.
+/// Returns the offsets of pairs in order of time.
 pub(super) fn points(lanes: &[Lane], pairs: &[Pair]) -> Vec<Point> {
     let of = |pair: &Pair| lanes.get(pair.lane).and_then(|lane| lane.point(pair));
     let mut points: Vec<Point> = pairs.iter().filter_map(of).collect();

@@ -1,9 +1,10 @@
-//! Whether an alignment holds. It is refused if
-//! - too few calls are matched, of all or of those that the run could have;
-//! - the two records of a matched call lie too far apart, or the clocks' relation is not a line;
-//! - in more than a few calls neither record encloses the other: the records of one call always do;
-//! - calls at an end cannot be matched, and that is no chance, or some part of the profile fits elsewhere in its surroundings, or nowhere although the run lost nothing: a clock was set;
-//! - another offset matches nearly as many calls: a loop shifted by a turn, or chance.
+//! Decides whether an alignment holds. An alignment is refused if
+//! - too few calls are matched, in number or as a share of those that the run could have;
+//! - the two records of a matched call lie too far apart, or the relation of the clocks is not a line;
+//! - in more than a few calls neither record encloses the other, because the records of one call always do;
+//! - a clock was set: calls at an end cannot be matched and that is not by chance, or some part of the
+//!   profile fits elsewhere in its surroundings, or nowhere although the run lost nothing;
+//! - another offset matches nearly as many calls: a loop shifted by one iteration, or chance.
 
 use std::ops::Range;
 
@@ -16,38 +17,44 @@ use super::{
     pair::{Lane, Pair, pairs, points, strata},
 };
 
-/// Matched calls at least.
+/// Minimum number of matched calls.
 const MIN_MATCHED_COUNT: u64 = 32;
-/// Share of the calls that the run could have which it has, at least.
+/// Minimum share of matched calls in those that the run could have.
 const MIN_MATCHED_RATIO: f64 = 0.5;
-/// So many calls in a row may not be missing at an end, if by the others that would be less likely than this.
+/// Minimum number of consecutive unmatched calls at an end, and maximum probability of so many by the share
+/// of the other calls that are unmatched: together they show that a clock was set.
 const MIN_END_COUNT: u64 = 3;
 const MAX_END_CHANCE: f64 = 1e-3;
-/// Median distance of a call's two records, and of any part's from the line, at most.
+/// Maximum of the median distance of a call's two records, and of the distance of any part's median from the
+/// line.
 const MAX_RESIDUAL_NS: i64 = 5_000;
-/// By how much calls may contradict each other about the offset: what a clock may err from one reading to the next.
+/// Maximum by which calls may contradict each other about the offset: the error of a clock from one reading
+/// to the next.
 const MAX_CONFLICT_NS: i64 = 2_000;
-/// Another offset may match at most this share of what the alignment does.
+/// Maximum share of the alignment's matches that another offset may have.
 const MAX_RIVAL_RATIO: f64 = 0.7;
-/// Shifts by so many calls are rivals.
+/// Rivals are shifts by 1 to this many calls, in both directions.
 const RIVAL_CALLS: usize = 16;
-/// Parts on which rivals are measured.
+/// Maximum number of parts on which rivals are measured.
 const RIVAL_PARTS: usize = 8;
-/// Parts of the profile that are looked at closely.
+/// Maximum number of parts of the profile that are checked closely.
 const PARTS: usize = 64;
-/// Calls of a part that are looked at, at least and at most.
+/// Minimum and maximum number of calls of a part that are checked.
 const PART_CALLS: (usize, usize) = (64, 512);
-/// Surroundings in which a part could fit elsewhere.
+/// Distance in which a part is searched for another place that it fits.
 const SURROUNDINGS_NS: i64 = 50_000;
-/// A part fits where the alignment has it if no place has many more of its calls, and enough of them are there.
+/// A part fits its place if that place has at least the first share of the calls of the best place nearby,
+/// and at least the second share of the part's calls.
 const MIN_PLACE_RATIO: f64 = 0.9;
 const MIN_PART_RATIO: f64 = 0.25;
-/// Records are known to the nanosecond or the microsecond: distances below do not count.
+/// Minimum width of a window of distances: records are accurate to the nanosecond or the microsecond, and
+/// smaller distances do not count.
 const MIN_WIDTH_NS: i64 = 500;
-/// Calls whose records may be wrong in the error of the offset.
+/// Share of the calls whose records may be wrong when the error of the offset is estimated.
 const OUTLIERS_RATIO: f64 = 0.01;
 
-/// Distances of the run's calls from the profile's, each with each of its lane, none above `reach_ns`; in order.
+/// Returns the distances between each of the profile's calls in `times` and each of the run's calls of the
+/// same lane that is at most `reach_ns` away, sorted. At most `max_calls` calls of a lane are used.
 pub(super) fn differences(
     lanes: &[Lane],
     line: &Line,
@@ -55,7 +62,7 @@ pub(super) fn differences(
     reach_ns: i64,
     max_calls: usize,
 ) -> Vec<i64> {
-    /// Neighbours of one call at most.
+    /// Maximum number of neighbours of one call.
     const MAX_NEIGHBOURS: usize = 256;
     let mut found = Vec::new();
     for lane in lanes {
@@ -74,7 +81,8 @@ pub(super) fn differences(
     found
 }
 
-/// The most values within `width`, and their median; `values` are in order.
+/// Returns the largest number of values within `width`, and the median of these values. The values must be
+/// sorted.
 pub(super) fn densest(values: &[i64], width: i64) -> Option<(usize, i64)> {
     let (mut end, mut best) = (0, None);
     for (first, value) in values.iter().enumerate() {
@@ -89,14 +97,15 @@ pub(super) fn densest(values: &[i64], width: i64) -> Option<(usize, i64)> {
     Some((count, *values.get(first + count / 2)?))
 }
 
-/// The value below which a share of all are; `values` are in order.
+/// Returns the quantile `share` of sorted values, or 0 if there are none.
 fn quantile(values: &[i64], share: f64) -> i64 {
     let place = (values.len().saturating_sub(1) as f64 * share).round() as usize;
     values.get(place).copied().unwrap_or(0)
 }
 
-/// What the offset lacks, at least and at most: whichever record of a call encloses the other, the true one brings it there.
-/// If the least is above the most, no offset does so in nearly all calls.
+/// Returns the lower and the upper bound of the correction that the offset needs: whichever record of a call
+/// encloses the other, the true correction makes it do so. If the lower bound is above the upper one, no
+/// correction does so in nearly all calls.
 pub(super) fn offset_bounds(attempt: &Attempt, found: &[Pair]) -> (i64, i64) {
     let (mut lows, mut highs) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
     for pair in found {
@@ -112,7 +121,7 @@ pub(super) fn offset_bounds(attempt: &Attempt, found: &[Pair]) -> (i64, i64) {
     (quantile(&lows, 1.0 - OUTLIERS_RATIO), quantile(&highs, OUTLIERS_RATIO))
 }
 
-/// Measures an alignment.
+/// Measures how good an alignment is.
 pub(super) fn quality(
     attempt: &Attempt,
     found: &[Pair],
@@ -126,7 +135,7 @@ pub(super) fn quality(
         .map(|(ts, offset)| offset.saturating_sub(attempt.line.offset_at(*ts)).saturating_abs())
         .collect();
     residuals.sort_unstable();
-    // Calls of a process of which the run has no thread are none that it could have.
+    // The run cannot have calls of a process of which it has no thread.
     let numbers = attempt.threads.iter().filter_map(|(a, _)| profile.threads.get(*a));
     let pids: Vec<u32> = numbers.map(|thread| thread.pid).collect();
     let own = profile.threads.iter().filter(|thread| pids.contains(&thread.pid));
@@ -154,7 +163,7 @@ pub(super) fn quality(
     }
 }
 
-/// Times of the parts that are looked at, all of them within the recording.
+/// Returns the times of the parts that are checked, all of them within the recording.
 fn parts(attempt: &Attempt, recording: &Recording) -> Vec<Range<i64>> {
     let inside = |ts: &i64| recording.span.contains(&attempt.line.apply(*ts));
     let times: Vec<i64> = attempt.times.iter().copied().filter(inside).collect();
@@ -167,7 +176,8 @@ fn parts(attempt: &Attempt, recording: &Recording) -> Vec<Range<i64>> {
     times.chunks(size).filter_map(of).collect()
 }
 
-/// How many calls of the parts have their two records within `width_ns` of one distance, which is sought up to `reach_ns`.
+/// Returns the number of calls in the parts whose two records lie within `width_ns` of one common distance.
+/// That distance is searched for up to `reach_ns`.
 fn score(
     attempt: &Attempt,
     line: Line,
@@ -194,10 +204,11 @@ fn score(
     count
 }
 
-/// Says why an alignment does not hold, if it does not. `others`: distances of the other candidates from it.
+/// Checks whether an alignment holds. `others` are the distances of the other candidates' offsets from it in
+/// nanoseconds.
 ///
 /// # Errors
-/// In words.
+/// Returns a sentence that says why the alignment does not hold.
 pub(super) fn check(
     attempt: &Attempt,
     quality: &Quality,
@@ -264,7 +275,7 @@ pub(super) fn check(
     });
     let rivals = steps.flat_map(|step| [step, -step]).chain(others.iter().copied());
     for shift in rivals.filter(|shift| shift.saturating_abs() >= width_ns.saturating_mul(2)) {
-        // Not so far that it would find the alignment itself.
+        // The reach is limited, so that a rival does not find the alignment itself.
         let reach_ns = REACH_NS.min(shift.saturating_abs() / 2);
         let rival = score(attempt, attempt.line.shifted(shift), &parts, reach_ns, width_ns, functions);
         if rival as f64 > MAX_RIVAL_RATIO * own as f64 {
@@ -278,7 +289,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks that a part of the profile would fit nowhere else in its surroundings.
+/// Checks that a part of the profile fits nowhere else in its surroundings.
 fn in_its_place(
     attempt: &Attempt,
     part: &Range<i64>,

@@ -1,10 +1,11 @@
-//! Made-up processes of which both records and the truth are known: no alignment that is called good may be wrong.
+//! Tests with generated processes whose two records and whose true alignment are known: no alignment that is
+//! reported may be wrong.
 
 use super::*;
 use analyze_run::random::Random;
 
 const OPS: [(&str, &str); 6] = [
-    // As the profile knows it, as the run does.
+    // The function as the profile records it, and as the run does.
     ("cudaLaunchKernel", "cuLaunchKernel"),
     ("cudaMemcpyAsync", "cudaMemcpyAsync"),
     ("cudaMalloc", "cudaMalloc"),
@@ -16,17 +17,17 @@ const OPS: [(&str, &str); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     SameProcess,
-    /// Another run of the same program: the same calls, each at another pace.
+    /// The profile is of another run of the same program: the calls are the same, but their pace differs.
     OtherRun,
-    /// The same, each gap within a few percent of what it was.
+    /// The profile is of another run of the same program, with each gap within a few percent of the original.
     SimilarRun,
-    /// Another program.
+    /// The profile is of another program.
     OtherProgram,
     /// The profile lies before the recording.
     Before,
-    /// Every turn of the loop takes as long as any other.
+    /// Every iteration of the loop takes the same time.
     Even,
-    /// The profile's clock is set in its middle.
+    /// The profile's clock is set in the middle of the profile.
     Step,
 }
 
@@ -35,29 +36,29 @@ struct Case {
     relation: Relation,
     threads: usize,
     calls: usize,
-    /// Microseconds between calls, about.
+    /// Approximate time between calls in microseconds.
     pace: usize,
     offset_ns: i64,
     drift_ppm: i64,
     lost_percent: [usize; 2],
-    /// The numbers of the threads are a container's.
+    /// The profile has the thread IDs of a container.
     is_contained: bool,
     loses_burst: bool,
     jitter_ns: usize,
 }
 
-/// A call as it was.
+/// A call with its true times.
 #[derive(Clone, Copy)]
 struct True {
     thread: usize,
     op: usize,
     start: i64,
     end: i64,
-    /// How long the thread had no CPU before, between the two records' beginnings.
+    /// Time without a CPU before `start`, between the beginnings of the two records, in nanoseconds.
     held: i64,
 }
 
-/// Whether the profile knows the call around the one that the run knows.
+/// Returns whether the profile records the call around the one that the run records.
 fn is_runtime(op: usize) -> bool {
     op == 0 || op >= 4
 }
@@ -70,7 +71,7 @@ fn program(random: &mut Random, case: &Case) -> Vec<usize> {
         .collect()
 }
 
-/// What a process does: turns of a loop of calls, each thread by itself.
+/// Generates what a process does: each thread runs a loop of calls.
 fn happened(random: &mut Random, case: &Case, programs: &[Vec<usize>]) -> Vec<True> {
     let mut calls = Vec::new();
     for (thread, program) in programs.iter().enumerate() {
@@ -86,7 +87,7 @@ fn happened(random: &mut Random, case: &Case, programs: &[Vec<usize>]) -> Vec<Tr
                 }
                 (gap, (2_500 + op * 900 + random.below(2_000) * (1 + random.below(4))) as i64)
             };
-            // In one call of 200 the thread loses its CPU between the two records.
+            // In one of 200 calls, the thread loses its CPU between the two records.
             let held = if case.relation != Relation::Even && random.below(200) == 0 {
                 random.below(2_000_000) as i64
             } else {
@@ -94,14 +95,14 @@ fn happened(random: &mut Random, case: &Case, programs: &[Vec<usize>]) -> Vec<Tr
             };
             now += gap + held;
             calls.push(True { thread, op, start: now, end: now + dur, held });
-            // What records a call takes time as well.
+            // The recording of a call takes time, too.
             now += dur + 5_000;
         }
     }
     calls
 }
 
-/// The two sides, and how far the profile's clock is behind at a time of its own.
+/// Generates the two sides, and a function that returns the true offset at a time on the profile's clock.
 fn record(
     random: &mut Random,
     case: &Case,
@@ -110,7 +111,7 @@ fn record(
     let calls = happened(random, case, &programs);
     let profiled = match case.relation {
         Relation::SimilarRun => {
-            // No two runs are alike to less than what a cache miss takes.
+            // Two runs always differ at least by the time of a cache miss.
             let percent = 2 + random.below(10);
             let mut late = vec![0i64; case.threads];
             let mut last = vec![0i64; case.threads];
@@ -134,15 +135,17 @@ fn record(
     };
     let first = calls.iter().map(|call| call.start).min().unwrap();
     let last = calls.iter().map(|call| call.end).max().unwrap();
-    // The profiler is on for the middle half; the recorder for all, or what comes behind.
+    // The profiler is on for the middle half; the recorder for all of the run, or for the time after the
+    // profile.
     let (from, to) = (first + (last - first) / 4, last - (last - first) / 4);
     let recorded = match case.relation {
         Relation::Before => to..last + 1_000,
-        // Calls that a set clock puts behind the end of the recording are none that it could have.
+        // Calls that a set clock moves behind the end of the recording do not count as ones that the run
+        // could have.
         Relation::Step => first - 1_000..last + 10_000_000,
         _ => first - 1_000..last + 1_000,
     };
-    // A full buffer loses all calls for a while, and says so.
+    // A full buffer loses all calls for a while, and the run records that it did.
     let burst = match case.loses_burst {
         true => Some(from + (to - from) / 3..from + (to - from) / 3 + (to - from) / 8),
         false => None,
@@ -172,7 +175,7 @@ fn record(
     let (offset, drift) = (case.offset_ns, case.drift_ppm);
     let middle = (from + to) / 2;
     let step = if case.relation == Relation::Step { 30_000 + random.below(3_000_000) as i64 } else { 0 };
-    // From the run's clock to the profile's: an inverse of what is asked for, good to a nanosecond.
+    // This converts the run's clock to the profile's: the inverse of the alignment, accurate to a nanosecond.
     let theirs = move |ts: i64| {
         let late = if ts > middle { step } else { 0 };
         ts - offset - (ts - middle) * drift / 1_000_000 + late
@@ -226,7 +229,8 @@ fn case(random: &mut Random, relation: Relation) -> Case {
     }
 }
 
-/// The largest error of a good alignment over the profile and how many calls it puts elsewhere, and its matches that are none.
+/// Returns the largest error of an alignment over the profile, the number of calls that it misplaces, and the
+/// number of wrong matches.
 fn errors(aligned: &Aligned, profile: &Side, ours: &dyn Fn(i64) -> i64) -> ([i64; 2], usize) {
     let calls = profile.threads.iter().flat_map(|thread| &thread.calls);
     let errors: Vec<i64> =
@@ -245,7 +249,7 @@ fn run_case(seed: u64, relation: Relation) -> (Case, Result<Aligned, String>, [i
     (case, result, error, wrong)
 }
 
-/// Aligns profiles of the same process.
+/// Checks that profiles of the same process are aligned correctly.
 fn all_right(seeds: Range<u64>) {
     let mut refused = Vec::new();
     let count = seeds.end - seeds.start;
@@ -297,8 +301,8 @@ fn what_cannot_be_aligned_is_refused() {
         for seed in 0..count {
             let (case, result, [_, misplaced], _) = run_case(100_000 + seed, relation);
             if let Ok(aligned) = result {
-                // Even loops may have something that tells their turns apart, and a clock may be set shortly before the last
-                // few calls: then the answer must be right for all others.
+                // An even loop may have something that tells its iterations apart, and a clock may be set
+                // shortly before the last few calls: then the answer must be right for all other calls.
                 let is_right = matches!(relation, Relation::Even | Relation::Step) && misplaced <= 5;
                 assert!(
                     is_right,

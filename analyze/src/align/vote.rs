@@ -1,47 +1,51 @@
-//! Where the profile may lie in the run: the time between two calls is on record on both sides, and a rare one gives the
-//! offset of the clocks away. Every pair of equal times votes for an offset, the rarer the time, the more; wrong votes scatter.
+//! Finds where the profile may lie in the run. The time between two calls is recorded on both sides, and a
+//! rare one reveals the offset of the clocks. Every pair of equal times votes for an offset; the rarer the
+//! time is, the more its votes weigh. Wrong votes scatter.
 
 use std::collections::HashMap;
 
 use super::calls::{Functions, Side};
 
-/// Gaps of the run that are looked at: the longest, for they are the rarest.
+/// Maximum number of the run's gaps that are searched: the longest, because they are the rarest.
 const MAX_GAPS: usize = 1 << 20;
-/// Votes at most, in all and for each gap of the profile; those of the rarest gaps are cast first.
+/// Maximum number of votes, in total and, on average, for each gap of the profile. The rarest gaps vote
+/// first.
 const MAX_VOTES: usize = 1 << 20;
 const VOTES_PER_GAP: usize = 16;
-/// A gap with more like it says nothing.
+/// Maximum number of similar gaps; a gap with more of them tells nothing.
 const MAX_ALIKE: usize = 1 << 11;
-/// By how much a gap's two records may differ, beside a thousandth of it.
+/// Maximum difference in nanoseconds between a gap's two records, in addition to a thousandth of the gap.
 const GAP_SLACK_NS: i64 = 3_000;
-/// Offsets that count as one: the clocks drift, which spreads the votes.
+/// Width in nanoseconds within which offsets count as one, because the drift of the clocks spreads the votes.
 const WINDOW_NS: i64 = 100_000;
-/// Offsets that are told apart at last.
+/// Width in nanoseconds of the narrower window that the offset is finally taken from.
 const NARROW_NS: i64 = 8_000;
-/// Candidates that are kept.
+/// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 8;
 
 /// An offset with many votes.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    /// From the profile's clock to the run's.
+    /// Offset in nanoseconds from the profile's clock to the run's.
     pub(super) offset_ns: i64,
-    /// Where on the profile's clock the votes come from.
+    /// Median time on the profile's clock of the gaps that voted for the offset, in nanoseconds.
     pub(super) at_ns: i64,
-    /// Threads of the profile and the run that voted for it, most votes first.
+    /// Pairs of a thread of the profile and one of the run that voted for the offset, those with most votes
+    /// first.
     pub(super) threads: Vec<(usize, usize)>,
 }
 
-/// The time from one call of a thread to its next.
+/// The time from the start of one call of a thread to the start of the next.
 struct Gap {
     /// Families of the two calls.
     between: (u32, u32),
     gap_ns: i64,
     thread: usize,
-    /// Start of the second call.
+    /// Start of the second call in nanoseconds.
     at_ns: i64,
 }
 
+/// A vote for an offset, by a gap of the profile and a similar gap of the run.
 #[derive(Clone, Copy)]
 struct Vote {
     offset_ns: i64,
@@ -50,6 +54,7 @@ struct Vote {
     weight: f64,
 }
 
+/// Returns the gaps of all threads of a side.
 fn gaps(side: &Side, functions: &Functions) -> Vec<Gap> {
     let mut gaps = Vec::with_capacity(side.calls_count());
     for (thread, calls) in side.threads.iter().map(|thread| &thread.calls).enumerate() {
@@ -66,7 +71,8 @@ fn gaps(side: &Side, functions: &Functions) -> Vec<Gap> {
     gaps
 }
 
-/// All votes, by offset. `claims`: threads of the profile whose thread in the run is known.
+/// Returns all votes, sorted by offset. `claims` has, for each thread of the profile, the thread of the run
+/// with the same IDs, if there is one.
 fn votes(profile: &Side, captured: &Side, functions: &Functions, claims: &[Option<usize>]) -> Vec<Vote> {
     let mut known = gaps(captured, functions);
     if known.len() > MAX_GAPS {
@@ -119,7 +125,7 @@ fn votes(profile: &Side, captured: &Side, functions: &Functions, claims: &[Optio
     votes
 }
 
-/// For each vote, the weight of those from it on within `width_ns`.
+/// Returns, for each vote, the total weight of the votes from it on within `width_ns`.
 fn windows(votes: &[Vote], width_ns: i64) -> Vec<f64> {
     let mut sums = vec![0.0; votes.len()];
     let (mut sum, mut end) = (0.0, 0);
@@ -136,10 +142,12 @@ fn windows(votes: &[Vote], width_ns: i64) -> Vec<f64> {
     sums
 }
 
+/// Returns the index of the largest sum.
 fn heaviest(sums: &[f64]) -> Option<usize> {
     sums.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index)
 }
 
+/// Returns the votes from index `first` on within `width_ns`.
 fn within(votes: &[Vote], first: usize, width_ns: i64) -> &[Vote] {
     let votes = votes.get(first..).unwrap_or_default();
     let start = votes.first().map_or(0, |vote| vote.offset_ns);
@@ -147,7 +155,7 @@ fn within(votes: &[Vote], first: usize, width_ns: i64) -> &[Vote] {
     votes.get(..end).unwrap_or_default()
 }
 
-/// Offsets by weight, the heaviest first.
+/// Returns the offsets with most weight, the heaviest first.
 pub(super) fn candidates(
     profile: &Side,
     captured: &Side,
@@ -175,7 +183,7 @@ pub(super) fn candidates(
             let threads = threads.into_iter().map(|(threads, _)| threads).collect();
             found.push(Candidate { offset_ns, at_ns, threads });
         }
-        // What overlaps it is the same candidate.
+        // A window that overlaps this one belongs to the same candidate.
         let start = votes.get(first).map_or(0, |vote| vote.offset_ns);
         let from = votes.partition_point(|vote| vote.offset_ns < start.saturating_sub(WINDOW_NS));
         let to = votes.partition_point(|vote| vote.offset_ns <= start.saturating_add(WINDOW_NS));

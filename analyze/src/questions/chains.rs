@@ -1,8 +1,8 @@
-//! Why slow calls were slow, function by function, who is guilty and who is innocent.
+//! Why slow calls were slow, by function: which causes and tasks are behind them, and which are not a factor.
 //!
-//! [`analyze_verdict::classify`] has judged every call; here its verdicts become an answer about one run. Shares of a function
-//! are those of its slow calls' whole excess, so they sum to 1. A suspect is *cleared* when it accounts for
-//! at most [`CLEARED_RATIO`] of that, with the figures that clear it.
+//! `judge` has classified every call; this module turns its verdicts into an answer about one run. Shares of
+//! a function are shares of its slow calls' total excess latency, so they sum to 1. A cause is *not a factor*
+//! if it accounts for at most [`CLEARED_RATIO`] of that excess; the figures that rule it out are given.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -26,39 +26,44 @@ use analyze_verdict::{
     walk::Walker,
 };
 
-/// Up to this share of the slow excess a suspect is cleared.
+/// Maximum share of the excess latency of a cause that is not a factor.
 pub const CLEARED_RATIO: f64 = 0.01;
-/// From this share on it is guilty.
+/// Minimum share of the excess latency of a cause that is held responsible for it.
 pub const GUILTY_RATIO: f64 = 0.05;
-/// Slowest calls kept per function, for reading, unless more are asked for.
+/// Default number of slowest calls that are kept per function as examples.
 pub const EXAMPLES: usize = 5;
 
-/// A share of something.
+/// The share of one cause.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Share {
+    /// The cause.
     pub cause: Cause,
+    /// Its part of the excess latency in nanoseconds.
     pub total_ns: f64,
+    /// Its part divided by the whole, from 0 to 1.
     pub share_ratio: f64,
 }
 
-/// What the scheduler is found to be.
+/// The verdict on the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
-    /// It has an alibi.
+    /// The scheduler is not a factor.
     Cleared,
-    /// Its share is small, but not nothing.
+    /// The scheduler has a share above [`CLEARED_RATIO`], but below [`GUILTY_RATIO`].
     Minor,
-    /// It took a real share.
+    /// The scheduler has a share of at least [`GUILTY_RATIO`].
     Guilty,
-    /// Not in the calls' own time, but it kept threads waiting that slow calls waited for.
+    /// The scheduler's own share is below [`GUILTY_RATIO`], but it delayed threads that slow calls waited
+    /// for, by more than [`CLEARED_RATIO`] of the excess.
     Behind,
-    /// There is nothing to judge, or not enough.
+    /// There are no slow calls, or too much of the excess is inconclusive.
     Inconclusive,
 }
 
 impl Scheduler {
-    /// What it is, by its share of the excess, the share that it is behind, and what the trace leaves open.
+    /// Returns the verdict by the scheduler's own share of the excess, its share through other threads, and
+    /// the inconclusive share.
     pub fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
         if own_ratio >= GUILTY_RATIO {
             Self::Guilty
@@ -77,119 +82,160 @@ impl Scheduler {
 /// One link of a chain.
 #[derive(Clone, Debug, Serialize)]
 pub struct Link {
+    /// Start in nanoseconds.
     pub ts_ns: i64,
+    /// Length in nanoseconds.
     pub dur_ns: i64,
-    /// 0: the call's own thread; 1: the thread that woke it; and so on.
+    /// Number of wakeups from the call's own thread: 0 is that thread, 1 the thread that woke it, and so on.
     pub depth: usize,
+    /// Process ID of the link's thread.
     pub pid: u32,
+    /// Thread ID of the link's thread.
     pub tid: u32,
+    /// Name of the thread state.
     pub state: &'static str,
+    /// The cause that the link stands for, if any.
     pub cause: Option<Cause>,
+    /// Process ID of the task that had the CPU or ended the sleep, if it is known.
     pub task_pid: Option<u32>,
+    /// Thread ID of that task.
     pub task_tid: Option<u32>,
+    /// Name of that task.
     pub task_comm: Option<String>,
 }
 
-/// One slow call.
+/// One slow call, as an example.
 #[derive(Clone, Debug, Serialize)]
 pub struct Example {
+    /// Start in nanoseconds.
     pub ts_ns: i64,
+    /// Duration in nanoseconds.
     pub dur_ns: i64,
+    /// Baseline in nanoseconds.
     pub baseline_ns: f64,
+    /// Process ID.
     pub pid: u32,
+    /// Thread ID.
     pub tid: u32,
+    /// Size in bytes, if the call has one.
     pub size_bytes: Option<i64>,
+    /// True if part of the excess is attributed to the first launch of the kernel.
     pub first_call: bool,
-    /// Calls around it.
+    /// Number of calls that this one is nested in; 0 for a top-level call.
     pub depth: i64,
-    /// Nested call of longest duration.
+    /// Function of the longest nested call, if there is one.
     pub child_op: Option<String>,
+    /// Causes with their shares of the excess.
     pub parts: Vec<Share>,
+    /// The cause with the largest part.
     pub verdict: Cause,
-    /// The verdict, followed along the chain.
+    /// The root cause: the verdict, followed along the chain.
     pub root: Cause,
-    /// Its time from end to end, if any of it was off CPU.
+    /// The chain over the call's whole time; empty if the call was never off CPU.
     pub chain: Vec<Link>,
 }
 
-/// Percentiles without one cause.
+/// Percentiles of durations without one cause.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Without {
+    /// The cause that is removed.
     pub cause: Cause,
+    /// The percentiles without it.
     #[serde(flatten)]
     pub percentiles: Percentiles,
 }
 
-/// Verdict on one function.
+/// The verdict on one function.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
+    /// Name of the function.
     pub op: String,
+    /// Name of the function's class, if it is known.
     pub class: Option<&'static str>,
+    /// Number of calls that returned.
     pub calls_count: usize,
+    /// Number of calls that were still open at the end of the recording.
     pub censored_count: usize,
+    /// Number of slow calls.
     pub slow_count: usize,
-    /// Slow calls that overlap any off-CPU time of their own thread.
+    /// Number of slow calls during which their own thread was off CPU at any time.
     pub overlapping_count: usize,
+    /// Median duration in nanoseconds.
     pub p50_ns: f64,
+    /// 99th percentile of the duration in nanoseconds.
     pub p99_ns: f64,
+    /// 99.9th percentile of the duration in nanoseconds.
     pub p999_ns: f64,
-    /// 99th percentile if no call had lost the CPU against its will.
+    /// 99th percentile in nanoseconds if no call had been preempted or had waited for a CPU.
     pub p99_without_scheduler_ns: f64,
-    /// The percentiles without each cause.
+    /// Percentiles without each cause.
     pub without: Vec<Without>,
+    /// Total excess latency of the slow calls in nanoseconds.
     pub excess_ns: f64,
-    /// Causes with their shares of the excess; they sum to 1 if there is any.
+    /// Causes with their shares of the excess; the shares sum to 1 unless there is no excess.
     pub shares: Vec<Share>,
+    /// The verdict on the scheduler.
     pub scheduler: Scheduler,
-    /// Share of the excess in which threads that slow calls waited for had no CPU.
+    /// Share of the excess in which threads that slow calls waited for were waiting for a CPU, from 0 to 1.
     pub scheduler_behind_ratio: f64,
-    /// Cost of bytes, where the function copies or sets and the sizes tell.
+    /// Cost of a copy or set by its size, if a line fits.
     pub size_line: Option<copy_cost::Line>,
+    /// The slowest calls, those with most excess first.
     pub examples: Vec<Example>,
-    /// The verdict in a sentence.
+    /// The verdict in one sentence.
     pub sentence: String,
 }
 
-/// Answer for one run.
+/// The answer for one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chains {
+    /// Name of the run.
     pub run: String,
+    /// The definition of a slow call that was used.
     pub params: Params,
+    /// The verdict on each function, those with most excess first.
     pub verdicts: Vec<Verdict>,
-    /// Shares over all outermost slow calls together.
+    /// Shares of the causes over all top-level slow calls together.
     pub overall: Vec<Share>,
+    /// Excess latency of all top-level slow calls in nanoseconds.
     pub overall_excess_ns: f64,
+    /// Number of top-level slow calls.
     pub overall_slow_count: usize,
-    /// Share of all that excess in which threads that slow calls waited for had no CPU.
+    /// Share of `overall_excess_ns` in which threads that slow calls waited for were waiting for a CPU, from
+    /// 0 to 1.
     pub scheduler_behind_ratio: f64,
-    /// Who is behind the off-CPU time of calls.
+    /// Tasks behind the off-CPU time of calls, those with most time in slow calls first.
     pub culprits: Vec<Culprit>,
     /// System calls in which calls slept.
     pub syscalls: Vec<Syscall>,
+    /// Time in which threads waited for a CPU inside slow calls, over all threads of the calls' chains, in
+    /// nanoseconds.
     pub waiting_in_slow_ns: i64,
-    /// Suspects that were looked at and cleared.
+    /// Causes that were examined and are not a factor.
     pub alibis: Vec<Alibi>,
+    /// Conditions that weaken the verdicts.
     pub warnings: Vec<String>,
 }
 
-/// Shares of the causes in a division.
+/// Returns the share of each cause that has any part of `division`; `excess` is the whole in nanoseconds.
 pub fn shares(division: Division, excess: f64) -> Vec<Share> {
     let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
     let all = Cause::ALL.into_iter().zip(division).filter(|(_, ns)| *ns > 0.0);
     all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
 }
 
-/// Share of the excess that the scheduler is behind, through other threads.
+/// Returns the share of the excess that the scheduler caused through other threads, from 0 to 1.
 fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
     let behind: f64 = slow.map(|call| call.behind_ns).sum();
     if excess > 0.0 { behind / excess } else { 0.0 }
 }
 
-/// The share of one cause.
+/// Returns the share of one cause, or 0 if it is not in the list.
 pub fn share_of(shares: &[Share], cause: Cause) -> f64 {
     shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
+/// Describes one slow call.
 fn example(call: &SlowCall, derived: &Derived) -> Example {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
     let (_, pid, tid) = call.call.thread(schedule);
@@ -224,6 +270,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
     }
 }
 
+/// Summarizes the verdict on one function with its `examples` slowest calls.
 fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     let slow = &derived.judgement.slow[function.slow.clone()];
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
@@ -270,6 +317,7 @@ fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     verdict
 }
 
+/// Writes the verdict on a function as a sentence.
 fn sentence(verdict: &Verdict) -> String {
     if (verdict.calls_count as u64) < MIN_CALLS {
         return format!(
@@ -306,7 +354,7 @@ fn sentence(verdict: &Verdict) -> String {
     )
 }
 
-/// What weakens the verdicts on this run.
+/// Describes what weakens the verdicts on this run.
 fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
     let file = trace.files().first();
     let mut warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
@@ -321,10 +369,11 @@ fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
     warnings
 }
 
-/// Judges every function of the first run. `examples`: slowest calls kept per function.
+/// Explains the slow calls of every function of the first run. `examples` is the number of slowest calls to
+/// keep per function.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chains, AnalyzeError> {
     let derived = trace.derived(params).await?;
     let (schedule, judgement) = (&derived.schedule, &derived.judgement);
@@ -333,7 +382,7 @@ pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chain
     let of_run: Vec<&Function> = judgement.functions.iter().filter(|function| function.run == run).collect();
     let slow = || of_run.iter().flat_map(|function| &judgement.slow[function.slow.clone()]);
     let mut outermost: Vec<&SlowCall> = slow().filter(|call| call.call.depth == 0).collect();
-    // The order of functions must not show in the sums.
+    // The sums must not depend on the order of functions.
     outermost.sort_by_key(|call| (call.call.ts, call.call.thread(schedule)));
     let overall_excess_ns = outermost.iter().map(|call| call.excess_ns).sum();
     let verdicts = || of_run.par_iter().map(|function| verdict(function, &derived, examples)).collect();

@@ -1,7 +1,8 @@
-//! What the counters of GPUs read over time (NVML), in the steps of the timeline: least and most of each step.
+//! Readings of GPU counters over time (NVML), in the steps of the timeline: the minimum and the maximum of
+//! each step.
 //!
-//! A reading is of its instant; between two of them nothing is known. Readings from before or after the timeline count in
-//! the sums, and are in no step.
+//! A reading is valid at its instant only; nothing is known between two readings. Readings from before or
+//! after the timeline count in the totals, but belong to no step.
 
 use serde::Serialize;
 use trace_schema::Bytes;
@@ -13,9 +14,11 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
+/// Name of the counter whose value is NVML's bit mask of reasons for a reduced clock.
 pub const THROTTLE_REASONS: &str = "throttle_reasons";
 
-/// NVML's bits, and whether the clock is held down by more than a lack of work or a setting.
+/// NVML's bits: mask, name, and whether the reason holds the clock down although there is work and no setting
+/// asks for it.
 const REASONS: [(i64, &str, bool); 9] = [
     (0x1, "idle", false),
     (0x2, "clocks as set", false),
@@ -28,7 +31,7 @@ const REASONS: [(i64, &str, bool); 9] = [
     (0x100, "display clocks", false),
 ];
 
-/// Counters in a figure, in this order, each with what it is.
+/// The counters that a figure shows, in this order, each with its description.
 const DRAWN: [(&str, &str); 5] = [
     ("gpu_busy_percent", "GPU busy: share of time in which a kernel ran"),
     ("memory_used_bytes", "Memory used"),
@@ -37,13 +40,14 @@ const DRAWN: [(&str, &str); 5] = [
     (THROTTLE_REASONS, "Clock held down (power, heat)"),
 ];
 
-/// Whether any of the reasons holds the clock down against what work there is.
+/// Returns whether any bit of `reasons` holds the clock down although there is work. An unknown bit counts as
+/// one that does.
 pub fn is_throttled(reasons: i64) -> bool {
     let known = REASONS.iter().map(|(bit, ..)| bit).sum::<i64>();
     REASONS.iter().any(|(bit, _, holds)| *holds && reasons & bit != 0) || reasons & !known != 0
 }
 
-/// A reading in words, with its unit.
+/// Formats a counter's value with its unit, which is the ending of the counter's name.
 pub fn reading(counter: &str, value: i64) -> String {
     let unit = |suffix| counter.ends_with(suffix);
     if counter == THROTTLE_REASONS {
@@ -66,38 +70,44 @@ pub fn reading(counter: &str, value: i64) -> String {
     }
 }
 
-/// The readings of a step.
+/// The readings of one counter in one step of the timeline, in the counter's unit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reading {
-    /// Of the first one.
+    /// Time of the first reading in nanoseconds.
     pub ts_ns: i64,
+    /// Minimum.
     pub least: i64,
+    /// Maximum.
     pub most: i64,
 }
 
-/// A counter of a GPU.
+/// A counter of one GPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counter {
-    /// Its ending is the unit of the values.
+    /// Name of the counter, whose ending is the unit of the values.
     pub name: String,
+    /// Number of readings.
     pub readings_count: i64,
-    /// Of all readings, each counted alike.
+    /// Mean of all readings, each with the same weight.
     pub mean: f64,
+    /// Minimum of all readings.
     pub least: i64,
+    /// Maximum of all readings.
     pub most: i64,
-    /// Where a figure's scale ends: what there is of it, or the most that was read.
+    /// Upper end of a figure's axis: the capacity if it is known, 1 for the throttle reasons, otherwise the
+    /// maximum.
     pub scale: i64,
-    /// Within the timeline, by step.
+    /// Readings within the timeline, one entry per step that has any.
     pub readings: Vec<Reading>,
 }
 
 impl Counter {
-    /// Whether a figure shows it.
+    /// Returns whether a figure shows the counter.
     pub fn is_drawn(&self) -> bool {
         !self.readings.is_empty() && DRAWN.iter().any(|(name, _)| *name == self.name)
     }
 
-    /// What it is.
+    /// Returns the description of the counter; its name if it has none.
     pub fn words(&self) -> String {
         let drawn = DRAWN.iter().find(|(name, _)| *name == self.name);
         drawn.map_or_else(|| self.name.clone(), |(_, words)| (*words).to_owned())
@@ -111,15 +121,16 @@ impl Counter {
 /// The counters of one GPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Device {
-    /// NVML's index.
+    /// NVML's index of the GPU.
     pub device: i64,
+    /// The counters, those that figures show first.
     pub counters: Vec<Counter>,
 }
 
-/// Answers for one run; nothing: no counter was read.
+/// Returns the counters of each GPU, in the steps of `timeline`; the list is empty if no counter was read.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, timeline: &Timeline) -> Result<Vec<Device>, AnalyzeError> {
     let (start, end) = (timeline.start_ns, timeline.end_ns);
     let step = ((end - start) as f64 / STEPS as f64).max(1.0);
@@ -152,7 +163,7 @@ pub async fn run(trace: &Trace, timeline: &Timeline) -> Result<Vec<Device>, Anal
                 });
             }
             let Some(counter) = of.counters.last_mut() else { continue };
-            // A sum until the end.
+            // The field holds the sum until all rows are read.
             counter.mean += totals.at(row).unwrap_or_default();
             counter.readings_count += n.value(row);
             counter.least = counter.least.min(least.value(row));

@@ -10,19 +10,20 @@ use crate::trace::Trace;
 use analyze_engine::error::query_error;
 use analyze_run::error::AnalyzeError;
 
-/// A kind by its name.
+/// Looks up an event kind by its name.
 ///
 /// # Errors
-/// If there is none.
+/// Returns the list of known names, as a sentence, if there is no such kind.
 pub fn kind(name: &str) -> Result<Kind, String> {
     let known = || Kind::ALL.map(Kind::name).join(", ");
     Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", known()))
 }
 
-/// The first `number` rows, in order of time, of a kind if one is given; without the columns in which none has a value.
+/// Returns the first `number` rows of a run in order of time, only those of `kind` if one is given. Columns
+/// that are null in all of these rows are left out.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, number: u32, kind: Option<Kind>) -> Result<RecordBatch, AnalyzeError> {
     let of_kind = kind.map_or_else(String::new, |kind| format!("WHERE kind = '{}'", kind.name()));
     let frame = trace.sql(&format!("SELECT * FROM events {of_kind} ORDER BY ts LIMIT {number}")).await?;

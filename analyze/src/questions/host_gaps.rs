@@ -1,4 +1,4 @@
-//! What the host did between launches: the view `launch_gaps` in sums, and its longest rows.
+//! What the host did between launches: totals of the view `launch_gaps`, and its longest rows.
 
 use futures::TryStreamExt;
 use serde::Serialize;
@@ -9,10 +9,10 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Longest gaps kept.
+/// Number of longest gaps that are kept.
 const LONGEST: usize = 12;
 
-/// What a gap is divided into: the view's column, its name, what it means.
+/// The parts that a gap is divided into. Each is the view's column, its name, and its meaning.
 pub const PARTS: [(&str, &str, &str); 12] = [
     ("host_ns", "host", "outside of CUDA calls, on CPU: Python, or other code"),
     ("sync_ns", "gpu-wait", "waited for the GPU, which had work"),
@@ -28,41 +28,51 @@ pub const PARTS: [(&str, &str, &str); 12] = [
     ("unknown_ns", "inconclusive", "outside of calls, off CPU, and the source does not say why"),
 ];
 
-/// One gap.
+/// One gap: the time of a thread between the return of one launch and the start of the next.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gap {
+    /// Process ID.
     pub pid: i64,
+    /// Thread ID.
     pub tid: i64,
+    /// Return of the earlier launch, in nanoseconds.
     pub ts_ns: i64,
+    /// Length in nanoseconds.
     pub dur_ns: i64,
+    /// Function of the launch that ends the gap.
     pub next_op: String,
+    /// The innermost marked range that the launch began in, if any.
     pub phase: Option<String>,
-    /// The largest part, and its share.
+    /// Name of the largest part.
     pub main: &'static str,
+    /// Share of the largest part in the gap, from 0 to 1.
     pub main_ratio: f64,
 }
 
 /// All gaps of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Gaps {
+    /// Number of gaps.
     pub gaps_count: i64,
+    /// Total length in nanoseconds.
     pub total_ns: i64,
-    /// In the order of [`PARTS`]; they sum to the total.
+    /// Total of each part in nanoseconds, in the order of [`PARTS`]; they sum to `total_ns`.
     pub parts_ns: Vec<i64>,
+    /// The longest gaps, longest first.
     pub longest: Vec<Gap>,
 }
 
 impl Gaps {
-    /// Name, meaning and sum of each part.
+    /// Returns the name, the meaning and the total in nanoseconds of each part.
     pub fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
         PARTS.iter().zip(&self.parts_ns).map(|((_, name, meaning), ns)| (*name, *meaning, *ns)).collect()
     }
 }
 
-/// Answers for one run.
+/// Summarizes the launch gaps of a run.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
     let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
     let columns = PARTS.map(|(column, ..)| column).join(", ");

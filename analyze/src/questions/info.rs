@@ -1,4 +1,4 @@
-//! What a run is: where it comes from, what was probed, what was lost, what is in it.
+//! What a run is: its provenance, its probes, the events it lost, and the number of rows it contains.
 
 use serde::Serialize;
 use trace_schema::Run;
@@ -9,27 +9,35 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Rows of one kind and op.
+/// The number of rows of one event kind and operation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Count {
+    /// Name of the event kind.
     pub kind: String,
+    /// Function or operation.
     pub op: String,
+    /// Number of rows.
     pub rows_count: i64,
 }
 
-/// Answer.
+/// The description of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
+    /// Name of the run.
     pub run: String,
+    /// Number of rows in all files of the run.
     pub rows_count: u64,
+    /// Size of the run's files in bytes.
     pub size_bytes: u64,
+    /// The metadata that the recorder wrote.
     pub provenance: Run,
+    /// Rows by kind and operation, most frequent operations of each kind first.
     pub counts: Vec<Count>,
-    /// What a reader of any figure from this run must know.
+    /// Conditions that a reader of any figure from this run must know.
     pub warnings: Vec<String>,
 }
 
-/// What weakens statements about a run, in words.
+/// Describes what weakens statements about a run: lost events, failed probes, and sources not captured.
 pub fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     match (run.lost_count(), run.lost_is_counted) {
@@ -49,10 +57,10 @@ pub fn warnings(run: &Run) -> Vec<String> {
     warnings
 }
 
-/// Answers for one run.
+/// Describes the runs of a trace.
 ///
 /// # Errors
-/// If its data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
     let batches = trace
         .batches("SELECT run, kind, op, count(*) AS n FROM events GROUP BY run, kind, op ORDER BY run, kind, n DESC, op")

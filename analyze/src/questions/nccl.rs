@@ -1,5 +1,6 @@
-//! NCCL's operations as their processes handed them over: the view `nccl_volume`, with the rank that each communicator's
-//! process has in it. What ranks or links did meanwhile is not in the calls.
+//! NCCL operations by communicator, from the view `nccl_volume`, with the rank that the calling process has
+//! in each communicator. The calls only enqueue the operations: what the ranks or the links did meanwhile is
+//! not in them.
 
 use serde::Serialize;
 
@@ -9,27 +10,33 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// One operation on one communicator.
+/// The calls of one NCCL operation on one communicator in one process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Volume {
+    /// Process ID.
     pub pid: i64,
-    /// Of its process in the communicator; `None`: it began before recording, or its source does not tell.
+    /// Rank of the process in the communicator; `None` if the communicator was created before the recording
+    /// began, or if the source does not record ranks.
     pub rank: Option<i64>,
-    /// A handle: it means something within its process only.
+    /// Handle of the communicator, which has a meaning only within its process.
     pub communicator: Option<i64>,
+    /// Name of the NCCL function.
     pub op: String,
+    /// Number of calls.
     pub calls_count: i64,
-    /// Of one rank.
+    /// Bytes that this rank passed to the calls.
     pub volume_bytes: Option<i64>,
-    /// Time of handing over.
+    /// Total time in the calls in nanoseconds, that is, the time to enqueue the operations.
     pub call_ns: Option<i64>,
+    /// 99th percentile of the time in one call, in nanoseconds.
     pub p99_call_ns: Option<f64>,
 }
 
-/// Answers for one run, longest in calls first; nothing: no such call is on record.
+/// Returns the operations of one run, those with most time in calls first; the list is empty if the run has
+/// no NCCL calls.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Volume>, AnalyzeError> {
     let query = "SELECT v.*, r.rank FROM nccl_volume v LEFT JOIN \
          (SELECT run, pid, communicator, max(peer) AS rank FROM events \

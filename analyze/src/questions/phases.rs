@@ -1,4 +1,4 @@
-//! What the workload's own phases cost: the view `phases`, longest first.
+//! The cost of the workload's own phases, from the view `phases`, longest first.
 
 use serde::Serialize;
 
@@ -8,24 +8,34 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// One phase. Times in nanoseconds.
+/// One phase: all ranges of one name in one run. Calls count in the innermost range that they began in. Times
+/// are in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
+    /// Name of the run.
     pub run: String,
+    /// Name that the workload gave to the range.
     pub phase: String,
+    /// Number of ranges of this name.
     pub ranges_count: i64,
+    /// Total length of the ranges; ranges that did not end are left out.
     pub total_ns: i64,
+    /// Number of calls that began in the ranges and in no range nested in them.
     pub calls_count: i64,
+    /// Number of these calls that are launches.
     pub launches_count: i64,
+    /// Time in top-level calls.
     pub calls_ns: i64,
+    /// Part of `calls_ns` in which the calling thread was preempted or runnable.
     pub scheduler_ns: i64,
+    /// Part of `calls_ns` in which the calling thread was blocked.
     pub blocked_ns: i64,
 }
 
-/// Every phase; none if the workload named none.
+/// Returns every phase; the list is empty if the workload marked no ranges.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Phase>, AnalyzeError> {
     let batches = trace.batches("SELECT * FROM phases ORDER BY run, total_ns DESC, phase").await?;
     let mut phases = Vec::new();

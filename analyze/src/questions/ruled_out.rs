@@ -1,7 +1,7 @@
-//! Suspects that were looked at and cleared, each with the figure that clears it.
+//! Causes that were examined and found not to be a factor, each with the figure that rules it out.
 //!
-//! What is no evidence clears nobody and accuses nobody: counts in a window, load of the machine, sleep of
-//! other threads. Those are listed with what of them lay inside slow calls.
+//! Counts in a window, the load of the machine, and the sleep of other threads are evidence neither for nor
+//! against a cause. They are listed with the part of them that lies inside slow calls.
 
 use serde::Serialize;
 use trace_schema::Nanos;
@@ -18,18 +18,20 @@ use analyze_verdict::{
     thread_state::State,
 };
 
-/// A suspect that is cleared.
+/// A cause that is not a factor.
 #[derive(Clone, Debug, Serialize)]
 pub struct Alibi {
+    /// Name of the cause, or of the other threads or processes that are ruled out.
     pub suspect: String,
-    /// Its part in the excess of slow calls.
+    /// Its part of the excess latency of top-level slow calls, in nanoseconds.
     pub total_ns: f64,
+    /// Share of that excess, from 0 to 1.
     pub share_ratio: f64,
-    /// The figures, in words.
+    /// The figures that rule it out, in words.
     pub figure: String,
 }
 
-/// The usual suspects.
+/// The causes that are examined.
 const SUSPECTS: [Cause; 9] = [
     Cause::Scheduler,
     Cause::Throttled,
@@ -42,23 +44,26 @@ const SUSPECTS: [Cause; 9] = [
     Cause::Nested,
 ];
 
-/// What the alibis of one run are found in.
+/// The data of one run in which causes are ruled out.
 pub struct Court<'a> {
+    /// The verdicts and the schedule of all runs.
     pub derived: &'a Derived,
+    /// Number of the run in `Names`.
     pub run: u32,
-    /// Shares of the causes over the outermost slow calls.
+    /// Shares of the causes in the excess latency of top-level slow calls.
     pub overall: &'a [Share],
-    /// How many of them had any of a cause, in the order of [`Cause::ALL`].
+    /// Number of top-level slow calls with any part of a cause, in the order of [`Cause::ALL`].
     pub touched: [usize; causes::COUNT],
-    /// The outermost slow calls.
+    /// The top-level slow calls.
     pub slow: &'a [&'a SlowCall],
-    /// Threads that made a slow call, nested or not.
+    /// Threads that made a slow call, nested or top-level.
     pub accused: HashSet<ThreadKey>,
+    /// The tasks and threads behind the off-CPU time of slow calls.
     pub blame: &'a Blame,
 }
 
 impl Court<'_> {
-    /// Whether the run has what would show a suspect at work.
+    /// Returns whether the run has the data that would show this cause.
     fn is_on_record(&self, cause: Cause) -> bool {
         let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
         let info = self.derived.run(self.run);
@@ -80,15 +85,17 @@ impl Court<'_> {
     }
 }
 
-/// Finds them.
+/// Returns the causes, threads and processes that are not a factor in slow calls; none if there is no slow
+/// call.
 pub fn find(court: &Court<'_>) -> Vec<Alibi> {
     let Court { overall, slow, blame, .. } = court;
     if slow.is_empty() {
         return Vec::new();
     }
-    // What the trace leaves open may be anybody's.
+    // The inconclusive share may belong to any cause.
     let open = share_of(overall, Cause::Inconclusive);
-    // Who is at the root of a chain is not cleared, though the call itself waited for somebody else.
+    // A cause found further along a chain is not ruled out, even if the call itself waited for another
+    // thread.
     let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
     let behind = |cause: Cause| match cause.is_off_cpu() {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
@@ -121,7 +128,7 @@ pub fn find(court: &Court<'_>) -> Vec<Alibi> {
     alibis
 }
 
-/// Threads that made no slow call: what they slept is no evidence, unless a slow call waited for them.
+/// Rules out threads that made no slow call: their sleep is no evidence unless a slow call waited for them.
 fn other_threads(court: &Court<'_>) -> Option<Alibi> {
     let schedule = &court.derived.schedule;
     let helpers: Vec<ThreadKey> = schedule
@@ -147,7 +154,7 @@ fn other_threads(court: &Court<'_>) -> Option<Alibi> {
     })
 }
 
-/// Other processes that had CPUs, but none that a slow call waited for at that time.
+/// Rules out other processes that had a CPU, but not while a slow call waited for it.
 fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
     let schedule = &court.derived.schedule;
     let own: HashSet<u32> =

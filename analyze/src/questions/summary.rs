@@ -1,4 +1,4 @@
-//! How often and how long, by function and stratum: the view `op_summary`, longest total first.
+//! Number and durations of calls by function and group, from the view `op_summary`, largest total first.
 
 use serde::Serialize;
 use trace_schema::Bytes;
@@ -9,25 +9,38 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// One function in one stratum. Times in nanoseconds.
+/// The calls of one function in one group (direction, size class, first call). Times are in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
+    /// Name of the run.
     pub run: String,
+    /// Name of the function.
     pub op: String,
+    /// Direction of a copy; `None` for other calls.
     pub direction: Option<String>,
+    /// Binary logarithm of the size in bytes, rounded down; `None` if the calls have no size.
     pub size_class: Option<i64>,
+    /// True if these are the first launches of their kernels.
     pub first_call: bool,
+    /// Number of calls that returned.
     pub calls_count: i64,
+    /// Number of calls that were still open at the end of the recording.
     pub censored_count: i64,
+    /// Median duration.
     pub p50_ns: Option<f64>,
+    /// 90th percentile of the duration.
     pub p90_ns: Option<f64>,
+    /// 99th percentile of the duration.
     pub p99_ns: Option<f64>,
+    /// Longest duration.
     pub max_ns: Option<i64>,
+    /// Sum of the durations.
     pub total_ns: Option<i64>,
 }
 
 impl Line {
-    /// What separates the stratum from others of its function, in a few words.
+    /// Describes what distinguishes the group from others of its function, such as `≥ 64 KiB, first call`;
+    /// empty if nothing does.
     pub fn stratum(&self) -> String {
         let size = self.size_class.map(|class| {
             let at_least = u32::try_from(class).ok().and_then(|class| 1_i64.checked_shl(class));
@@ -39,10 +52,10 @@ impl Line {
     }
 }
 
-/// Every stratum of every function.
+/// Returns one line per function and group.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
     let batches = trace
         .batches("SELECT * FROM op_summary ORDER BY run, total_ns DESC NULLS LAST, op, direction, size_class, first_call")

@@ -1,4 +1,5 @@
-//! How each thread spent the run, in equal steps: share of time inside CUDA calls, and waiting for a CPU.
+//! How each thread spent the run, in equal steps of time: the share inside CUDA calls, and the share waiting
+//! for a CPU.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +12,50 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Length of the intersection of `[a, b)` and `[c, d)`.
+/// Returns the length of the intersection of `[a, b)` and `[c, d)`.
 fn overlap(a: i64, b: i64, c: i64, d: i64) -> i64 {
     b.min(d).saturating_sub(a.max(c)).max(0)
 }
 
-/// Steps of the timeline.
+/// Number of steps of a timeline.
 pub const STEPS: usize = 240;
-/// Threads shown: those with most time in calls.
+/// Maximum number of threads in a timeline: those with most time in calls.
 pub const THREADS: usize = 12;
 
-/// One thread, step by step. Shares from 0 to 1.
+/// One thread, step by step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lane {
+    /// Process ID.
     pub pid: i64,
+    /// Thread ID.
     pub tid: i64,
+    /// Name of the thread; empty if it is not known.
     pub comm: String,
+    /// Time in top-level calls over the run, in nanoseconds.
     pub calls_ns: i64,
+    /// Share of each step spent in top-level calls, from 0 to 1.
     pub in_calls_ratio: Vec<f64>,
+    /// Share of each step in which the thread could run and waited for a CPU, from 0 to 1.
     pub waiting_ratio: Vec<f64>,
 }
 
-/// Lanes of one run.
+/// The timeline of one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Timeline {
+    /// Start of the first call or allocation, in nanoseconds.
     pub start_ns: i64,
+    /// End of the last call or allocation, in nanoseconds.
     pub end_ns: i64,
+    /// The threads with most time in calls, in that order.
     pub lanes: Vec<Lane>,
-    /// Threads with calls, shown or not.
+    /// Number of threads with calls, including those without a lane.
     pub threads_count: usize,
 }
 
 /// Computes the timeline of one run.
 ///
 /// # Errors
-/// If the run's data cannot be read.
+/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     let mut timeline = Timeline::default();
     for batch in trace.batches("SELECT min(ts) AS a, max(ts + coalesce(dur, 0)) AS b FROM events WHERE kind IN ('call', 'alloc')").await? {
@@ -55,7 +65,7 @@ pub async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     }
     let step = ((timeline.end_ns - timeline.start_ns) as f64 / STEPS as f64).max(1.0);
     let mut lanes: BTreeMap<(i64, i64), Lane> = BTreeMap::new();
-    // Nested calls would count twice; the outermost contain them.
+    // Nested calls would count twice; the top-level calls contain them.
     let calls = "SELECT pid, tid, ts, dur, CAST(NULL AS BIGINT) AS runnable_ns FROM op_time WHERE depth = 0";
     let waits = "SELECT pid, tid, ts + dur - runnable_ns AS ts, runnable_ns AS dur, runnable_ns FROM off_cpu \
                  WHERE dur IS NOT NULL AND runnable_ns > 0";

@@ -1,7 +1,9 @@
-//! Whether a run is whole: what the format promises, checked row by row; and how good its record is.
+//! Checks that a run's files keep what the format promises, row by row, and measures the quality of the
+//! recording.
 //!
-//! A file is *broken* if it is not what its format says: a column of another type, rows out of the order that is declared,
-//! a kind that does not exist, a length below zero. That events were lost does not break it: it says so.
+//! A file is *broken* if it is not what its format says: a column has another type, rows are not in the
+//! declared order, a kind does not exist, or a duration is negative. Lost events do not break a file, because
+//! the file says that it lost them.
 
 use std::collections::HashMap;
 
@@ -20,25 +22,29 @@ use analyze_run::{
 /// Something that is not as it should be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fault {
+    /// Description of the problem.
     pub what: String,
-    /// Rows concerned; 0: it is not about rows.
+    /// Number of rows concerned; 0 if the problem is not about rows.
     pub rows_count: i64,
 }
 
-/// Answer.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
+    /// Number of rows in the files.
     pub rows_count: i64,
-    /// What makes the file a broken one.
+    /// Violations of the format: if there are any, the file is broken.
     pub faults: Vec<Fault>,
-    /// Rows that contradict others.
+    /// Rows that contradict other rows; not searched for in a broken file.
     pub contradictions: Vec<Fault>,
+    /// Conditions that weaken statements about the run.
     pub warnings: Vec<String>,
-    /// Recorded of what happened, and without contradiction; `None`: losses are not counted.
+    /// Share of the events that were recorded and contradict no other, from 0 to 1; `None` if losses were not
+    /// counted, if there are no rows, or if the file is broken.
     pub quality_ratio: Option<f64>,
 }
 
-/// Conditions that no row may meet, with what is wrong then.
+/// Conditions that no row may meet, each with a description of what is wrong with a row that does.
 const RULES: [(&str, &str); 6] = [
     ("dur < 0", "a length below zero (column dur)"),
     ("dur > 9223372036854775807 - ts AND ts > 0", "an end that time does not reach (columns ts, dur)"),
@@ -51,7 +57,7 @@ const RULES: [(&str, &str); 6] = [
     ("kind = 'mark' AND detail IS NULL", "a mark without a name (column detail)"),
 ];
 
-/// Columns that are not of the type that the format gives them.
+/// Describes the columns whose type is not the one that the format gives them.
 fn schema_faults(found: &Schema) -> Vec<String> {
     let of = |column: &trace_schema::Column| {
         let field = found.field_with_name(column.name).ok()?;
@@ -64,7 +70,7 @@ fn schema_faults(found: &Schema) -> Vec<String> {
 /// Checks one run.
 ///
 /// # Errors
-/// If its data cannot be decoded: then it is damaged.
+/// Returns an error if the run's data cannot be decoded, which means that it is damaged.
 pub async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
     let mut faults = Vec::new();
     let mut fault = |what: String, rows_count: i64| faults.push(Fault { what, rows_count });
@@ -82,7 +88,7 @@ pub async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
     let unknown = format!("kind NOT IN ({kinds})");
     let rules: Vec<(&str, &str)> =
         RULES.into_iter().chain([(unknown.as_str(), "a kind that the format does not have")]).collect();
-    // To count a column, every page of it is decoded.
+    // To count a column, every page of it has to be decoded.
     let counts = COLUMNS.iter().map(|column| format!("count({0}) AS \"count_{0}\"", column.name));
     let broken =
         rules.iter().zip(0..).map(|((rule, _), n)| format!("count(*) FILTER (WHERE {rule}) AS rule_{n}"));
@@ -102,7 +108,7 @@ pub async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
     if i64::try_from(said) != Ok(rows_count) {
         fault(format!("the footer says {said} rows, and there are {rows_count}"), 0);
     }
-    // What contradicts itself cannot be asked of rows that are not what they should be.
+    // Contradictions can be searched for only in rows that are valid.
     let mut contradictions: HashMap<String, i64> = HashMap::new();
     if faults.is_empty() {
         for batch in trace.batches("SELECT problem, rows_count FROM data_quality ORDER BY problem").await? {

@@ -1,4 +1,4 @@
-//! `_calls`: every call with its place on its thread, its phase, and the exact split of its time, as a table.
+//! `_calls`: a table of every call with its place on its thread, its phase, and the exact split of its time.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -30,23 +30,23 @@ pub const TABLE: TableDef = TableDef {
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Calls of one batch.
+/// Number of calls in a batch.
 const BATCH_CALLS: usize = 8192;
 
-/// Columns that are handed through and nothing else needs.
+/// Columns that are passed through and that no analysis uses.
 const EXTRA: [&str; 5] = ["ret", "addr", "src_addr", "stream", "caller"];
 
-/// Type of columns of few strings.
+/// Returns the type of columns with few distinct strings.
 fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The column of a class of blocking.
+/// Returns the name of the column of a class of blocking.
 fn blocked_column(blocker: Blocker) -> String {
     format!("blocked_{}_ns", blocker.name().replace('-', "_"))
 }
 
-/// Schema of the table.
+/// Returns the schema of the table.
 pub fn schema() -> SchemaRef {
     use DataType::{Boolean, Int32, Int64, UInt32, UInt64, Utf8};
     let mut fields: Vec<Field> = [
@@ -87,13 +87,13 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The sink.
+/// The sink that collects calls into batches.
 struct Calls {
     output: Output,
     waiting: Vec<(Call, Option<Parts>)>,
 }
 
-/// Strings of one batch.
+/// Builds a dictionary array of the strings of one batch.
 fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<ArrayRef, AnalyzeError> {
     let (mut words, mut known) = (Vec::new(), HashMap::new());
     let keys: Int32Array = values
@@ -113,6 +113,7 @@ fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<Array
 }
 
 impl Calls {
+    /// Builds the column of a name from the collected calls.
     fn column(&self, name: &str, schedule: &Schedule) -> Result<ArrayRef, AnalyzeError> {
         let names = &schedule.names;
         let calls = || self.waiting.iter().map(|(call, _)| call);
@@ -172,6 +173,7 @@ impl Calls {
         })
     }
 
+    /// Sends the collected calls as one batch.
     fn send(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let schema = Arc::clone(self.output.schema());
         let columns = schema.fields().iter().map(|field| self.column(field.name(), schedule));
@@ -195,13 +197,13 @@ impl Sink for Calls {
     }
 }
 
-/// The table.
+/// Sends the rows of the table to `output`.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
-    // Every reading has the column, but only this one hands it through.
+    // Every reading has the column `func`, but only this one passes it through.
     let hands_extra = !wanted.is_empty() || output.wants("func");
     let calls = |_: &mut Names| Calls { output, waiting: Vec::new() };
     source.sweep(&wanted, hands_extra, calls).await?;

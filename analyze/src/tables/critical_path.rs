@@ -6,9 +6,10 @@
 //! B                                          ├─ cudaMemcpy ─┤─ on-CPU ─┤ wakes
 //! path       │ cudaLaunchKernel   │ on-CPU   │ cudaMemcpy   │ on-CPU   │   │
 //! ```
-//! The range's own thread is followed from end to end ([`analyze_verdict::walk`]); while it sleeps, the thread that woke it is, and
-//! so on. Each link is cut once more by the outermost calls of its thread. The links of a range sum to it:
-//! shortening one of them, and nothing else, would have shortened the range.
+//! The path follows the range's own thread (`walk`) from end to end. While that thread sleeps, the path
+//! follows the thread that woke it, and so on. Each link is cut once more at the top-level calls of its
+//! thread. The links of a range sum to its length: shortening one of them, and nothing else, would have
+//! shortened the range.
 
 use std::sync::Arc;
 
@@ -35,15 +36,15 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-/// A link of a range's path, within one outermost call or outside of all.
+/// A link of a range's path, inside one top-level call or outside of all.
 struct Step<'a> {
     range: &'a Marked,
     link: Link,
-    /// Function of the call.
+    /// Function of the top-level call, if the link is inside one.
     op: Option<u32>,
 }
 
-/// An outermost call: `[ts, end)`.
+/// A top-level call over `[ts, end)`, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Outermost {
     ts: i64,
@@ -51,15 +52,16 @@ struct Outermost {
     op: u32,
 }
 
-/// The sink. It keeps every outermost call, 24 bytes each, because a path may lead to any thread.
+/// The sink that collects ranges and calls. It keeps every top-level call at 24 bytes each, because a path
+/// can lead to any thread.
 struct Paths {
     output: Output,
     ranges: Vec<Marked>,
-    /// By number of the thread; in order, not overlapping.
+    /// Top-level calls by the number of the thread; those of a thread are sorted and do not overlap.
     calls: Vec<Vec<Outermost>>,
 }
 
-/// The path of a range that has ended.
+/// Returns the path of a range that has ended.
 fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
     let (schedule, mut steps) = (walker.schedule(), Vec::new());
     let end = range.dur.map_or(range.ts, |dur| range.ts.saturating_add(dur));
@@ -91,7 +93,7 @@ pub const TABLE: TableDef = TableDef {
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Schema of the table.
+/// Returns the schema of the table.
 pub fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
@@ -180,10 +182,10 @@ impl Sink for Paths {
     }
 }
 
-/// The table.
+/// Sends the rows of the table to `output`.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let paths = |_: &mut Names| Paths { output, ranges: Vec::new(), calls: Vec::new() };
     source.sweep(TASK_COLUMNS, false, paths).await?;

@@ -1,4 +1,4 @@
-//! `data_quality`: what of the input contradicts itself.
+//! `data_quality`: a table with one row per run and kind of contradiction that was found in its input.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ pub const TABLE: TableDef = TableDef {
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Schema of the table.
+/// Returns the schema of the table.
 pub fn schema() -> SchemaRef {
     let text = |name| Field::new(name, DataType::Utf8, true);
     Arc::new(Schema::new(vec![text("run"), text("problem"), Field::new("rows_count", DataType::Int64, true)]))
 }
 
-/// The table.
+/// Sends the rows of the table to `output`.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {

@@ -1,12 +1,13 @@
-//! `launch_gaps`: the time of a thread between one launch and the next, in which it gave the GPU nothing new.
+//! `launch_gaps`: the time of a thread between one launch and the next, during which it gave the GPU no new
+//! work.
 //!
 //! ```text
 //! thread  ┤ launch ├──on-CPU──┤─ sync ─├─ preempted ─├──on-CPU──┤ cudaMalloc ├──┤ launch ├
 //! gap              ├──────────────────────────────────────────────────────────┤
 //! ```
-//! A gap is cut from end to end: time in another outermost call belongs to the class of that call, the
-//! rest to what the thread did, so its parts sum to it. Whether the GPU starved meanwhile is not in a trace
-//! without device rows: work may have been queued.
+//! A gap is cut from end to end: time in another top-level call belongs to the class of that call, and the
+//! rest to what the thread did, so the parts of a gap sum to its length. A trace without device rows does not
+//! tell whether the GPU was idle meanwhile, because work may have been queued.
 
 use std::sync::Arc;
 
@@ -29,10 +30,10 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-/// Gaps of one batch.
+/// Number of gaps in a batch.
 const BATCH_GAPS: usize = 8192;
 
-/// The parts, in the order of columns.
+/// Names of the parts, in the order of columns.
 const PARTS: [&str; 12] = [
     "host_ns",
     "sync_ns",
@@ -48,19 +49,19 @@ const PARTS: [&str; 12] = [
     "unknown_ns",
 ];
 
-/// One gap.
+/// One gap, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     thread: ThreadKey,
     ts: i64,
     end: i64,
-    /// The launch that ends it, and its phase.
+    /// Function of the launch that ends the gap, and the phase that this launch began in.
     next: u32,
     phase: Option<u32>,
     parts: [i64; PARTS.len()],
 }
 
-/// The part of a gap that a call in it is.
+/// Returns the index of the part that a call of this class belongs to.
 fn part_of(class: Option<Class>) -> usize {
     match class {
         Some(Class::Sync) => 1,
@@ -72,7 +73,7 @@ fn part_of(class: Option<Class>) -> usize {
 }
 
 impl Gap {
-    /// Adds time outside of calls.
+    /// Adds the time from `from` to `to`, in which the thread was in no call.
     fn outside(&mut self, pieces: &[Piece], from: i64, to: i64) {
         if from >= to {
             return;
@@ -102,7 +103,7 @@ pub const TABLE: TableDef = TableDef {
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Schema of the table.
+/// Returns the schema of the table.
 pub fn schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
@@ -120,24 +121,25 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Where a thread is.
+/// The state of one thread during the reading.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Since its last launch.
+    /// The gap since the last launch, if there was one.
     open: Option<Gap>,
-    /// Where its calls so far have ended.
+    /// The latest end of the thread's calls so far.
     at: i64,
 }
 
-/// The sink.
+/// The sink that collects gaps into batches.
 struct Gaps {
     output: Output,
-    /// By number of the thread.
+    /// State by the number of the thread.
     places: Vec<Place>,
     found: Vec<Gap>,
 }
 
 impl Gaps {
+    /// Processes a top-level call.
     fn outermost(&mut self, call: &Call, schedule: &Schedule) {
         if self.places.len() <= call.slot {
             self.places.resize(call.slot + 1, Place { open: None, at: i64::MIN });
@@ -151,25 +153,26 @@ impl Gaps {
                 self.found.push(Gap { end: call.ts.max(*at), next: call.op, phase: call.phase, ..*gap });
             }
         }
-        // A call that never returned is followed by nothing.
+        // What follows a call that never returned is not a gap.
         if call.dur.is_none() {
             *open = None;
             return;
         }
         let end = call.end();
         if is_launch {
-            // A launch that crosses a longer call leaves its end to that.
+            // A launch may overlap a longer call; the gap then begins at that call's end.
             let ts = end.max(*at);
             let (next, phase, parts) = (call.op, None, [0; PARTS.len()]);
             let thread = schedule.key(call.slot);
             *open = Some(Gap { thread, ts, end: ts, next, phase, parts });
         } else if let Some(gap) = open {
-            // Calls that cross take their time once.
+            // Time in which calls overlap counts once.
             gap.parts[part_of(class)] += (end - call.ts.max(*at)).max(0);
         }
         *at = end.max(*at);
     }
 
+    /// Sends the collected gaps as one batch.
     fn send(&mut self, names: &Names) -> Result<(), AnalyzeError> {
         let gaps = std::mem::take(&mut self.found);
         let numbers = |get: fn(&Gap) -> u32| -> ArrayRef {
@@ -213,10 +216,10 @@ impl Sink for Gaps {
     }
 }
 
-/// The table.
+/// Sends the rows of the table to `output`.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let gaps = |_: &mut Names| Gaps { output, places: Vec::new(), found: Vec::new() };
     source.sweep(&[], false, gaps).await?;

@@ -1,4 +1,4 @@
-//! `slow_calls` and `chain_links`: the verdicts, call by call and link by link, as tables.
+//! `slow_calls` and `chain_links`: tables of the verdicts, by call and by link of a chain.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-/// Slow calls of one batch.
+/// Number of slow calls in a batch.
 const BATCH_CALLS: usize = 2048;
 
-/// The column of a cause.
+/// Returns the name of the column of a cause.
 fn cause_column(cause: Cause) -> String {
     format!("{}_ns", cause.name().replace([':', '-'], "_"))
 }
@@ -51,6 +51,7 @@ pub const LINKS: TableDef = TableDef {
     make: |source, output| Box::pin(fill_links(source, output)),
 };
 
+/// Returns the schema of the table `slow_calls`.
 pub fn calls_schema() -> SchemaRef {
     use DataType::{Float64, Int64, UInt32, Utf8};
     let mut fields: Vec<Field> = [
@@ -77,7 +78,7 @@ pub fn calls_schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Name of a task, if it is known.
+/// Returns the name of a task, if it is known.
 fn named(derived: &Derived, run: u32, task: Task) -> Option<String> {
     Some(thread_name(derived, run, task)).filter(|name| !name.is_empty()).map(str::to_owned)
 }
@@ -102,6 +103,7 @@ fn defect(error: ArrowError) -> AnalyzeError {
     AnalyzeError::Internal(error.to_string())
 }
 
+/// Builds the rows of `slow_calls` for some slow calls.
 fn calls(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeError> {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
     let word = |get: &dyn Fn(&SlowCall) -> Option<u32>| {
@@ -137,10 +139,10 @@ fn calls(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeErr
     RecordBatch::try_new(calls_schema(), arrays).map_err(defect)
 }
 
-/// The table `slow_calls`.
+/// Sends the rows of the table `slow_calls` to `output`.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill_calls(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {
@@ -150,7 +152,7 @@ pub async fn fill_calls(source: Arc<Source>, output: Output) -> Result<(), Analy
     blocking(work).await
 }
 
-/// Schema of the table `chain_links`.
+/// Returns the schema of the table `chain_links`.
 pub fn links_schema() -> SchemaRef {
     use DataType::{Int64, UInt32, Utf8};
     let fields = [
@@ -176,7 +178,7 @@ pub fn links_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.map(|(name, ty)| field(name, ty)).to_vec()))
 }
 
-/// The name of a state, as the view `off_cpu` has it where it can.
+/// Returns the name of a thread state; it is the one in the view `off_cpu`, where that view has the state.
 pub fn state_name(state: State) -> &'static str {
     match state {
         State::OnCpu => "on-cpu",
@@ -189,6 +191,7 @@ pub fn state_name(state: State) -> &'static str {
     }
 }
 
+/// Builds the rows of `chain_links` for some slow calls.
 fn links(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeError> {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
     let mut walker = Walker::new(schedule);
@@ -224,10 +227,11 @@ fn links(derived: &Derived, slow: &[SlowCall]) -> Result<RecordBatch, AnalyzeErr
     RecordBatch::try_new(links_schema(), arrays).map_err(defect)
 }
 
-/// The table `chain_links`: chains are walked anew, some at a time.
+/// Sends the rows of the table `chain_links` to `output`. The chains are followed anew, for some calls at a
+/// time.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub async fn fill_links(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
     let work = move || {

@@ -1,27 +1,34 @@
-//! What a sleeping thread waited for, told by the system call it was in (x86-64) and the kind of sleep.
+//! What a sleeping thread waited for, determined from its system call (x86-64) and the kind of its sleep.
 //!
 //! | sleep | system call | class |
 //! |---|---|---|
 //! | any | ioctl | `ioctl`: in the CUDA libraries, the driver in the kernel |
-//! | any | futex, futex_wait, futex_waitv | `futex`: a lock or a condition held by another thread |
-//! | uninterruptible | none | `page-fault`: the kernel brings a page |
-//! | any | nanosleep, clock_nanosleep | `sleep`: it asked to sleep |
+//! | any | futex, futex_wait, futex_waitv | `futex`: a lock or condition that another thread holds |
+//! | uninterruptible | none | `page-fault`: the kernel makes a page present |
+//! | any | nanosleep, clock_nanosleep | `sleep`: the thread asked to sleep |
 //! | any | poll, select, epoll and their variants | `poll`: an event |
 //! | uninterruptible | reads, writes, syncs, opens of files | `disk` |
 //! | else | | `other` |
 
 use serde::Serialize;
 
-/// A class of waiting.
+/// A class of blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocker {
+    /// The thread waited in `ioctl`; in the CUDA libraries, for the driver in the kernel.
     Ioctl,
+    /// The thread waited for a lock that another thread holds, or for a condition variable.
     Futex,
+    /// The thread waited for a page to become present.
     PageFault,
+    /// The thread waited for a read, write, open or sync of a file.
     Disk,
+    /// The thread asked to sleep for a time.
     Sleep,
+    /// The thread waited for an event on file descriptors.
     Poll,
+    /// The thread slept in another system call, or in none that is in the recording.
     Other,
 }
 
@@ -33,7 +40,7 @@ impl Blocker {
     pub const ALL: [Self; 7] =
         [Self::Ioctl, Self::Futex, Self::PageFault, Self::Disk, Self::Sleep, Self::Poll, Self::Other];
 
-    /// The name users see, after `blocked:`.
+    /// Returns the name that users read after `blocked:`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ioctl => "ioctl",
@@ -46,7 +53,7 @@ impl Blocker {
         }
     }
 
-    /// Of one interval.
+    /// Classifies one interval of sleep by whether it was uninterruptible, and by its system call number.
     pub fn of(uninterruptible: bool, syscall: Option<i64>) -> Self {
         match (syscall.and_then(syscall_name), uninterruptible) {
             (Some("ioctl"), _) => Self::Ioctl,
@@ -65,7 +72,7 @@ impl Blocker {
     }
 }
 
-/// Calls that sleep uninterruptibly for a disk.
+/// System calls in which an uninterruptible sleep is a wait for a disk.
 const FILES: [&str; 20] = [
     "read",
     "write",
@@ -89,7 +96,8 @@ const FILES: [&str; 20] = [
     "io_getevents",
 ];
 
-/// Name of a system call on x86-64, of those in which threads are seen to wait.
+/// Returns the name of a system call number on x86-64. Only calls in which threads are seen to wait are
+/// known.
 pub fn syscall_name(number: i64) -> Option<&'static str> {
     Some(match number {
         0 => "read",

@@ -1,4 +1,5 @@
-//! What a reading in the order of time ([`super::sweep`]) hands on: calls with their places, and marked ranges.
+//! What a reading in order of time (`Sweep`) passes on: calls with their places on their threads, and marked
+//! ranges.
 
 use super::{
     schedule::{Schedule, ThreadKey},
@@ -6,93 +7,111 @@ use super::{
 };
 use analyze_run::{error::AnalyzeError, reading::Helper};
 
-/// Columns that are handed through.
+/// Columns of a call that the analysis does not use and only passes on. Each is `None` where the column is
+/// null.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra {
+    /// Return value of the call.
     pub ret: Option<i32>,
+    /// Address that the call was given or returned, such as a device pointer.
     pub addr: Option<u64>,
+    /// Handle of the function (kernel) that is launched.
     pub func: Option<u64>,
+    /// Source address of a copy.
     pub src_addr: Option<u64>,
+    /// Handle of the stream.
     pub stream: Option<u64>,
+    /// Number of the caller's name in `Names`.
     pub caller: Option<u32>,
 }
 
-/// A call. Numbers stand for names.
+/// A call. Functions, directions and ranges are numbers in `Names`.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The number of its thread in the schedule.
+    /// The number of the call's thread in the schedule.
     pub slot: usize,
+    /// Start in nanoseconds.
     pub ts: i64,
-    /// `None`: it was not seen to end.
+    /// Duration in nanoseconds; `None` if the recording has no end of the call.
     pub dur: Option<i64>,
+    /// Function.
     pub op: u32,
+    /// Size in bytes, if the call has one.
     pub size: Option<i64>,
+    /// Direction of a copy.
     pub direction: Option<u32>,
-    /// The innermost range that it began in.
+    /// The innermost marked range that the call began in.
     pub phase: Option<u32>,
-    /// The first launch of its kernel in its process.
+    /// True if this is the first launch of its kernel in its process.
     pub is_first: bool,
-    /// Calls around it.
+    /// Number of calls that this one is nested in; 0 for a top-level call.
     pub depth: u32,
-    /// The innermost of them.
+    /// Function of the innermost of those calls.
     pub parent: Option<u32>,
-    /// The direct child that took longest, and how long.
+    /// The longest direct child so far: its function and its duration in nanoseconds.
     pub child: Option<(u32, i64)>,
-    /// Time in direct children: where they cross, it counts once.
+    /// Time in direct children in nanoseconds; time in which children overlap counts once.
     pub child_ns: i64,
-    /// Where the last of them ends.
+    /// The latest end of a child so far, in nanoseconds.
     pub(super) children_end: i64,
+    /// The columns that are only passed on, if the reading was asked for them.
     pub extra: Option<Box<Extra>>,
 }
 
 const _: () = assert!(size_of::<Call>() <= 136);
 
 impl Call {
-    /// Its end; of one without, the end of time.
+    /// Returns the end in nanoseconds; `i64::MAX` for a call without an end.
     pub fn end(&self) -> i64 {
         self.dur.map_or(i64::MAX, |dur| self.ts.saturating_add(dur))
     }
 }
 
-/// A range that a workload marked.
+/// A range that the workload marked.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked {
-    /// The number of its thread in the schedule.
+    /// The number of the range's thread in the schedule.
     pub slot: usize,
+    /// Run, process and thread.
     pub thread: ThreadKey,
+    /// Start in nanoseconds.
     pub ts: i64,
+    /// Duration in nanoseconds; `None` if the range did not end.
     pub dur: Option<i64>,
+    /// Number of the range's name in `Names`.
     pub name: u32,
 }
 
-/// What becomes of calls.
+/// A consumer of calls and marked ranges.
 pub trait Sink: Send {
-    /// Work of it that those who read may do while they wait.
+    /// Returns work of this sink that the threads which read may do while they wait, if it has any.
     fn helper(&self) -> Option<Helper> {
         None
     }
 
-    /// A call begins. What is known of it: all but its children. Calls of a thread come in the order of time.
+    /// Is called when a call begins. All of its fields are known except those about its children. The calls
+    /// of a thread come in order of time.
     ///
     /// # Errors
-    /// Ends the reading.
+    /// Returns an error if the call cannot be processed, which ends the reading.
     fn entered(&mut self, _call: &Call, _schedule: &Schedule) -> Result<(), AnalyzeError> {
         Ok(())
     }
 
-    /// A call is final. `parts`: the split of a finished one; none if all of it was on CPU.
+    /// Is called when a call is final. `parts` is the split of its time by thread state; it is `None` if the
+    /// call did not end or was running all the time.
     ///
     /// # Errors
-    /// Ends the reading.
+    /// Returns an error if the call cannot be processed, which ends the reading.
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError>;
 
-    /// A range begins.
+    /// Is called when a range begins.
     fn marked(&mut self, _range: &Marked) {}
 
-    /// There are no more.
+    /// Is called once after the last call.
     ///
     /// # Errors
-    /// As the others.
+    /// Returns an error if the sink cannot complete its work.
     fn finished(&mut self, _schedule: &Schedule) -> Result<(), AnalyzeError> {
         Ok(())
     }

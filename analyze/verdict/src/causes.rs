@@ -1,12 +1,12 @@
-//! The causes a slow call can have, and how its excess is divided among them.
+//! The causes a slow call can have, and how its excess latency is divided among them.
 //!
 //! ```text
 //! 0 ├── baseline ──┤├──────────────────────────── excess ─────────────────────────────┤ dur
 //!                   stopped │ scheduler │ throttled │ blocked │ size │ first │ nested │ rest
 //! ```
-//! Measured times come first: what its own thread's off-CPU time says of this very call. Only what
-//! they leave is put down to a property of the call (its size, being the first of its kernel), then to
-//! a nested call of another kind, and the rest stays unexplained. No part exceeds what is left, so the
+//! Measured times come first: the off-CPU time of the call's own thread inside this very call. Only what is
+//! left is attributed to a property of the call (its size, being the first launch of its kernel), then to a
+//! nested call of another class; for the rest, the cause is unknown. No part exceeds what is left, so the
 //! parts of a call sum to its excess.
 
 use serde::{Serialize, Serializer};
@@ -16,36 +16,37 @@ use crate::{
     thread_state::BlockedNs,
 };
 
-/// One reason.
+/// A cause of excess latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// It was runnable and another task had the CPU; or it was off CPU inside a call that has no
-    /// reason to sleep, and the source does not record why.
+    /// The call's thread was runnable and another task had the CPU; or it was off CPU inside a call that has
+    /// no reason to sleep, and the source does not record why.
     Scheduler,
-    /// It was runnable and its control group had used up its time.
+    /// The call's thread was runnable, but its control group had used up its CPU quota.
     Throttled,
-    /// It slept inside a call whose purpose is not to wait.
+    /// The call's thread slept inside a call whose purpose is not to wait.
     Blocked(Blocker),
-    /// It waited for the GPU, as a synchronising call should.
+    /// The call waited for the GPU, which is expected of a synchronizing call.
     GpuWait,
-    /// It moved more bytes than the usual call of its kind.
+    /// The call moved more bytes than the usual call of its kind.
     Size,
-    /// It was the first launch of its kernel: the driver loads code.
+    /// The call was the first launch of its kernel, for which the driver loads code.
     FirstCall,
-    /// A nested call of another kind took longer than usual.
+    /// A nested call of another class took longer than usual.
     Nested,
-    /// It was stopped by a signal. The recorder does that while it places probes; so do others.
+    /// The call's thread was stopped by a signal. The recorder does that while it places probes; other
+    /// programs do it, too.
     Stopped,
-    /// The source does not record what is needed to tell.
+    /// The recording does not contain what is needed to tell.
     Inconclusive,
-    /// None of these.
+    /// The cause is unknown: none of the others applies.
     Unexplained,
 }
 
-/// How many there are.
+/// Number of causes.
 pub const COUNT: usize = 9 + blocker::COUNT;
 
-/// The division of some time among the causes, in the order of [`Cause::ALL`].
+/// The division of a time in nanoseconds among the causes, in the order of [`Cause::ALL`].
 pub type Division = [f64; COUNT];
 
 impl Cause {
@@ -69,7 +70,7 @@ impl Cause {
         Self::Unexplained,
     ];
 
-    /// Its place in a [`Division`].
+    /// Returns the index of the cause in a [`Division`].
     pub fn index(self) -> usize {
         match self {
             Self::Scheduler => 0,
@@ -85,7 +86,7 @@ impl Cause {
         }
     }
 
-    /// The name users see.
+    /// Returns the name that users read.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scheduler => "scheduler",
@@ -107,7 +108,7 @@ impl Cause {
         }
     }
 
-    /// What it means.
+    /// Returns the meaning of the cause, as a phrase.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Scheduler => "runnable, while another task had the CPU",
@@ -133,7 +134,8 @@ impl Cause {
         }
     }
 
-    /// Whether it was measured as off-CPU time of the call's thread, so that a chain can lead further.
+    /// Returns whether the cause is measured as off-CPU time of the call's thread, so that a chain can lead
+    /// further.
     pub fn is_off_cpu(self) -> bool {
         matches!(self, Self::Scheduler | Self::Throttled | Self::Blocked(_))
     }
@@ -145,35 +147,40 @@ impl Serialize for Cause {
     }
 }
 
-/// What is known of one slow call. Times in nanoseconds.
+/// The measurements of one slow call. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence {
-    /// Time above its baseline.
+    /// Excess latency: the time above the baseline.
     pub excess: f64,
-    /// Waiting for the GPU is what it is for.
+    /// True if the call's purpose is to wait for the GPU.
     pub synchronises: bool,
-    /// Runnable, while another task had the CPU.
+    /// Time runnable or preempted, while another task had the CPU.
     pub waiting: f64,
+    /// Time throttled by the CPU quota of the control group.
     pub throttled: f64,
-    /// Above what is usual for its kind.
+    /// Time blocked above what is usual for the kind of call, by class.
     pub blocked: [f64; blocker::COUNT],
+    /// Time stopped by a signal.
     pub stopped: f64,
+    /// Time off CPU for a reason that the source does not record.
     pub unknown: f64,
-    /// What its size costs above the baseline.
+    /// Cost of the call's size above the baseline; it may be negative.
     pub size: f64,
+    /// True if this is the first launch of its kernel.
     pub first_call: bool,
-    /// Time of a nested call of another kind above the usual.
+    /// Time in nested calls of another class, above the usual; it may be negative.
     pub nested: f64,
-    /// Events were lost while it ran, or none of the scheduler's were recorded: what is left proves nothing.
+    /// True if events were lost while the call ran, or no scheduler events were recorded, so that the absence
+    /// of a measurement proves nothing.
     pub doubtful: bool,
 }
 
-/// Blocked time above the usual, class by class.
+/// Returns the time blocked above the usual, by class, in nanoseconds.
 pub fn above(blocked: &BlockedNs, usual: &[f64; blocker::COUNT]) -> [f64; blocker::COUNT] {
     std::array::from_fn(|class| (blocked[class] as f64 - usual[class]).max(0.0))
 }
 
-/// Divides a call's excess. The parts sum to it.
+/// Divides a call's excess latency among the causes. The parts sum to the excess.
 pub fn divide(call: &Evidence) -> Division {
     let mut division = [0.0; COUNT];
     let mut left = call.excess.max(0.0);
@@ -184,7 +191,7 @@ pub fn divide(call: &Evidence) -> Division {
     };
     give(Cause::Stopped, call.stopped);
     give(Cause::Scheduler, call.waiting);
-    // A call that has no reason to sleep was made to; one that has may have done its job.
+    // A call that has no reason to sleep was kept from running; one that has a reason may have done its job.
     give(if call.synchronises { Cause::Inconclusive } else { Cause::Scheduler }, call.unknown);
     give(Cause::Throttled, call.throttled);
     for blocker in Blocker::ALL {
@@ -193,7 +200,7 @@ pub fn divide(call: &Evidence) -> Division {
         give(cause, call.blocked[blocker as usize]);
     }
     give(Cause::Size, call.size);
-    // Where the record has a hole, what is not measured proves nothing.
+    // Where coverage is missing, the absence of a measurement proves nothing.
     give(Cause::Inconclusive, if call.doubtful { f64::INFINITY } else { 0.0 });
     give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 });
     give(Cause::Nested, call.nested);
@@ -202,10 +209,10 @@ pub fn divide(call: &Evidence) -> Division {
     division
 }
 
-/// The cause with the largest part.
+/// Returns the cause with the largest part.
 pub fn largest(division: &Division) -> Cause {
     let parts = Cause::ALL.iter().zip(division);
-    // The first of equals.
+    // Reversed, because `max_by` returns the last of equal elements and the first is wanted.
     parts.rev().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Cause::Unexplained, |(cause, _)| *cause)
 }
 

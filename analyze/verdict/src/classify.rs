@@ -1,9 +1,9 @@
-//! Judges every call that may be slow: which were, and why.
+//! Decides which calls were slow, and why they were.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
-//! ([`crate::groups`]), and at least [`Params::slow_by_ns`] more. That excess is divided among the causes
-//! ([`super::causes`]); what of it was off-CPU time is followed to its root ([`super::walk`]): of all that kept
-//! the call from running, the cause and the task with the largest part.
+//! (`strata`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
+//! (`causes`). The off-CPU part of it is followed to its root cause (`walk`): of all that kept the call from
+//! running, the cause and the task with the largest part.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -25,12 +25,12 @@ use crate::{
 };
 use analyze_run::hash::HashMap;
 
-/// What counts as slow.
+/// The definition of a slow call.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Params {
-    /// Multiple of what is usual.
+    /// A slow call takes more than this multiple of its baseline.
     pub slow_factor: f64,
-    /// Nanoseconds above what is usual.
+    /// Minimum excess of a slow call above the baseline, in nanoseconds.
     pub slow_by_ns: i64,
 }
 
@@ -41,7 +41,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// What a call must take to be slow, by what it should have taken.
+    /// Returns the duration in nanoseconds above which a call is slow, given its baseline in nanoseconds.
     pub fn limit_ns(&self, expected_ns: f64) -> f64 {
         (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
     }
@@ -59,25 +59,29 @@ impl Params {
 /// One slow call.
 #[derive(Clone, Debug)]
 pub struct SlowCall {
+    /// The call.
     pub call: Candidate,
-    /// What it should have taken.
+    /// Baseline in nanoseconds.
     pub baseline_ns: f64,
+    /// Excess latency in nanoseconds: the duration above the baseline.
     pub excess_ns: f64,
-    /// The cause with the largest part.
+    /// The cause with the largest part of the excess.
     pub verdict: Cause,
-    /// The same, but followed along its chain.
+    /// The root cause: the cause with the largest part along the call's chain, if the verdict is an off-CPU
+    /// cause; otherwise the verdict.
     pub root: Cause,
-    /// The task at the root.
+    /// The task at the root cause, if there is one and it is known.
     pub culprit: Option<Task>,
-    /// Some of its time was off CPU: it has a chain.
+    /// True if the call was off CPU for some of its time, so that it has a chain.
     pub has_chain: bool,
-    /// Time that the threads which the call waited for could have run and had no CPU: what the scheduler did to
-    /// it through others. None for a call whose purpose is to wait.
+    /// Time in nanoseconds in which threads that the call waited for were preempted or runnable: what the
+    /// scheduler did to the call through other threads. At most the excess; zero for a call whose purpose is
+    /// to wait.
     pub behind_ns: f64,
 }
 
 impl SlowCall {
-    /// Its time from end to end, if any of it was off CPU.
+    /// Returns the chain over the call's whole time; empty if the call was never off CPU.
     pub fn chain<'a>(&self, walker: &'a mut Walker<'_>) -> &'a [Link] {
         match self.has_chain {
             true => walker.walk(self.call.slot(), self.call.ts, self.call.end()),
@@ -86,11 +90,14 @@ impl SlowCall {
     }
 }
 
-/// The 50th, 99th and 99.9th percentile of durations, in nanoseconds.
+/// Percentiles of durations, in nanoseconds; `NaN` if there are no calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
+    /// Median.
     pub p50_ns: f64,
+    /// 99th percentile.
     pub p99_ns: f64,
+    /// 99.9th percentile.
     pub p999_ns: f64,
 }
 
@@ -101,31 +108,38 @@ impl Percentiles {
     }
 }
 
-/// One function of one run.
+/// One function in one run.
 #[derive(Clone, Debug)]
 pub struct Function {
+    /// Number of the run in `Names`.
     pub run: u32,
+    /// Number of the function in `Names`.
     pub op: u32,
+    /// Class of the function, if it is known.
     pub class: Option<Class>,
+    /// Number of calls that returned.
     pub calls_count: usize,
+    /// Number of calls that were still open at the end of the recording.
     pub censored_count: usize,
-    /// Its slow calls, by thread and time: places in [`Judgement::slow`].
+    /// Slow calls, as a range of indices into [`Judgement::slow`], sorted by thread and time.
     pub slow: Range<usize>,
-    /// Their excess, divided: the sum.
+    /// Sum of the divisions of the slow calls' excess, in nanoseconds.
     pub division: Division,
+    /// Percentiles of the durations of all calls that returned.
     pub percentiles: Percentiles,
-    /// What they would be without one cause: of off-CPU time by the scheduler, in all calls; else in slow ones.
+    /// Percentiles without one cause each. The time that the scheduler took is removed from all calls; that
+    /// of other causes is removed from slow calls only.
     pub without: Vec<(Cause, Percentiles)>,
-    /// Cost of bytes, where the function copies or sets and the sizes tell: the best over its directions.
+    /// Cost of a copy or set by its size, if a line fits: the best fit over the directions.
     pub size_line: Option<Line>,
 }
 
-/// All verdicts.
+/// The verdicts on all calls.
 #[derive(Debug)]
 pub struct Judgement {
-    /// By run and function.
+    /// The functions, sorted by run and function.
     pub functions: Vec<Function>,
-    /// By function, thread and time.
+    /// The slow calls, sorted by run, function, thread and time.
     pub slow: Vec<SlowCall>,
     kinds: Vec<Kind>,
     baselines: Vec<Baseline>,
@@ -133,7 +147,8 @@ pub struct Judgement {
     doubt: Doubt,
 }
 
-/// The root of a chain: what kept the thread from running longest, and who.
+/// Returns the root cause of a chain: what kept the thread from running longest, and the task responsible for
+/// most of it. Returns `None` if nothing kept the thread from running.
 pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
     let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
     for link in links {
@@ -153,10 +168,11 @@ pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
     Some((cause, task))
 }
 
-/// The cause that a link is; `None`: its thread ran, and nobody waited for that.
+/// Returns the cause that a link stands for; `None` if the link's thread was running and no other thread
+/// waited for it, or if the source does not record why it was off CPU.
 pub fn cause_of(link: &Link) -> Option<Cause> {
     match link.state {
-        // A thread that another one waited for was at work.
+        // A thread that another one waited for was working.
         State::OnCpu => link.slept_in.map(Cause::Blocked),
         State::Preempted | State::Runnable => Some(Cause::Scheduler),
         State::Throttled => Some(Cause::Throttled),
@@ -166,7 +182,8 @@ pub fn cause_of(link: &Link) -> Option<Cause> {
     }
 }
 
-/// The task that a link is put down to.
+/// Returns the task that a link is attributed to. A thread that was running while another one waited for it
+/// has `u32::MAX` as the number of its name.
 pub fn blamed(link: &Link) -> Option<Task> {
     match link.state {
         State::OnCpu => {
@@ -177,6 +194,8 @@ pub fn blamed(link: &Link) -> Option<Task> {
     }
 }
 
+/// Returns the time of other threads in a chain in which they waited for a CPU, in nanoseconds, at most
+/// `excess_ns`.
 fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
     let through_others = links.iter().filter(|link| link.depth > 0 && verdict != Cause::GpuWait);
     let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
@@ -184,11 +203,12 @@ fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
 }
 
 impl Judgement {
-    /// What sets a slow call apart.
+    /// Returns the kind of a slow call.
     pub fn kind(&self, call: &SlowCall) -> Kind {
         self.kinds[call.call.kind as usize]
     }
 
+    /// Collects the measurements by which a call's excess is divided among the causes.
     fn evidence(&self, schedule: &Schedule, call: &Candidate, excess: f64, parts: &Parts) -> Evidence {
         let kind = self.kinds[call.kind as usize];
         let baseline = &self.baselines[call.kind as usize];
@@ -196,7 +216,7 @@ impl Judgement {
         let line = call.size.zip(self.lines.get(&(kind.run, kind.op, kind.direction)));
         let size_cost = match line {
             Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
-            // Where no line fits, calls of the same size class tell.
+            // Where no line fits, the calls of the same size class give the cost.
             None if is_sized(class) => baseline.stratum_own.unwrap_or(0.0),
             None => 0.0,
         };
@@ -215,12 +235,13 @@ impl Judgement {
         }
     }
 
-    /// The excess of a slow call, divided.
+    /// Divides the excess of a slow call among the causes, in nanoseconds.
     pub fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
         let parts = walker.parts(call.call.slot(), call.call.ts, call.call.end());
         divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts))
     }
 
+    /// Returns the verdict on a call; `None` if it is not slow.
     fn judge_call(&self, walker: &mut Walker<'_>, params: Params, call: &Candidate) -> Option<SlowCall> {
         let baseline = &self.baselines[call.kind as usize];
         if !params.is_slow(call.dur, baseline) {
@@ -247,6 +268,7 @@ impl Judgement {
         Some(slow)
     }
 
+    /// Summarizes one function of a run.
     fn function(
         &self,
         schedule: &Schedule,
@@ -294,7 +316,8 @@ impl Judgement {
     }
 }
 
-/// Judges all calls of some runs. If a call that was let go turns out slow: what is slow of each kind, for another reading.
+/// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
+/// returns the limits in nanoseconds above which a call of each kind is slow, for another reading.
 pub fn judge(
     mut measure: Measure,
     schedule: &Schedule,

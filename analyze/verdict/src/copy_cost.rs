@@ -1,30 +1,32 @@
-//! What a copy of a given size costs: a straight line through the on-CPU times of one function and
-//! direction, fitted robustly, so that a few slow calls do not bend the yardstick they are measured with: the
-//! median of the slopes between pairs (Theil 1950, Sen 1968), each weighted by the distance of its sizes
-//! (Jaeckel 1972), because a slope between close sizes is mostly noise.
+//! The cost of a copy as a function of its size: a straight line through the on-CPU times of one function and
+//! direction. The fit is robust, so that a few slow calls do not bend the baseline they are compared with:
+//! the slope is the median of the slopes between pairs (Theil 1950, Sen 1968), each weighted by the
+//! difference of its sizes (Jaeckel 1972), because a slope between close sizes is mostly noise.
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Pairs whose sizes differ by less say more about noise than about cost.
+/// Minimum difference of the sizes of a pair: a slope over less says more about noise than about cost.
 const MIN_PAIR_BYTES: f64 = 65_536.0;
-/// Below this many usable pairs there is no line.
+/// Minimum number of usable pairs; with fewer, no line is fitted.
 const MIN_PAIRS: usize = 10;
-/// A line that explains less than this share of the variance is no yardstick.
+/// Minimum share of the variance that a line must explain to be used as a baseline.
 const MIN_R_SQUARED: f64 = 0.5;
-/// Points used for pairs; more are thinned evenly in order of size.
+/// Maximum number of points that pairs are formed of; more are thinned evenly in order of size.
 const MAX_POINTS: usize = 400;
 
-/// `time = fixed_ns + ns_per_byte * bytes`.
+/// A fitted line: `time = fixed_ns + ns_per_byte * bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Line {
+    /// Cost of a copy of zero bytes in nanoseconds; not negative.
     pub fixed_ns: f64,
+    /// Cost of one more byte in nanoseconds; positive.
     pub ns_per_byte: f64,
-    /// Share of the variance that the line explains.
+    /// Share of the variance of the times that the line explains, at most 1.
     pub r_squared: f64,
 }
 
-/// The value at which half of the weight is reached. Pairs are (value, weight).
+/// Returns the value at which half of the total weight is reached. Each entry is a value and its weight.
 fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
@@ -38,12 +40,12 @@ fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
         .map(|(value, _)| *value)
 }
 
-/// Fits the line, or `None` if the sizes do not vary enough to tell, or do not explain the times. Points are
-/// (bytes, ns).
+/// Fits the line to points of size in bytes and time in nanoseconds. Returns `None` if the sizes do not vary
+/// enough, or if they do not explain the times.
 pub fn fit(mut sorted: Vec<(f64, f64)>) -> Option<Line> {
     sorted.par_sort_by(|a, b| a.0.total_cmp(&b.0));
     let step = sorted.len().div_ceil(MAX_POINTS).max(1);
-    // The largest is kept, whatever the step: it pins the slope.
+    // The largest point is kept whatever the step is, because it determines the slope.
     let thinned: Vec<_> = sorted.iter().rev().step_by(step).collect();
     let mut slopes = Vec::new();
     for (i, big) in thinned.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Where the record has holes, so that what is not measured there proves nothing.
+//! Coverage of a recording: the loss intervals of each run, and the processes whose scheduling was recorded.
+//! Where coverage is missing, the absence of a measurement proves nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,16 +7,16 @@ use trace_schema::Run;
 
 use super::schedule::{Schedule, ThreadKey};
 
-/// Holes of some runs.
+/// The loss intervals and the recorded processes of some runs.
 #[derive(Debug, Default)]
 pub struct Doubt {
-    /// By run: times in which events were lost, in order and apart.
+    /// Loss intervals of each run, `[from, to)` in nanoseconds, sorted and disjoint.
     lost: HashMap<u32, Vec<(i64, i64)>>,
-    /// Run and process: of these, the scheduler's doings are on record.
+    /// Run and process of every process whose scheduler events are in the recording.
     watched: HashSet<(u32, u32)>,
 }
 
-/// Sorted, and what overlaps or touches made one.
+/// Sorts intervals and merges those that overlap or touch.
 fn apart(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     intervals.sort_unstable();
     let mut found: Vec<(i64, i64)> = Vec::new();
@@ -29,7 +30,7 @@ fn apart(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 }
 
 impl Doubt {
-    /// Of these runs, by name.
+    /// Collects the coverage of `runs`, which are given by name, from their metadata and from `schedule`.
     pub fn new(runs: &[(String, Run)], schedule: &Schedule) -> Self {
         let of_run = |run: &Run| {
             let lost = run.lost.iter().filter(|lost| lost.count > 0);
@@ -40,7 +41,8 @@ impl Doubt {
         Self { lost: known.collect(), watched }
     }
 
-    /// Whether there is one at `[ts, end)` of a thread.
+    /// Returns whether `[ts, end)` of a thread, in nanoseconds, overlaps a loss interval of its run, or the
+    /// scheduler events of the thread's process were not recorded.
     pub fn is_at(&self, (run, pid, _): ThreadKey, ts: i64, end: i64) -> bool {
         let lost = self.lost.get(&run).map_or(&[][..], Vec::as_slice);
         let next = lost.partition_point(|(_, to)| *to <= ts);

@@ -1,6 +1,6 @@
-//! Who is behind the off-CPU time of calls: the tasks that had the CPU, the threads that were waited for, the
-//! system calls slept in. Totals over the whole run, and over its slow calls; outermost calls only, because
-//! a nested call's time stands in the one around it.
+//! What is behind the off-CPU time of calls: the tasks that held the CPU, the threads that were waited for,
+//! and the system calls slept in. Totals are over the whole run and over its slow calls. Only top-level calls
+//! count, because a nested call's time is also in the call around it.
 
 use serde::Serialize;
 use trace_schema::Class;
@@ -16,83 +16,94 @@ use crate::{
 };
 use analyze_run::hash::{HashMap, HashSet};
 
-/// Culprits kept.
+/// Maximum number of culprits that are kept.
 const CULPRITS: usize = 20;
 
-/// A task behind off-CPU time of calls. Processes by name and number; a thread of the traced process by its own.
+/// A task behind the off-CPU time of calls. Threads of a process that held a CPU are one culprit; threads
+/// that were waited for are told apart.
 #[derive(Clone, Debug, Serialize)]
 pub struct Culprit {
-    /// What it is behind: `scheduler`: it had the CPU; `blocked:…`: it was waited for.
+    /// What the task caused: for `scheduler`, it held the CPU; for `blocked:…`, a call waited for it; for
+    /// `stopped`, it continued the thread.
     pub cause: Cause,
+    /// Process ID.
     pub pid: u32,
-    /// Threads of the same process are told apart only where they were waited for.
+    /// Thread ID; `None` for `scheduler`, because threads that held a CPU are summed by process.
     pub tid: Option<u32>,
+    /// Name of the task; empty if it is not known.
     pub comm: String,
-    /// Its control group, if it is a traced process.
+    /// Control group of the process, if it is a traced one.
     pub cgroup: Option<String>,
-    /// In slow calls.
+    /// Time in slow calls in nanoseconds.
     pub held_ns: i64,
-    /// In all calls of the run.
+    /// Time in all calls of the run in nanoseconds.
     pub run_ns: i64,
-    /// Share of this cause's time in slow calls.
+    /// Share of `held_ns` in all time of this cause in slow calls, from 0 to 1.
     pub share_ratio: f64,
 }
 
 /// A system call in which calls slept.
 #[derive(Clone, Debug, Serialize)]
 pub struct Syscall {
+    /// Name of the system call, or its number if the name is not known.
     pub name: String,
+    /// Class of blocking.
     pub blocker: Blocker,
+    /// Time in slow calls in nanoseconds.
     pub slow_ns: i64,
+    /// Time in all calls of the run in nanoseconds.
     pub run_ns: i64,
 }
 
-/// Everything found.
+/// What was found behind the off-CPU time of one run's calls.
 pub struct Blame {
-    /// Longest in slow calls first.
+    /// The culprits, those with most time in slow calls first.
     pub culprits: Vec<Culprit>,
+    /// The system calls, those with most time in the run first.
     pub syscalls: Vec<Syscall>,
-    /// Waiting for a CPU inside slow calls, in all threads of their chains.
+    /// Time in which threads waited for a CPU inside slow calls, over all threads of the calls' chains, in
+    /// nanoseconds.
     pub waiting_in_slow_ns: i64,
-    /// Time of other threads in the chains of slow calls, by cause.
+    /// Off-CPU time of other threads in the chains of slow calls, by cause, in nanoseconds.
     behind: [i64; causes::COUNT],
-    /// Processes that had a CPU while a slow call waited for it.
+    /// Processes that held a CPU while a slow call waited for it.
     pub holders: HashSet<u32>,
     /// Threads in the chains of slow calls.
     pub involved: HashSet<ThreadKey>,
 }
 
 impl Blame {
-    /// Time of other threads in the chains of slow calls that had this cause.
+    /// Returns the off-CPU time of other threads in the chains of slow calls that is due to `cause`, in
+    /// nanoseconds.
     pub fn behind_ns(&self, cause: Cause) -> i64 {
         self.behind[cause.index()]
     }
 }
 
-/// Cause, process, thread, number of the name.
+/// Cause, process ID, thread ID, and number of the task's name in `Names`.
 type Key = (Cause, u32, Option<u32>, u32);
 
 fn add(total: &mut i64, ns: i64) {
     *total = total.saturating_add(ns);
 }
 
-/// Sums over calls.
+/// Sums over calls, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Totals {
     tasks: HashMap<Key, i64>,
     causes: [i64; causes::COUNT],
-    /// Of that, time of other threads than the call's.
+    /// Part of `causes` that is off-CPU time of threads other than the call's.
     behind: [i64; causes::COUNT],
     syscalls: HashMap<(Blocker, i64), i64>,
 }
 
-/// Sleeping is what a synchronising call is for; waiting for a CPU is not.
+/// Returns whether a link counts. A synchronizing call is expected to sleep, but not to wait for a CPU.
 fn counts(is_sync: bool, link: &Link) -> bool {
     !is_sync || (link.depth == 0 && matches!(cause_of(link), Some(Cause::Scheduler | Cause::Throttled)))
 }
 
 impl Totals {
-    /// Adds those of other calls.
+    /// Adds the sums of other calls.
     pub fn merge(&mut self, other: Self) {
         for (key, ns) in other.tasks {
             add(self.tasks.entry(key).or_default(), ns);
@@ -104,7 +115,7 @@ impl Totals {
         self.behind.iter_mut().zip(other.behind).for_each(|(total, ns)| add(total, ns));
     }
 
-    /// Adds one call of a thread: its chain, which it gives back, and what it slept in.
+    /// Adds one call of a thread: its chain, and the system calls it slept in. Returns the chain.
     pub fn add_call<'a>(
         &mut self,
         walker: &'a mut Walker<'_>,
@@ -129,6 +140,7 @@ impl Totals {
         links
     }
 
+    /// Adds one link of a chain.
     fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, link: &Link) {
         let ns = link.end - link.ts;
         let Some(cause) = cause_of(link) else { return };
@@ -145,7 +157,8 @@ impl Totals {
     }
 }
 
-/// The number of a task's name; a thread of the run itself has it in the run's metadata. `u32::MAX`: it has none.
+/// Returns the number of a task's name. The run's metadata has the names of its own threads. The result is
+/// `u32::MAX` if there is no name.
 fn name_number(thread_names: &HashMap<(u32, u32), u32>, run: u32, task: Task) -> u32 {
     match task.comm {
         u32::MAX => thread_names.get(&(run, task.tid)).copied().unwrap_or(u32::MAX),
@@ -153,18 +166,18 @@ fn name_number(thread_names: &HashMap<(u32, u32), u32>, run: u32, task: Task) ->
     }
 }
 
-/// The name of a task; empty: not on record.
+/// Returns the name of a task; it is empty if it is not in the recording.
 pub fn thread_name(derived: &Derived, run: u32, task: Task) -> &str {
     derived.schedule.names.name(name_number(&derived.thread_names, run, task))
 }
 
-/// Finds them for one run, whose outermost slow calls these are.
+/// Sums what is behind the off-CPU time of one run; `slow` are its top-level slow calls.
 pub fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     let schedule = &derived.schedule;
     let mut in_slow = Totals::default();
     let (mut holders, mut involved) = (HashSet::default(), HashSet::default());
     let mut walker = Walker::new(schedule);
-    // Who ran all the time waited for nobody.
+    // A call that was running all the time waited for no other task.
     for call in slow.iter().filter(|call| call.has_chain) {
         let is_sync = schedule.names.class(derived.judgement.kind(call).op) == Some(Class::Sync);
         let (slot, time) = (call.call.slot(), (call.call.ts, call.call.end()));
@@ -219,7 +232,7 @@ pub fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
     }
 }
 
-/// Sums, largest first; of equal ones by name.
+/// Returns the sums, largest first; equal ones are sorted by name.
 fn largest_first<K: Copy, N: Ord>(totals: &HashMap<K, i64>, name: impl Fn(&K) -> N) -> Vec<(K, i64)> {
     let mut list: Vec<(K, i64)> = totals.iter().map(|(key, ns)| (*key, *ns)).collect();
     list.sort_by_cached_key(|(key, ns)| (std::cmp::Reverse(*ns), name(key)));

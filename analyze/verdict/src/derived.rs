@@ -1,5 +1,6 @@
-//! What Rust derives from `events`: judged calls and the schedule behind them, once for a session; and rows of tables
-//! ([`analyze::tables`]), each time that they are asked for, as a reading goes on.
+//! Data that Rust code derives from `events`: classified calls and the schedule behind them, computed once
+//! per session; and the rows of tables (`tables`), computed by a new reading each time that a table is
+//! scanned.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -25,37 +26,41 @@ use analyze_run::{
     run_file::RunFile,
 };
 
-/// All verdicts, and what they rest on.
+/// The verdicts on all calls, and the data that they are based on.
 #[derive(Debug)]
 pub struct Derived {
+    /// The states of every thread.
     pub schedule: Schedule,
+    /// Contradictions in the input, by run and kind.
     pub faults: Faults,
-    /// What the files say about themselves, by name.
+    /// Metadata of the runs, by run name.
     pub runs: Vec<(String, Run)>,
-    /// Names of the threads of the runs themselves, by the run's number and the thread's.
+    /// Names of the runs' own threads: run and thread ID to the number of the name in [`Names`].
     pub thread_names: HashMap<(u32, u32), u32>,
+    /// The verdict on every call and function.
     pub judgement: Judgement,
-    /// By run: what its outermost calls waited for.
+    /// What the top-level calls of each run waited for.
     pub totals: HashMap<u32, Totals>,
-    /// Runs in which the reason of some off-CPU time is not on record.
+    /// Runs with off-CPU time for which the source records no reason.
     pub with_unknown: HashSet<u32>,
-    /// Runs in which a first launch was seen.
+    /// Runs in which the first launch of a kernel was seen.
     pub with_first: HashSet<u32>,
 }
 
 impl Derived {
-    /// What a run says about itself, by its number.
+    /// Returns the metadata of a run by the run's number.
     pub fn run(&self, number: u32) -> Option<&Run> {
         let name = self.schedule.names.name(number);
         self.runs.iter().find(|(of, _)| of == name).map(|(_, run)| run)
     }
 }
 
-/// Where it comes from.
+/// Computes derived data from the `events` of a session.
 pub struct Source {
+    // The reference is weak because the session owns the tables.
     events: Arc<dyn Events>,
     files: Vec<RunFile>,
-    /// With the default parameters; `None`: `events` may change.
+    /// The data for the default parameters; `None` if `events` may change.
     cell: Option<OnceCell<Arc<Derived>>>,
 }
 
@@ -66,15 +71,17 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Over the `events` of a session. `immutable`: they do not change, so they are judged once.
+    /// Makes a source over the `events` of a session. If `immutable`, the events do not change, and calls are
+    /// classified only once.
     pub fn new(events: Arc<dyn Events>, files: &[RunFile], immutable: bool) -> Self {
         Self { events, files: files.to_vec(), cell: immutable.then(OnceCell::new) }
     }
 
-    /// All of it.
+    /// Returns the verdicts for `params`. Those for the default parameters are kept if the events are
+    /// immutable.
     ///
     /// # Errors
-    /// If `events` cannot be read.
+    /// Returns an error if `events` cannot be read.
     pub async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         match &self.cell {
             Some(cell) if params == Params::default() => {
@@ -89,17 +96,17 @@ impl Source {
         &self.events
     }
 
-    /// The files of the runs.
+    /// Returns the files of the runs.
     pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
-    /// What the files say about themselves, by name.
+    /// Returns the metadata of the runs, by run name.
     fn runs(&self) -> Vec<(String, Run)> {
         self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect()
     }
 
-    /// Names of the threads of the runs, with the numbers of runs and names.
+    /// Returns the names of the runs' threads, by run and thread ID; runs and names are numbered in `names`.
     pub fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
         let mut found = HashMap::default();
         for file in &self.files {
@@ -111,10 +118,11 @@ impl Source {
         found
     }
 
-    /// Reads all rows for a sink. `wanted`: columns beside the key ones.
+    /// Reads all rows in order of time, and passes the calls in them to a sink. `wanted` are the columns to
+    /// read in addition to the key columns. If `hands_extra`, each call has its `Extra` columns.
     ///
     /// # Errors
-    /// If `events` cannot be read, or the sink fails.
+    /// Returns an error if `events` cannot be read or the sink fails.
     pub async fn sweep<S: Sink + 'static>(
         &self,
         wanted: &[&'static str],
@@ -126,6 +134,8 @@ impl Source {
         reading::read(origin, wanted, sweep).await
     }
 
+    /// Classifies all calls. If a call that was not kept as a candidate turns out to be slow, it reads once
+    /// more with the limits that are known by then.
     async fn derive(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         let runs = self.runs();
         let mut known: Option<HashMap<Kind, f64>> = None;

@@ -1,28 +1,28 @@
-//! What broken input was found to have, and how such rows are counted.
+//! The kinds of contradiction that broken input can contain, and the counts of rows affected.
 
 use std::collections::BTreeMap;
 
-/// What broken input was found to have.
+/// A contradiction in the input, and how the analysis treats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// Off-CPU intervals of one thread that overlap: the later one was cut.
+    /// Off-CPU intervals of one thread overlap. The later one is cut.
     OverlappingOffCpu,
-    /// Durations below zero: the row was left out, or taken as open.
+    /// A duration is negative. A call counts as open; any other row is left out.
     NegativeDuration,
-    /// Calls of one thread that overlap without one containing the other: taken as siblings.
+    /// Calls of one thread overlap although neither contains the other. They count as siblings.
     CrossingCalls,
-    /// Two tasks on one CPU at a time: the earlier one was cut.
+    /// Scheduling slices of two tasks overlap on one CPU. The earlier one is cut.
     OverlappingStints,
-    /// Times or durations that no clock tells.
+    /// A timestamp is not one that a clock can have, or a duration is implausibly long. The row is left out.
     OutOfRange,
-    /// A thread that was seen again although it never came back: off CPU until then.
+    /// A thread was seen again although its off-CPU interval has no end. It counts as off CPU until then.
     ReturnNotSeen,
-    /// A call without an end on a thread that then made one that cannot be inside it.
+    /// A call has no end, and its thread later made a call that cannot be nested in it.
     CallNotEnded,
 }
 
 impl Fault {
-    /// What users read.
+    /// Returns the description that users read.
     pub fn name(self) -> &'static str {
         match self {
             Self::OverlappingOffCpu => "off-CPU intervals of one thread overlap; the later one was cut",
@@ -46,5 +46,5 @@ impl Fault {
     }
 }
 
-/// Faults by run and kind.
+/// The number of affected rows, by run (its number in `Names`) and kind of contradiction.
 pub type Faults = BTreeMap<(u32, Fault), u64>;

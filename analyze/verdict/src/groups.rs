@@ -1,10 +1,10 @@
-//! What a call usually takes: the yardstick that slow calls are measured with.
+//! The baseline that a call's duration is compared with, estimated from comparable calls.
 //!
-//! A call's *own time* is its duration without what the scheduler, a throttled group or a stop took from it:
-//! a machine under load does not move the yardstick. Medians of own time are taken over calls of one kind:
-//! function × direction × nested or not × phase. Where those are fewer than [`MIN_CALLS`], phase, nesting and
-//! direction are given up, in this order. A finer *stratum* within the kind, by size class and first call,
-//! tells what such a call costs; it is used where it has enough calls.
+//! A call's *own time* is its duration without the time in which it was preempted, runnable, throttled or
+//! stopped, so that load on the machine does not move the baseline. Medians of own time are taken over calls
+//! of one kind: function × direction × nested or not × phase. If a kind has fewer than [`MIN_CALLS`] calls,
+//! it is widened by dropping phase, nesting and direction, in this order. A finer *group* within the kind, by
+//! size class and first call, gives the cost of just such a call; it is used if it has enough calls.
 
 use std::collections::HashMap;
 
@@ -14,24 +14,32 @@ use crate::{
     thread_state::BlockedNs,
 };
 
-/// Fewer calls allow no statement.
+/// Minimum number of calls for a statement.
 pub const MIN_CALLS: u64 = 10;
 
-/// What sets calls apart. Numbers stand for names; `None`: it does not apply, or was given up.
+/// What distinguishes calls that are compared with one another. Functions, directions and phases are numbers
+/// in `Names`; `None` means that a property does not apply, or was dropped to widen the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
+    /// Run.
     pub run: u32,
+    /// Function.
     pub op: u32,
+    /// Direction of a copy.
     pub direction: Option<u32>,
+    /// True if the call is nested in another one.
     pub nested: Option<bool>,
+    /// The innermost marked range that the call began in.
     pub phase: Option<u32>,
-    /// Binary logarithm of the bytes.
+    /// Binary logarithm of the size in bytes, rounded down.
     pub size_class: Option<u32>,
+    /// True if the call is the first launch of its kernel.
     pub first_call: bool,
 }
 
 impl Kind {
-    /// The kind without what only explains a cost, at a level: 0 is the finest.
+    /// Returns the kind without what only explains a cost (size class and first call), widened to `level`: 0
+    /// is the finest.
     fn at(self, level: usize) -> Self {
         Self {
             run: self.run,
@@ -45,28 +53,30 @@ impl Kind {
     }
 }
 
+/// Number of levels that a kind can be widened to.
 const LEVELS: usize = 4;
 
-/// One call as the yardstick sees it, in nanoseconds.
+/// One call as the baseline sees it. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
+    /// Own time.
     pub own: i64,
-    /// Nothing was taken from it: its own time is its duration.
+    /// True if nothing was taken from the call, so that its own time is its duration.
     pub is_whole: bool,
     /// Time in nested calls of another class.
     pub nested: i64,
-    /// `None`: it was not.
+    /// Time blocked, by class; `None` if the call was never blocked.
     pub blocked: Option<&'a BlockedNs>,
 }
 
-/// Samples of one kind. Zeros of what is mostly zero are not stored.
+/// Samples of one kind. Zeros are not stored where most values are zero.
 #[derive(Clone, Debug, Default)]
 struct Samples {
-    /// Own time of calls from which nothing was taken, and of the others.
+    /// Own times of calls from which nothing was taken (`whole`), and of the others (`rest`).
     whole: Multiset,
     rest: Multiset,
     nested: Multiset,
-    /// By class; empty: no call was blocked.
+    /// Time blocked, by class; empty if no call was blocked.
     blocked: Vec<Multiset>,
 }
 
@@ -80,45 +90,47 @@ impl Samples {
     }
 }
 
-/// What is usual.
+/// The usual times of a kind of call, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usual {
+    /// Number of calls that the medians are taken over.
     pub calls_count: u64,
     /// Median of own time.
     pub own: f64,
-    /// Median time in nested calls of another class.
+    /// Median of the time in nested calls of another class.
     pub nested: f64,
-    /// Median time blocked, by class.
+    /// Median of the time blocked, by class.
     pub blocked: [f64; blocker::COUNT],
 }
 
-/// The yardsticks of one kind of call.
+/// The baseline of one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Baseline {
-    /// Of its kind, as fine as there are calls for.
+    /// Usual times of the kind, which is as fine as the number of calls allows.
     pub kind: Usual,
-    /// Median own time of calls of the same size class and first or not; `None`: too few.
+    /// Median own time in nanoseconds of the calls of the same group (size class, first call); `None` if
+    /// there are too few.
     pub stratum_own: Option<f64>,
 }
 
 impl Baseline {
-    /// What a call should take: no more than its kind, and no more than its stratum.
+    /// Returns the baseline in nanoseconds: the lower one of the medians of the kind and of the group.
     pub fn expected(&self) -> f64 {
         self.stratum_own.map_or(self.kind.own, |own| own.min(self.kind.own))
     }
 }
 
-/// Collects samples and tells what is usual.
+/// Collects samples, and computes baselines.
 #[derive(Debug, Default)]
 pub struct Strata {
     numbers: HashMap<Kind, u32>,
     kinds: Vec<(Kind, Samples)>,
-    /// Numbers of the kinds that are one at a level.
+    /// Numbers of the kinds that become the same one at a level.
     members: HashMap<(usize, Kind), Vec<u32>>,
 }
 
 impl Strata {
-    /// The number of a kind, new or known.
+    /// Returns the number of a kind, which is a new one if the kind was not known.
     pub fn number(&mut self, kind: Kind) -> u32 {
         let next = self.kinds.len() as u32;
         let number = *self.numbers.entry(kind).or_insert(next);
@@ -131,7 +143,7 @@ impl Strata {
         number
     }
 
-    /// Adds a call of a kind; how many there are now.
+    /// Adds a call of a kind, and returns the number of the kind's calls so far.
     pub fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
         let samples = &mut self.kinds[number as usize].1;
         if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
@@ -148,22 +160,23 @@ impl Strata {
         samples.count()
     }
 
-    /// Durations of the calls of a kind from which nothing was taken.
+    /// Returns the durations of those calls of a kind from which nothing was taken.
     pub fn whole(&self, number: u32) -> &Multiset {
         &self.kinds[number as usize].1.whole
     }
 
-    /// Every kind, by its number.
+    /// Returns every kind, in the order of their numbers.
     pub fn kinds(&self) -> impl ExactSizeIterator<Item = Kind> {
         self.kinds.iter().map(|(kind, _)| *kind)
     }
 
+    /// Returns the sets of own times of some kinds.
     fn own(&self, members: &[u32]) -> Vec<&Multiset> {
         let samples = members.iter().map(|number| &self.kinds[*number as usize].1);
         samples.flat_map(|samples| [&samples.whole, &samples.rest]).collect()
     }
 
-    /// What a call of this kind should take by what has been seen so far; `None`: too few.
+    /// Returns the baseline of a kind in nanoseconds by the calls seen so far; `None` if there are too few.
     pub fn expected_so_far(&mut self, number: u32) -> Option<f64> {
         let (kind, samples) = &self.kinds[number as usize];
         if samples.count() < MIN_CALLS {
@@ -179,7 +192,7 @@ impl Strata {
         Some(samples.median().min(quantile(&self.own(of_kind), 0, 0.5)))
     }
 
-    /// The baseline of every kind, by its number.
+    /// Returns the baseline of every kind, in the order of their numbers.
     pub fn baselines(&self) -> Vec<Baseline> {
         let members = |key: &(usize, Kind)| self.members.get(key).map_or(&[][..], Vec::as_slice);
         let count = |key: &(usize, Kind)| self.own(members(key)).iter().map(|own| own.count()).sum::<u64>();
@@ -197,6 +210,7 @@ impl Strata {
             .collect()
     }
 
+    /// Returns the usual times over some kinds.
     fn usual(&self, members: &[u32]) -> Usual {
         let own = self.own(members);
         let calls_count = own.iter().map(|own| own.count()).sum();

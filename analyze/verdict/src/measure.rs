@@ -1,9 +1,9 @@
-//! What one reading learns of all calls, before any is judged: what calls of each kind take, what copies cost, who took the
-//! CPU from whom in the whole run, and which calls may be slow.
+//! What one reading learns of all calls, before any is classified: baselines of each kind of call, the cost
+//! of copies, the tasks that took the CPU from calls in the whole run, and the calls that may be slow.
 //!
-//! Whether a call is slow is known only at the end. Those that took longer than half of what would be slow by the calls so
-//! far are kept as *candidates* (64 bytes each); the longest of the others is noted, and if at the end even one of them
-//! turns out slow, the run is read once more, now with the right limits ([`crate::classify`]).
+//! Whether a call is slow is known only at the end. Calls that took longer than half of the limit by the
+//! calls seen so far are kept as *candidates* (64 bytes each). The longest of the others is noted; if even
+//! one of them turns out to be slow at the end, the run is read once more with the final limits (`judge`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -22,88 +22,95 @@ use crate::{
 };
 use analyze_run::hash::HashMap;
 
-/// Calls of a kind before any of them is let go.
+/// Number of calls of a kind before its first limit is set; until then, all of them are kept.
 const FIRST_CALLS: u64 = 4096;
-/// Candidates from which on those are let go that are below their kind's limit by now.
+/// Number of candidates above which those below the current limit of their kind are dropped.
 const MANY_CANDIDATES: usize = 1 << 20;
-/// Of what would be slow by now, what is kept.
+/// Share of the current limit for a slow call above which a call is kept.
 const MARGIN_RATIO: f64 = 0.5;
 
 /// A call that may be slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// The number of its thread in the schedule.
+    /// The number of the call's thread in the schedule.
     slot: u32,
-    /// The number of its kind.
+    /// The number of the call's kind in [`Strata`].
     pub kind: u32,
+    /// Start in nanoseconds.
     pub ts: i64,
+    /// Duration in nanoseconds.
     pub dur: i64,
+    /// Size in bytes, if the call has one.
     pub size: Option<i64>,
-    /// Time in nested calls, if the longest of them is of another class.
+    /// Time in nested calls in nanoseconds, if the longest of them is of another class; otherwise 0.
     pub nested_ns: i64,
-    /// The nested call that took longest.
+    /// Function of the longest nested call, or [`NONE`].
     child: u32,
+    /// Number of calls that this one is nested in; 0 for a top-level call.
     pub depth: u32,
 }
 
 impl Candidate {
-    /// The number of its thread in the schedule.
+    /// Returns the number of the call's thread in the schedule.
     pub fn slot(&self) -> usize {
         self.slot as usize
     }
 
-    /// Run, process and thread.
+    /// Returns the run, process and thread of the call.
     pub fn thread(&self, schedule: &Schedule) -> ThreadKey {
         schedule.key(self.slot())
     }
 
-    /// Its end.
+    /// Returns the end in nanoseconds.
     pub fn end(&self) -> i64 {
         self.ts.saturating_add(self.dur)
     }
 
-    /// The nested call that took longest.
+    /// Returns the function of the longest nested call, if there is one.
     pub fn child(&self) -> Option<u32> {
         some(self.child)
     }
 }
 
-/// The calls of one function of one run.
+/// The calls of one function in one run.
 #[derive(Debug, Default)]
 pub struct Function {
-    /// Numbers of its kinds.
+    /// Numbers of the function's kinds.
     kinds: Vec<u32>,
-    /// Durations of calls from which something was taken; those of the others are with their kinds.
+    /// Durations in nanoseconds of calls from which something was taken; those of the others are stored with
+    /// their kinds.
     rest: Multiset,
-    /// Durations of calls from which the scheduler took something, and what they would have been.
+    /// Durations in nanoseconds of calls that the scheduler delayed.
     pub disturbed: Multiset,
+    /// Durations in nanoseconds that these calls would have had without the delay.
     pub undisturbed: Multiset,
+    /// Number of calls that were still open at the end of the recording.
     pub censored_count: usize,
 }
 
 impl Function {
-    /// Durations of all its calls that returned.
+    /// Returns the durations of all calls that returned.
     pub fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
         self.kinds.iter().map(|kind| strata.whole(*kind)).chain([&self.rest]).collect()
     }
 }
 
-/// No number: of a name, of [`Parts`].
+/// The number that stands for "none" where the number of a name or of [`Parts`] is stored.
 const NONE: u32 = u32::MAX;
 
 fn some(number: u32) -> Option<u32> {
     (number != NONE).then_some(number)
 }
 
-/// A call that is final, as far as it matters here: one line of the cache, because all of them go from one thread to
-/// another.
+/// The fields of a final call that are needed here. They fill one cache line, because all calls are passed
+/// from one thread to another.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Left {
     ts: i64,
-    /// Below zero: it was not seen to end.
+    /// Duration in nanoseconds; negative if the call was not seen to end.
     dur: i64,
-    /// The least number: it has none.
+    /// Size in bytes; `i64::MIN` if the call has none.
     size: i64,
     nested_ns: i64,
     slot: u32,
@@ -112,7 +119,7 @@ struct Left {
     phase: u32,
     child: u32,
     depth: u32,
-    /// Its place in [`Batch::parts`]; none: all of it was on CPU.
+    /// Index in [`Batch::parts`]; [`NONE`] if the call was running all the time.
     parts: u32,
     class: Option<Class>,
     is_first: bool,
@@ -120,7 +127,7 @@ struct Left {
 
 const _: () = assert!(size_of::<Left>() == 64);
 
-/// Calls of one run that are final, in the order in which they became so.
+/// Final calls of one run, in the order in which they became final.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     run: u32,
@@ -142,7 +149,7 @@ impl Batch {
         self.parts.clear();
     }
 
-    /// Whether the next call may be of this run.
+    /// Returns whether the next call may be one of this run.
     #[inline]
     pub(super) fn takes(&mut self, run: u32) -> bool {
         if self.calls.is_empty() {
@@ -184,7 +191,8 @@ impl Batch {
     }
 }
 
-/// An outermost call some of whose time was off CPU: what it waited for is looked for when the schedule is complete.
+/// A top-level call that was off CPU for some of its time. What it waited for is determined once the schedule
+/// is complete.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     ts: i64,
@@ -193,66 +201,76 @@ struct Waited {
     is_sync: bool,
 }
 
-/// What a kind of call has to do with.
+/// What belongs to a kind of call.
 #[derive(Clone, Copy, Debug)]
 struct OfKind {
     function: usize,
     points: Option<usize>,
-    /// Calls that took no longer are no candidates.
+    /// Calls that took no longer than this many nanoseconds are not candidates.
     limit_ns: f64,
-    /// When the limit is set anew.
+    /// The number of calls at which the limit is set again.
     next_count: u64,
-    /// The longest call that was let go.
+    /// Duration in nanoseconds of the longest call that was not kept.
     longest_ns: i64,
 }
 
-/// Run, function and direction.
+/// Run, function and direction, for which the cost of copies is fitted.
 pub type LineKey = (u32, u32, Option<u32>);
 
-/// Sizes and own running times, in the order of time: 16 bytes a copy.
+/// Size in bytes and running time in nanoseconds of each copy, in order of time. A copy takes 16 bytes.
 pub type Points = Vec<(f64, f64)>;
 
-/// See the module.
+/// Measurements of all calls; see the module.
 pub struct Measure {
     params: Params,
-    /// What is slow, if that is known from a reading before.
+    /// Limits in nanoseconds above which calls are slow, by kind, if they are known from an earlier reading.
     known: Option<HashMap<Kind, f64>>,
-    /// Runs that began in the middle of their processes' lives: no launch in them is known to be a first one.
+    /// Runs whose recording began after their processes did: no launch in them is known to be the first of
+    /// its kernel.
     joined: HashSet<u32>,
+    /// Names of the runs' own threads: run and thread ID to the number of the name in `Names`.
     pub thread_names: HashMap<(u32, u32), u32>,
+    /// The samples that baselines are computed from.
     pub strata: Strata,
     kinds: Vec<OfKind>,
     recent: Vec<Option<(Kind, u32)>>,
+    /// Index in `of_functions`, by run and function.
     pub functions: BTreeMap<(u32, u32), usize>,
+    /// The calls of each function.
     pub of_functions: Vec<Function>,
+    /// Index in `points`, by run, function and direction.
     pub lines: BTreeMap<LineKey, usize>,
+    /// Points that the costs of copies are fitted to.
     pub points: Vec<Points>,
+    /// The calls that may be slow.
     pub candidates: Vec<Candidate>,
     many: usize,
     waited: Vec<Waited>,
-    /// Runs in which a reason is not on record.
+    /// Runs with off-CPU time for which the source records no reason.
     pub with_unknown: HashSet<u32>,
-    /// Runs in which a first launch was seen.
+    /// Runs in which the first launch of a kernel was seen.
     pub with_first: HashSet<u32>,
 }
 
-/// Places of [`Measure::recent`].
+/// Number of places in [`Measure::recent`].
 const RECENT: usize = 1024;
 
-/// What the scheduler took of a call against its will.
+/// Returns the time in nanoseconds that the scheduler, throttling or a stop took from a call. Off-CPU time
+/// without a recorded reason counts, too, unless the call synchronizes.
 pub fn taken(class: Option<Class>, parts: &Parts) -> i64 {
     let unknown = if class == Some(Class::Sync) { 0 } else { parts.unknown };
     parts.preempted + parts.runnable + parts.throttled + parts.stopped + unknown
 }
 
-/// Whether it copies or sets bytes.
+/// Returns whether calls of this class copy or set a number of bytes.
 pub fn is_sized(class: Option<Class>) -> bool {
     matches!(class, Some(Class::Copy | Class::Set))
 }
 
 impl Measure {
-    /// Before any call. `joined`: runs that began in the middle of their processes' lives; `known`: what is slow of each
-    /// kind, from a reading before.
+    /// Makes an empty measurement. `joined` are the runs whose recording began after their processes did;
+    /// `known` are the limits in nanoseconds above which calls of each kind are slow, from an earlier
+    /// reading.
     pub fn new(
         params: Params,
         joined: HashSet<u32>,
@@ -279,11 +297,13 @@ impl Measure {
         }
     }
 
-    /// The longest call of each kind that was let go.
+    /// Returns the duration in nanoseconds of the longest call of each kind that was not kept, in the order
+    /// of the kinds' numbers; `i64::MIN` if all were kept.
     pub fn longest_let_go(&self) -> impl Iterator<Item = i64> {
         self.kinds.iter().map(|of| of.longest_ns)
     }
 
+    /// Returns the index of a function, which is a new one if the function was not known.
     fn function(&mut self, run: u32, op: u32) -> usize {
         let next = self.of_functions.len();
         let index = *self.functions.entry((run, op)).or_insert(next);
@@ -293,6 +313,7 @@ impl Measure {
         index
     }
 
+    /// Returns the number of a kind, which is a new one if the kind was not known.
     fn kind(&mut self, kind: Kind, is_sized: bool) -> u32 {
         let words = [kind.op, kind.direction.map_or(7, |d| d + 11), kind.phase.map_or(5, |p| p + 13)];
         let words =
@@ -315,7 +336,7 @@ impl Measure {
                 index
             });
             let limit_ns = self.known.as_ref().map_or(0.0, |known| {
-                // What is slow by a hair must not get lost to rounding.
+                // The limit is lowered a little, so that a call that is barely slow is not lost to rounding.
                 known.get(&kind).copied().unwrap_or(0.0) * 0.999
             });
             let next_count = if self.known.is_some() { u64::MAX } else { FIRST_CALLS };
@@ -325,14 +346,14 @@ impl Measure {
         number
     }
 
-    /// Sets the limit of a kind by what has been seen so far.
+    /// Sets the limit of a kind by the calls seen so far.
     fn tighten(&mut self, number: u32) {
         if let Some(expected) = self.strata.expected_so_far(number) {
             self.kinds[number as usize].limit_ns = MARGIN_RATIO * self.params.limit_ns(expected);
         }
     }
 
-    /// Lets go of candidates that are below their limits by now.
+    /// Drops candidates that are below the current limits.
     fn let_go(&mut self) {
         let kinds = &mut self.kinds;
         self.candidates.retain(|candidate| {
@@ -358,7 +379,7 @@ impl Measure {
         self.many = MANY_CANDIDATES.max(self.candidates.len() * 2);
     }
 
-    /// Takes the next calls.
+    /// Measures the next calls.
     pub(super) fn add(&mut self, batch: &Batch) {
         for call in &batch.calls {
             self.add_call(batch.run, call, batch.parts.get(call.parts as usize));
@@ -442,7 +463,7 @@ impl Measure {
         }
     }
 
-    /// By run: time that tasks took from outermost calls.
+    /// Returns, for each run, the sums over what its top-level calls waited for.
     pub fn totals(&mut self, schedule: &Schedule) -> HashMap<u32, Totals> {
         let waited = std::mem::take(&mut self.waited);
         let none = || (Walker::new(schedule), HashMap::<u32, Totals>::default());

@@ -1,6 +1,6 @@
-//! [`Measure`] by whoever has time: decoders that are far enough ahead, the reader when it waits for them or hands over
-//! more than is measured, and, where there are CPUs enough, a thread that does nothing else. Calls are measured in the order
-//! in which they come, whoever does it.
+//! Runs [`Measure`] on whichever thread has time: on decoders that are far enough ahead, on the reader when
+//! it waits for them or has queued more than is measured, and, if there are CPUs enough, on a thread of its
+//! own. Calls are measured in the order in which they were queued, whichever thread does it.
 
 use std::{
     collections::VecDeque,
@@ -18,21 +18,25 @@ use super::{
 };
 use analyze_run::{error::AnalyzeError, reading::Helper};
 
-/// Calls that are handed over at once, and how often that may be before any is measured.
+/// Number of calls in a batch.
 const BATCH_CALLS: usize = 1 << 12;
+/// Number of batches that may be queued before the reader itself measures one.
 const WAITING: usize = 8;
-/// A reader and a decoder keep as many CPUs busy.
+/// Number of CPUs that a reader and a decoder keep busy.
 const BUSY_CPUS: usize = 2;
 
+/// The batches between the reader and the threads that measure.
 #[derive(Default)]
 struct Queue {
+    /// Batches to be measured, oldest first.
     waiting: VecDeque<Batch>,
-    /// Batches that were measured, to be filled again.
+    /// Batches that have been measured, to be filled again.
     empty: Vec<Batch>,
+    /// True if no batch will be added any more.
     ended: bool,
 }
 
-/// Who needs both locks takes that of `measure` first.
+/// What the threads share. A thread that needs both locks takes that of `measure` first.
 struct Shared {
     measure: Mutex<Measure>,
     queue: Mutex<Queue>,
@@ -40,7 +44,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Measures the next calls; whether there were any.
+    /// Measures the next batch, and returns whether there was one.
     fn next(&self, measure: &mut Measure) -> bool {
         let Some(mut batch) = self.queue.lock().waiting.pop_front() else { return false };
         measure.add(&batch);
@@ -49,11 +53,12 @@ impl Shared {
         true
     }
 
-    /// The same, unless somebody else is at it.
+    /// Measures the next batch unless another thread is measuring, and returns whether it did.
     fn help(&self) -> bool {
         self.measure.try_lock().is_some_and(|mut measure| self.next(&mut measure))
     }
 
+    /// Measures batches until the queue has ended.
     fn run(&self) {
         loop {
             let mut queue = self.queue.lock();
@@ -69,7 +74,7 @@ impl Shared {
     }
 }
 
-/// The sink.
+/// A sink that queues every call for measurement.
 pub struct Measuring {
     batch: Batch,
     shared: Arc<Shared>,
@@ -77,7 +82,7 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// Hands every call to `measure`.
+    /// Makes a sink that passes every call to `measure`.
     pub fn new(measure: Measure) -> Self {
         let shared = Arc::new(Shared {
             measure: Mutex::new(measure),
@@ -92,6 +97,7 @@ impl Measuring {
         Self { batch: Batch::with_capacity(BATCH_CALLS), shared, thread }
     }
 
+    /// Queues the current batch, and measures one if too many are queued.
     fn hand_over(&mut self) {
         let mut queue = self.shared.queue.lock();
         let next = queue.empty.pop().unwrap_or_else(|| Batch::with_capacity(BATCH_CALLS));
@@ -104,10 +110,10 @@ impl Measuring {
         }
     }
 
-    /// After the last call.
+    /// Measures what is still queued, after the last call, and returns the measurements.
     ///
     /// # Errors
-    /// If a thread is gone.
+    /// Returns an error if a measuring thread panicked.
     pub fn finish(mut self) -> Result<Measure, AnalyzeError> {
         let gone = || AnalyzeError::Internal("a thread that measures calls ended".to_owned());
         self.hand_over();
@@ -122,7 +128,7 @@ impl Measuring {
     }
 }
 
-/// There is no more: of a reading that failed, too.
+/// Ends the queue, so that the measuring thread exits even if the reading failed.
 impl Drop for Measuring {
     fn drop(&mut self) {
         self.shared.queue.lock().ended = true;

@@ -1,34 +1,36 @@
-//! Many durations, exactly, in little memory: how often each occurred.
+//! An exact multiset of many durations in little memory: it counts how often each value occurred.
 //!
-//! Calls are short and alike, so that a counter for each nanosecond costs less than a number for each call. Values up to
-//! [`COUNTED`] are counted in pages, made when they are needed; rarer, longer ones are kept as they are, 8 bytes each. So
-//! are the first few, because most kinds of calls have no more. Later ones are counted many at a time: the counters of one
-//! set are in the processor's cache then. Quantiles are those of SQL's `percentile_cont`.
+//! Calls are short and alike, so a counter for each nanosecond costs less than a number for each call. Values
+//! below `COUNTED` are counted in pages, which are allocated when they are needed; longer ones are rare and
+//! are kept as they are, at 8 bytes each. The first few values are kept, too, because most kinds of calls
+//! have no more. Later ones are counted many at a time, while the counters of one set are in the processor's
+//! cache. Quantiles are those of SQL's `percentile_cont`.
 
-/// Values below it are counted.
+/// Values from 0 up to this one, exclusive, are counted.
 const COUNTED: i64 = 1 << 20;
-/// Values of one page.
+/// Number of values in a page.
 const PAGE: usize = 256;
-/// Values that are kept before any is counted.
+/// Number of values that are kept before any is counted.
 const KEPT: usize = 2048;
 
-/// Values that are counted at once: several for each line of the cache that holds a counter.
+/// Number of values that are counted at once: several for each cache line of counters.
 const FRESH: usize = 1 << 13;
 
-/// How often each of some neighbouring values occurred.
+/// Counters of consecutive values.
 type Page = [u32; PAGE];
 
-/// Values with their numbers, in order.
+/// Values with their counts, in ascending order of the values.
 pub type Counted = Vec<(f64, u64)>;
 
-/// Values, each as often as it was added.
+/// A multiset of integers.
 #[derive(Clone, Debug, Default)]
 pub struct Multiset {
     count: u64,
-    /// Empty: nothing is counted yet.
+    /// Counters by page; empty if no value is counted yet.
     pages: Vec<Option<Box<Page>>>,
+    /// Values that are not counted but stored.
     kept: Vec<i64>,
-    /// Below [`COUNTED`], and not counted yet.
+    /// Values below [`COUNTED`] that are waiting to be counted.
     fresh: Vec<u32>,
 }
 
@@ -47,6 +49,7 @@ impl Multiset {
         }
     }
 
+    /// Stores a value, and begins to count once enough values are stored.
     fn keep(&mut self, value: i64) {
         self.kept.push(value);
         if self.pages.is_empty() && self.kept.len() == KEPT {
@@ -59,7 +62,7 @@ impl Multiset {
         }
     }
 
-    /// Counts what waits to be: it need not be sorted then to find a quantile.
+    /// Counts the values that are waiting to be counted; a quantile need not sort them then.
     pub fn count_fresh(&mut self) {
         for value in self.fresh.drain(..) {
             let index = value as usize;
@@ -72,13 +75,13 @@ impl Multiset {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of values, with multiplicity.
     pub fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// All values of some sets.
+/// Merges some sets into a list of values with their counts.
 pub fn counted_of(sets: &[&Multiset]) -> Counted {
     let mut all: Counted = Vec::new();
     visit(sets, |value, count| {
@@ -91,7 +94,8 @@ pub fn counted_of(sets: &[&Multiset]) -> Counted {
     all
 }
 
-/// Shows the values of some sets with their numbers, in order, until `is_more` says no. Values may come in parts.
+/// Calls `is_more` with the values of some sets and their counts, in ascending order, until it returns false.
+/// A value may be passed more than once, each time with a part of its count.
 fn visit(sets: &[&Multiset], mut is_more: impl FnMut(i64, u64) -> bool) {
     let mut kept: Vec<i64> = Vec::new();
     for set in sets {
@@ -130,7 +134,7 @@ fn visit(sets: &[&Multiset], mut is_more: impl FnMut(i64, u64) -> bool) {
     }
 }
 
-/// The values at a place and the next one among all values of some sets, in order.
+/// Returns the value at `place` among all values of some sets in ascending order, and the next one.
 fn pair(sets: &[&Multiset], place: u64) -> (i64, i64) {
     let (mut passed, mut low, mut high) = (0, None, 0);
     visit(sets, |value, count| {
@@ -144,8 +148,9 @@ fn pair(sets: &[&Multiset], place: u64) -> (i64, i64) {
     (low.unwrap_or(high), high)
 }
 
-/// The value below which a share `q` of the values lies, by the definition of SQL's `percentile_cont`: exact, linear
-/// between neighbours. `zeros` more values are zero, and none is below that. `NaN` of none.
+/// Returns the quantile `q` (0 to 1) of the values of some sets by the definition of SQL's `percentile_cont`:
+/// exact, and linear between neighbours. `zeros` is the number of additional values that are zero; no value
+/// may be negative then. The result is `NaN` if there are no values.
 pub fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
     let count = zeros + sets.iter().map(|set| set.count).sum::<u64>();
     if count == 0 {
@@ -161,7 +166,8 @@ pub fn quantile(sets: &[&Multiset], zeros: u64, q: f64) -> f64 {
     low as f64 + (high - low) as f64 * (place - below)
 }
 
-/// Quantiles of `base` without the values `minus`, which it has, and with those of `plus`.
+/// Returns quantiles of the values of `base` without those of `minus`, which must be among them, and with
+/// those of `plus`. The results are `NaN` if no values are left.
 pub fn quantiles<const N: usize>(
     base: &Counted,
     minus: &Counted,
@@ -174,7 +180,7 @@ pub fn quantiles<const N: usize>(
         return [f64::NAN; N];
     }
     let place = |share: f64| share.clamp(0.0, 1.0) * (count - 1) as f64;
-    // Places in order, whatever the order of the shares.
+    // The places are sorted, because the shares may be in any order.
     let mut wanted: Vec<u64> =
         shares.iter().flat_map(|share| [place(*share).floor() as u64, place(*share).ceil() as u64]).collect();
     wanted.sort_unstable();
@@ -206,7 +212,7 @@ pub fn quantiles<const N: usize>(
     })
 }
 
-/// Values, sorted and counted.
+/// Sorts and counts values.
 pub fn counted(mut values: Vec<f64>) -> Counted {
     values.sort_unstable_by(f64::total_cmp);
     let mut counted: Counted = Vec::new();

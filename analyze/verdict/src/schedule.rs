@@ -1,11 +1,12 @@
-//! What the scheduler did to each thread: its time, cut into segments without gap or overlap.
+//! The schedule of each thread: its time, cut into thread states without gap or overlap.
 //!
 //! ```text
 //! thread   ──on-CPU──┤─ preempted ─├──on-CPU──┤──── blocked ────┼─ runnable ─├──on-CPU──
 //! its CPU            ├── hog A ────┤                            ├─ hog B ─────┤
 //! ```
-//! Rows of one thread may not overlap; where broken input makes them, the later one is cut, and counted in
-//! [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or for ever.
+//! Rows of one thread must not overlap; where broken input makes them overlap, the later one is cut and
+//! counted in [`Fault`]. A thread whose interval has no end is off CPU until it is seen again, or to the end
+//! of the run.
 
 use crate::{
     blocker::Blocker,
@@ -17,72 +18,85 @@ use analyze_run::{
     reading::Names,
 };
 
-/// Run (its number in [`Names`]), process, thread.
+/// Run (its number in [`Names`]), process ID and thread ID.
 pub type ThreadKey = (u32, u32, u32);
 
 /// A task that held a CPU or woke a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
+    /// Process ID.
     pub pid: u32,
+    /// Thread ID.
     pub tid: u32,
-    /// Number of its name.
+    /// Number of the task's name in [`Names`].
     pub comm: u32,
 }
 
-/// A stint of a task on a CPU: 24 bytes, which stay in memory, too.
+/// A scheduling slice: a task ran on a CPU over `[ts, end)`. It takes 24 bytes because all slices stay in
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Stint {
+    /// Start in nanoseconds.
     pub ts: i64,
+    /// End in nanoseconds.
     pub end: i64,
-    /// Number of the task.
+    /// Number of the task in the schedule.
     task: u32,
 }
 
-/// A row of off-CPU time. `None`: null.
+/// A row of off-CPU time. A field is `None` where the column is null.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffCpuRow {
+    /// Time of switch-out in nanoseconds.
     pub ts: i64,
+    /// Duration in nanoseconds; `None` if the thread was not seen to return to a CPU.
     pub dur: Option<i64>,
-    /// Number of the state's name.
+    /// Number of the state's name in [`Names`].
     pub state: u32,
+    /// Length of the last part of the interval, in which the thread could run and waited for a CPU, in
+    /// nanoseconds.
     pub runnable_ns: Option<i64>,
+    /// Number of the system call that the thread slept in.
     pub syscall: Option<i32>,
+    /// The CPU that the thread waited for or had left.
     pub cpu: Option<u32>,
+    /// The task that woke the thread.
     pub waker: Option<Task>,
     /// The thread that got the CPU at switch-out.
     pub next_tid: Option<u32>,
 }
 
-/// What is known of one thread.
+/// The states of one thread.
 #[derive(Debug)]
 struct Timeline {
     key: ThreadKey,
-    /// A row of off-CPU time was seen.
+    /// True if there was a row of off-CPU time.
     is_known: bool,
     pieces: Vec<Piece>,
 }
 
-/// Places of [`Schedule::recent_tasks`].
+/// Number of places in [`Schedule::recent_tasks`].
 const RECENT: usize = 32;
 
-/// The schedule of every thread of some runs, built from rows in the order of time.
+/// The schedule of every thread of some runs, built from rows in order of time.
 #[derive(Debug, Default)]
 pub struct Schedule {
+    /// The names that numbers stand for.
     pub names: Names,
     timelines: Vec<Timeline>,
     slots: HashMap<ThreadKey, usize>,
     tasks: Vec<Task>,
     task_numbers: HashMap<Task, u32>,
-    /// The last task of each place, and its number: a hash costs more than a look.
+    /// The last task of each place and its number, because a comparison is cheaper than a hash.
     recent_tasks: [Option<(Task, u32)>; RECENT],
-    /// By run and CPU, sorted, not overlapping.
+    /// Scheduling slices by run and CPU, sorted and disjoint.
     stints: HashMap<(u32, u32), Vec<Stint>>,
-    /// Runs with pieces of [`State::Unknown`].
+    /// Runs with thread states of [`State::Unknown`].
     without_reasons: HashSet<u32>,
 }
 
 impl Schedule {
-    /// The number of a thread, new or known.
+    /// Returns the number of a thread, which is a new one if the thread was not known.
     pub fn slot(&mut self, key: ThreadKey) -> usize {
         *self.slots.entry(key).or_insert_with(|| {
             self.timelines.push(Timeline { key, is_known: false, pieces: Vec::new() });
@@ -90,6 +104,7 @@ impl Schedule {
         })
     }
 
+    /// Returns the number of a task, which is a new one if the task was not known.
     fn task_number(&mut self, task: Task) -> u32 {
         let place = (task.tid ^ task.comm << 2) as usize % RECENT;
         if let Some((_, number)) = self.recent_tasks[place].filter(|(of, _)| *of == task) {
@@ -104,28 +119,29 @@ impl Schedule {
         number
     }
 
-    /// Adds a stint; none is earlier than those before.
+    /// Adds a scheduling slice of `dur` nanoseconds. It must not begin before the slices added earlier.
     pub fn add_stint(&mut self, run: u32, cpu: u32, (ts, dur): (i64, i64), task: Task, faults: &mut Faults) {
         let end = ts.saturating_add(dur);
         if end < ts {
             *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
             return;
         }
-        // Nobody holds a CPU that is idle.
+        // An idle CPU is held by no task.
         if task.tid == 0 {
             return;
         }
         let task = self.task_number(task);
         let stints = self.stints.entry((run, cpu)).or_default();
         if let Some(last) = stints.last_mut().filter(|last| last.end > ts) {
-            // What came later is better known.
+            // The later slice is the better known one.
             last.end = ts;
             *faults.entry((run, Fault::OverlappingStints)).or_default() += 1;
         }
         stints.push(Stint { ts, end, task });
     }
 
-    /// Adds an interval of a thread; none is earlier than those before, and of equal ones the longest came first.
+    /// Adds an off-CPU interval of a thread. It must not begin before those added earlier; of intervals with
+    /// the same start, the longest comes first.
     pub fn add_off_cpu(&mut self, slot: usize, row: &OffCpuRow, faults: &mut Faults) {
         let run = self.timelines[slot].key.0;
         let end = match row.dur {
@@ -180,8 +196,9 @@ impl Schedule {
         }
     }
 
-    /// Whether a thread that lost its CPU waited in the queue of another one: who got the CPU that it left is not who
-    /// had the CPU that it is said to have waited for. Stints that begin with the interval are known.
+    /// Returns whether a preempted thread waited in the run queue of another CPU: the thread that got the CPU
+    /// it left is not the one that held the CPU it is said to have waited for. Scheduling slices that begin
+    /// together with the interval must have been added.
     fn has_moved(&self, run: u32, row: &OffCpuRow) -> bool {
         let (Some(cpu), Some(next_tid)) = (row.cpu, row.next_tid) else { return false };
         let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
@@ -189,7 +206,7 @@ impl Schedule {
         holder.is_some_and(|stint| self.tasks[stint.task as usize].tid != next_tid)
     }
 
-    /// Where an interval of a thread may begin: not before the one before has ended.
+    /// Returns where an interval of a thread may begin: not before the previous interval has ended.
     fn begin(&mut self, slot: usize, ts: i64, faults: &mut Faults) -> i64 {
         let timeline = &mut self.timelines[slot];
         let run = timeline.key.0;
@@ -205,7 +222,7 @@ impl Schedule {
         last.end.max(ts)
     }
 
-    /// A thread entered a call: it cannot have been away without end since before.
+    /// Records that a thread entered a call: an earlier interval without an end must have ended by then.
     pub fn seen(&mut self, slot: usize, ts: i64, faults: &mut Faults) {
         let Timeline { key, pieces, .. } = &mut self.timelines[slot];
         let Some(last) = pieces.last_mut().filter(|last| last.end == i64::MAX && last.ts < ts) else {
@@ -215,47 +232,49 @@ impl Schedule {
         last.end = ts;
     }
 
-    /// The task of a number.
+    /// Returns the task of a number.
     fn task(&self, number: u32) -> Option<Task> {
         self.tasks.get(number as usize).copied()
     }
 
-    /// Who ended a sleep, if that is on record.
+    /// Returns the task that ended a sleep, if it is in the recording.
     pub fn waker(&self, piece: &Piece) -> Option<Task> {
         self.task(piece.waker)
     }
 
-    /// The number of a thread, if it is known.
+    /// Returns the number of a thread, if it is known.
     pub fn known_slot(&self, key: ThreadKey) -> Option<usize> {
         self.slots.get(&key).copied()
     }
 
-    /// Run, process and thread of a number.
+    /// Returns the run, process and thread of a number. Panics if there is no such number.
     pub fn key(&self, slot: usize) -> ThreadKey {
         self.timelines[slot].key
     }
 
-    /// Off-CPU time of the thread of a number.
+    /// Returns the off-CPU states of a thread, given by its number. Panics if there is no such number.
     pub fn pieces_of(&self, slot: usize) -> &[Piece] {
         &self.timelines[slot].pieces
     }
 
-    /// Off-CPU time of a thread.
+    /// Returns the off-CPU states of a thread; empty if it is not known.
     pub fn pieces(&self, key: ThreadKey) -> &[Piece] {
         self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
     }
 
-    /// Whether the schedule of the thread of a number is known.
+    /// Returns whether the off-CPU time of a thread, given by its number, was recorded. Panics if there is no
+    /// such number.
     pub fn is_known(&self, slot: usize) -> bool {
         self.timelines[slot].is_known
     }
 
-    /// Every thread whose schedule is known.
+    /// Returns every thread whose off-CPU time was recorded.
     pub fn threads(&self) -> impl Iterator<Item = ThreadKey> {
         self.timelines.iter().filter(|timeline| timeline.is_known).map(|timeline| timeline.key)
     }
 
-    /// Who had the CPUs of a run that somebody waited for, and how long in all.
+    /// Returns the tasks that ran on the recorded CPUs of a run, each with its total time in nanoseconds.
+    /// Only slices on CPUs that a thread waited for are recorded.
     pub fn ran(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
         let mut totals = vec![None; self.tasks.len()];
         let of_run = self.stints.iter().filter(|((of, _), _)| *of == run);
@@ -266,13 +285,14 @@ impl Schedule {
         self.tasks.iter().zip(totals).filter_map(|(task, total)| Some((*task, total?)))
     }
 
-    /// Whether the source of a run does not record why threads were off CPU.
+    /// Returns whether the source of a run does not record why threads were off CPU.
     pub fn is_without_reasons(&self, run: u32) -> bool {
         self.without_reasons.contains(&run)
     }
 
-    /// Cuts `[from, to)` of a CPU into who had it, in order; `None`: nobody that is on record. Searched from `near` on;
-    /// the place of the first is given back, for the next search.
+    /// Cuts `[from, to)` of a CPU, in nanoseconds, into the tasks that held it, and calls `holder` with
+    /// start, end and task of each part, in order; the task is `None` where none is recorded. The search
+    /// begins at `near`; the index of the first slice is returned as the hint for the next search.
     pub fn holders(
         &self,
         (run, cpu): (u32, u32),
@@ -304,12 +324,13 @@ impl Schedule {
 pub mod tests {
     use super::*;
 
-    /// (pid, tid), ts, dur (below zero: open if -1), state, runnable, syscall (below zero: none), cpu, waker.
+    /// Process ID and thread ID, start, duration (-1: no end), state, time runnable, system call (negative:
+    /// none), CPU, and process ID and thread ID of the waker. Times are in nanoseconds.
     pub type OffRow = ((i32, i32), i64, i64, &'static str, Option<i64>, i32, i32, Option<(i32, i32)>);
-    /// CPU, from, to, (pid, tid).
+    /// CPU, start and end in nanoseconds, process ID and thread ID.
     pub type StintRow = (i32, i64, i64, (i32, i32));
 
-    /// A schedule of run 0, of rows in any order.
+    /// Builds the schedule of run 0 from rows in any order.
     pub fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
         read(rows, stints).0
     }
@@ -368,7 +389,7 @@ pub mod tests {
         assert_eq!(faults[&(0, Fault::NegativeDuration)], 1);
     }
 
-    /// In the order of time: a thread is seen, or it leaves the CPU and does not come back.
+    /// In order of time, a thread is seen, or it leaves the CPU and does not return.
     #[test]
     fn a_thread_that_never_came_back_is_away_until_it_is_seen() {
         let (mut schedule, mut faults) = read(&[((1, 1), 100, -1, "sleeping", None, 202, 0, None)], &[]);

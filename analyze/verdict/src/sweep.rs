@@ -1,5 +1,5 @@
-//! One reading of a run in the order of time: every call with its place on its thread, its phase, and the exact split of its
-//! time, handed on as soon as it is final.
+//! One reading of a run in order of time. It determines for every call its place on its thread, its phase,
+//! and the exact split of its time, and passes the call on as soon as it is final.
 //!
 //! ```text
 //! depth 0   ├────────── cudaLaunchKernel ──────────┤   ├─ cudaFree ─┤
@@ -8,12 +8,14 @@
 //! entered   ▲  ▲                ▲ ▲                    ▲
 //! left                          ▲ (cuModuleLoad)       ▲ (cuLaunch, cudaLaunchKernel)
 //! ```
-//! Intervals are half-open. A call is *left* when its thread enters another one at or after its end, or when a million rows
-//! have passed since: all rows that began before its end are known then. Only calls that are not left are in memory.
+//! Intervals are half-open. A call is *left* when its thread enters another one at or after its end, or when
+//! about a million rows have passed since: by then, all rows that began before its end are known. Only calls
+//! that have not been left are in memory.
 //!
-//! A call without end reaches to the end of time, but no call is inside it from the first one on that cannot be: one of
-//! the same function, which do not call themselves, or one of a layer above (NCCL calls the runtime, which calls the
-//! driver). What was entered between the two counts as inside: nothing tells whether it was.
+//! A call without an end contains the later calls of its thread until the thread makes one that cannot be
+//! nested in it: a call of the same function, because these functions do not call themselves, or a call of a
+//! higher layer (NCCL calls the runtime, which calls the driver). From then on, no call is nested in it.
+//! Calls that were entered in between count as nested, because nothing tells whether they were.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -32,14 +34,15 @@ use analyze_run::{
     reading::{Consumer, Helper, Kind, Names, Rows},
 };
 
-/// Times that a clock can tell, since 1970 at the most, so that neither sums nor differences of them overflow: see
-/// [`Fault::OutOfRange`].
+/// The times in nanoseconds that a clock can have, even one that counts from 1970, so that neither sums nor
+/// differences of them overflow; see [`Fault::OutOfRange`].
 const CLOCK: RangeInclusive<i64> = -(1 << 60)..=1 << 62;
+/// Maximum absolute duration in nanoseconds, about 100 days.
 const MAX_DUR: i64 = 1 << 53;
-/// Rows after which calls of idle threads are looked for.
+/// Number of rows after which the calls of idle threads are checked; rows of the same time count once.
 const ROUND_ROWS: u64 = 1 << 20;
 
-/// Rows of one `ts`, in the order in which they are taken.
+/// A row that is processed. Rows of one `ts` are processed in the order of [`Event::order`].
 enum Event {
     Marked(Marked),
     Stint { run: u32, cpu: u32, ts: i64, dur: i64, task: Task },
@@ -60,7 +63,8 @@ struct CallRow {
 }
 
 impl Event {
-    /// Kinds by what needs what; threads in order; stints with the shortest first, all else with the longest.
+    /// Returns the sort key: kinds that others depend on come first, then threads in order; of scheduling
+    /// slices the shortest comes first, of all other rows the longest.
     fn order(&self) -> (u8, ThreadKey, i64) {
         let longest = |dur: Option<i64>| dur.map_or(i64::MIN, |dur| dur.saturating_neg());
         match self {
@@ -72,53 +76,57 @@ impl Event {
     }
 }
 
-/// What a thread is doing.
+/// The calls that a thread is in.
 struct Thread {
-    /// The number of its process.
+    /// The number of the thread's process.
     process: usize,
-    /// Calls, each inside the one before.
+    /// Calls that have not been left, each nested in the one before.
     around: Vec<Call>,
-    /// Calls that another one crosses, until they end.
+    /// Calls that overlap a later call without containing it, until they end.
     crossed: Vec<Call>,
 }
 
-/// What the threads of a process have in common.
+/// What the threads of a process share.
 #[derive(Default)]
 struct Process {
-    /// Ranges that have begun, with their ends.
+    /// Ranges that have begun, each with its end and the number of its name.
     phases: Vec<(i64, u32)>,
-    /// Functions with the kernels that they have launched.
+    /// Pairs of a launch function and the kernel that it has launched.
     launched: HashSet<(u32, u64)>,
 }
 
-/// See the module.
+/// The reading; see the module. It passes calls to a sink of type `S`.
 pub struct Sweep<S> {
+    /// The states of every thread so far.
     pub schedule: Schedule,
+    /// Contradictions in the input so far.
     pub faults: Faults,
+    /// The sink.
     pub sink: S,
     run: u32,
     threads: Vec<Thread>,
-    /// The last thread of each place: a hash costs more than a look.
+    /// The last thread of each place, because a comparison is cheaper than a hash.
     recent: Vec<Option<(ThreadKey, usize)>>,
     processes: Vec<Process>,
-    /// The last launch of each place: process, function, kernel.
+    /// The last launch of each place: process, function and kernel.
     recent_launches: Vec<Option<(usize, u32, u64)>>,
-    /// By run and process.
+    /// Numbers of processes by run and process ID.
     process_numbers: HashMap<(u32, u32), usize>,
-    /// Rows of a batch that are taken: kept for its memory.
+    /// Indices of the rows of a batch that are processed. The vector is kept so that its memory is reused.
     picked: Vec<u32>,
+    /// Rows of the current `ts` that are waiting to be sorted.
     ties: Vec<Event>,
     ties_ts: i64,
     rows_count: u64,
     hands_extra: bool,
 }
 
-/// Places of [`Sweep::recent`].
+/// Number of places in [`Sweep::recent`].
 const RECENT: usize = 256;
-/// Places of [`Sweep::recent_launches`].
+/// Number of places in [`Sweep::recent_launches`].
 const RECENT_LAUNCHES: usize = 4096;
 
-/// Whether a call of `outer` cannot have one of `inner` inside.
+/// Returns whether a call of `inner` cannot be nested in a call of `outer`.
 fn cannot_contain(names: &Names, outer: u32, inner: u32) -> bool {
     let rank = |op| {
         names.op(op).map(|op| match op.layer() {
@@ -131,7 +139,8 @@ fn cannot_contain(names: &Names, outer: u32, inner: u32) -> bool {
 }
 
 impl<S: Sink> Sweep<S> {
-    /// Before any row. `sink` is made with the names that are known from elsewhere. `hands_extra`: calls have their [`Extra`] columns.
+    /// Makes a reading before its first row. `sink` makes the sink from the names that are known already. If
+    /// `hands_extra`, calls have their [`Extra`] columns.
     pub fn new(sink: impl FnOnce(&mut Names) -> S, hands_extra: bool) -> Self {
         let mut schedule = Schedule::default();
         Self {
@@ -152,10 +161,12 @@ impl<S: Sink> Sweep<S> {
         }
     }
 
+    /// Counts a contradiction in the current run.
     fn count(&mut self, fault: Fault) {
         *self.faults.entry((self.run, fault)).or_default() += 1;
     }
 
+    /// Returns the number of a thread, which is a new one if the thread was not known.
     fn slot(&mut self, key: ThreadKey) -> usize {
         let place = (key.2 as usize ^ (key.1 as usize) << 3) % RECENT;
         if let Some((_, slot)) = self.recent[place].filter(|(of, _)| *of == key) {
@@ -199,11 +210,12 @@ impl<S: Sink> Sweep<S> {
     }
 
     #[inline]
+    /// Returns the run, process and thread of a row.
     fn thread(&self, rows: &Rows, row: usize) -> ThreadKey {
         (self.run, rows.pid.at(row).unwrap_or_default(), rows.tid.at(row).unwrap_or_default())
     }
 
-    /// Whether a clock can tell the times of a row; those of others are counted.
+    /// Returns whether the times of a row are ones that a clock can have, and counts the row if they are not.
     #[inline]
     fn is_told(&mut self, ts: i64, dur: Option<i64>) -> bool {
         let is_told = CLOCK.contains(&ts) && dur.is_none_or(|dur| (-MAX_DUR..=MAX_DUR).contains(&dur));
@@ -213,7 +225,7 @@ impl<S: Sink> Sweep<S> {
         is_told
     }
 
-    /// Takes a row.
+    /// Converts a row; returns `None` if the row is not processed.
     fn event(&mut self, rows: &Rows, row: usize, kind: Kind) -> Option<Event> {
         let (ts, dur) = (rows.ts.value(row), rows.dur.at(row));
         if !self.is_told(ts, dur) {
@@ -294,8 +306,8 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
-    /// The innermost range around a time, which is not before those asked about: of those that contain it, the one that
-    /// began last.
+    /// Returns the innermost range around `ts`: of those that contain it, the one that began last. `ts` must
+    /// not be earlier than in the call before.
     fn phase(&mut self, process: usize, ts: i64) -> Option<u32> {
         let begun = &mut self.processes[process].phases;
         while begun.last().is_some_and(|(end, _)| *end <= ts) {
@@ -304,9 +316,10 @@ impl<S: Sink> Sweep<S> {
         begun.last().map(|(_, name)| *name)
     }
 
+    /// Returns whether `func` is launched by `op` for the first time in the process.
     fn is_first_launch(&mut self, process: usize, op: u32, func: u64) -> bool {
         let hash = (func ^ u64::from(op) << 48 ^ (process as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // High bits: those of the product that every lower bit of the key moves.
+        // The high bits are used, because every lower bit of the key affects them.
         let recent = &mut self.recent_launches[(hash >> 48) as usize % RECENT_LAUNCHES];
         let launch = Some((process, op, func));
         if *recent == launch {
@@ -328,11 +341,11 @@ impl<S: Sink> Sweep<S> {
         sink.left(call, Some(&parts(pieces, LATEST, call.ts, call.end())), schedule)
     }
 
-    /// Leaves what has ended on a thread.
+    /// Leaves the calls of a thread that have ended by `now`.
     fn leave_ended(&mut self, slot: usize, now: i64) -> Result<(), AnalyzeError> {
         let Self { threads, schedule, sink, .. } = self;
         let around = &mut threads[slot].around;
-        // Looked at where it is: a copy would cost more than what is done with it.
+        // The call is read in place: a copy would cost more than the work done with it.
         while let Some(call) = around.last().filter(|call| call.end() <= now) {
             Self::leave(call, schedule, sink)?;
             around.truncate(around.len() - 1);
@@ -344,7 +357,7 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
-    /// Leaves calls without an end that cannot have `op` inside, and what is inside them.
+    /// Leaves calls without an end in which `op` cannot be nested, and the calls nested in them.
     fn leave_not_ended(&mut self, slot: usize, op: u32) -> Result<(), AnalyzeError> {
         let names = &self.schedule.names;
         let mut without_end = self.threads[slot].around.iter().take_while(|call| call.dur.is_none());
@@ -358,34 +371,34 @@ impl<S: Sink> Sweep<S> {
                     self.count(Fault::CallNotEnded);
                     Self::leave(&call, &self.schedule, &mut self.sink)?;
                 }
-                // It goes on, though what it was in did not.
+                // This call continues, although the call that it was nested in did not.
                 Some(_) => self.threads[slot].crossed.push(call),
             }
         }
         Ok(())
     }
 
-    // Inlined with `call`: what is between the two stays in registers.
+    // This function is inlined with `call`, so that the row between the two stays in registers.
     #[inline(always)]
     fn enter(&mut self, row: CallRow) -> Result<(), AnalyzeError> {
         let CallRow { thread, ts, mut dur, op, size, direction, func, extra } = row;
         let slot = self.slot(thread);
         self.schedule.seen(slot, ts, &mut self.faults);
-        // A call that ends before it began is one whose end is not known.
+        // If a call ends before it begins, its end counts as unknown.
         if dur.is_some_and(|dur| dur < 0) {
             self.count(Fault::NegativeDuration);
             dur = None;
         }
         if !self.threads[slot].around.is_empty() {
             self.leave_ended(slot, ts)?;
-            // What has no end is around all that has one.
+            // A call without an end is around every call that has one.
             if self.threads[slot].around.first().is_some_and(|call| call.dur.is_none()) {
                 self.leave_not_ended(slot, op)?;
             }
         }
         let end = dur.map_or(i64::MAX, |dur| ts.saturating_add(dur));
-        // Only a clock error makes calls of one thread overlap without containing each other.
-        // Those around it end the later the further out they are.
+        // Only a clock error makes calls of one thread overlap without one containing the other. Of the calls
+        // around this one, the outer ones end later.
         let mut crosses = false;
         while let Some(crossed) = self.threads[slot].around.pop_if(|outer| outer.end() < end) {
             crosses = true;
@@ -396,7 +409,7 @@ impl<S: Sink> Sweep<S> {
         }
         let process = self.threads[slot].process;
         let phase = self.phase(process, ts);
-        // Other calls are about handles, too, but only a launch is dearer the first time.
+        // Other calls have function handles, too, but only a launch costs more the first time.
         let is_first = match func {
             Some(func) if self.schedule.names.class(op) == Some(Class::Launch) => {
                 self.is_first_launch(process, op, func)
@@ -417,10 +430,10 @@ impl<S: Sink> Sweep<S> {
             }
         }
         if around.capacity() == 0 {
-            // A million threads have a call each.
+            // There may be a million threads with one call each.
             around.reserve_exact(2);
         }
-        // Made where it stays: to make it elsewhere and to copy it costs more than all else.
+        // The call is built in place: to build it elsewhere and copy it would cost more than the rest.
         around.push(Call {
             slot,
             ts,
@@ -443,7 +456,7 @@ impl<S: Sink> Sweep<S> {
         }
     }
 
-    /// Leaves all that has ended, and gives memory of idle threads back.
+    /// Leaves all calls that have ended, and frees the memory of idle threads.
     fn round(&mut self, now: i64) -> Result<(), AnalyzeError> {
         for slot in 0..self.threads.len() {
             self.leave_ended(slot, now)?;
@@ -455,6 +468,7 @@ impl<S: Sink> Sweep<S> {
         Ok(())
     }
 
+    /// Leaves all calls of the run.
     fn end_run(&mut self) -> Result<(), AnalyzeError> {
         self.take_ties()?;
         self.ties_ts = i64::MIN;
@@ -500,7 +514,7 @@ impl<S: Sink> Consumer for Sweep<S> {
                     self.round(ts)?;
                 }
             }
-            // What nothing else begins with has no need to wait.
+            // A row that is the only one at its time need not be sorted.
             let next = picked.get(index + 1);
             let is_alone =
                 self.ties.is_empty() && next.is_some_and(|next| rows.ts.value(*next as usize) != ts);

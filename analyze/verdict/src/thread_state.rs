@@ -1,4 +1,5 @@
-//! What a thread did for a while, piece by piece: `[ts, end)`, in order, not overlapping; between them it was on CPU.
+//! Thread states: what a thread did over time, as half-open intervals `[ts, end)` that are sorted and do not
+//! overlap. Between two of them the thread was running.
 //!
 //! ```text
 //! thread   ──on-CPU──┤─ preempted ─├──on-CPU──┤──── blocked ────┼─ runnable ─├──on-CPU──
@@ -8,68 +9,75 @@
 
 use super::blocker::{self, Blocker};
 
-/// What a thread did for a while.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
+    /// The thread was running.
     OnCpu,
-    /// It could have run on; another task had the CPU.
+    /// The thread was runnable but had lost its CPU to another task.
     Preempted,
-    /// It had been woken and waited for a CPU.
+    /// The thread had been woken and waited for a CPU.
     Runnable,
-    /// It could have run, and its control group had used up its time.
+    /// The thread was runnable, but its control group had used up its CPU quota.
     Throttled,
+    /// The thread was blocked, sleeping or uninterruptible; the field is what it waited for.
     Blocked(Blocker),
-    /// By a signal; while recording a command, by the recorder itself.
+    /// The thread was stopped by a signal. While a command is recorded, the recorder itself stops threads.
     Stopped,
-    /// The source does not tell.
+    /// The thread was off CPU, and the source does not record why.
     Unknown,
 }
 
-/// Nanoseconds blocked, by class.
+/// Time blocked in nanoseconds, one entry per class in the order of `Blocker::ALL`.
 pub type BlockedNs = [i64; blocker::COUNT];
 
-/// No number: of a CPU, a task.
+/// The number that stands for "none" where a CPU or a task is stored.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Off-CPU time of one thread in one state: `[ts, end)`. 32 bytes, because all of them stay in memory: chains lead
-/// to any thread at any time. An interval of off-CPU time has at most two.
+/// One off-CPU thread state over `[ts, end)`. It takes 32 bytes because all of them stay in memory: a chain
+/// can lead to any thread at any time. One off-CPU interval has two states at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Start in nanoseconds.
     pub ts: i64,
+    /// End in nanoseconds; `i64::MAX` if the thread was not seen again.
     pub end: i64,
+    /// The CPU waited for or left, or `NONE`.
     pub(super) cpu: u32,
-    /// Number of a task.
+    /// The number of the task that woke the thread, or `NONE`.
     pub(super) waker: u32,
-    /// Below zero: none.
+    /// The system call number; negative if there was none.
     pub(super) syscall: i32,
+    /// What the thread did.
     pub state: State,
-    /// It waited in the queue of another CPU first, and it is not known until when.
+    /// The thread first waited in the run queue of another CPU, and it is not known until when.
     pub has_moved: bool,
 }
 
 const _: () = assert!(size_of::<Piece>() == 32);
 
 impl Piece {
-    /// The CPU that was waited for, or left.
+    /// Returns the CPU that the thread waited for or had left, if it is known.
     pub fn cpu(&self) -> Option<u32> {
         (self.cpu != NONE).then_some(self.cpu)
     }
 
-    /// A piece on no CPU, ended by nobody.
+    /// Makes a state without a CPU and without a waker.
     #[cfg(test)]
     pub fn of(ts: i64, end: i64, state: State, syscall: i32) -> Self {
         Self { ts, end, cpu: NONE, waker: NONE, syscall, state, has_moved: false }
     }
 
-    /// System call that it slept in.
+    /// Returns the number of the system call that the thread slept in, if there was one.
     pub fn syscall(&self) -> Option<i64> {
         (self.syscall >= 0).then_some(self.syscall.into())
     }
 }
 
-/// A place near which to search: the end, because what is asked about is mostly recent.
+/// The search hint for the end of a list. It is the usual one, because most queries are about recent times.
 pub const LATEST: usize = usize::MAX;
-/// The first of sorted values that is not `before`, searched from a place that it may be near.
+/// Returns the index of the first of some sorted values that is not `before`. The search begins at `near`,
+/// and is fast if the answer is close to it.
 pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> bool) -> usize {
     let mut low = near.min(values.len());
     let (mut high, mut step) = (low, 1);
@@ -86,8 +94,10 @@ pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> b
     low + values[low..high].partition_point(before)
 }
 
-/// Cuts `[from, to)` of a thread with these pieces into segments, in order; together they are all of it. `near`:
-/// about where the first of the pieces is.
+/// Cuts `[from, to)` of a thread, in nanoseconds, into segments by the thread states `pieces`, and calls
+/// `segment` with start, end and state of each, in order. The segments cover the whole interval; time outside
+/// of `pieces` is [`State::OnCpu`] and has no [`Piece`]. `near` is a hint: the approximate index of the first
+/// state that matters.
 pub fn cut(
     pieces: &[Piece],
     near: usize,

@@ -1,4 +1,4 @@
-//! Where the time of each call went, exactly: the segments of its thread's schedule inside it.
+//! The exact split of each call's time: the segments of its thread's states inside the call.
 //!
 //! ```text
 //! call      ├──────────────────────────── dur ─────────────────────────────┤
@@ -13,23 +13,29 @@ use crate::{
     thread_state::{BlockedNs, Piece, State, cut},
 };
 
-/// The split of one finished call, in nanoseconds.
+/// The split of one call that returned, by thread state, in nanoseconds. The parts sum to its duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
+    /// Running, including time in nested calls.
     pub on_cpu: i64,
+    /// Runnable after another task had taken the CPU.
     pub preempted: i64,
+    /// Runnable after a wakeup.
     pub runnable: i64,
+    /// Throttled by the CPU quota of the control group.
     pub throttled: i64,
-    /// By class, in the order of [`Blocker::ALL`].
+    /// Blocked, by class, in the order of [`Blocker::ALL`].
     pub blocked: BlockedNs,
+    /// Stopped by a signal.
     pub stopped: i64,
+    /// Off CPU for a reason that the source does not record.
     pub unknown: i64,
-    /// System call in which it was blocked longest at a stretch.
+    /// The system call of the longest single interval in which the thread was blocked.
     pub blocked_syscall: Option<i64>,
 }
 
 impl Parts {
-    /// Blocked in any class.
+    /// Returns the time blocked in all classes together.
     pub fn blocked_ns(&self) -> i64 {
         self.blocked.iter().sum()
     }
@@ -48,7 +54,8 @@ impl Parts {
     }
 }
 
-/// The split of `[from, to)` of a thread with these off-CPU pieces, the first of them about `near`.
+/// Splits `[from, to)` of a thread with the off-CPU states `pieces`. `near` is a hint: the approximate index
+/// of the first state that matters.
 #[inline]
 pub fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
     match pieces.last() {
@@ -73,7 +80,7 @@ fn parts_off_cpu(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
 }
 
 const _: () = {
-    // The column of a class is its number.
+    // The column of a class is the number of its variant.
     let mut index = 0;
     while index < Blocker::ALL.len() {
         assert!(Blocker::ALL[index] as usize == index);
@@ -120,7 +127,7 @@ mod tests {
         assert_eq!(parts(&pieces, 0, 100, 110).on_cpu, 10);
     }
 
-    /// Random threads against a count of every nanosecond.
+    /// Compares the split of random threads with a count of every nanosecond.
     #[test]
     fn agrees_with_counting_every_nanosecond() {
         let mut seed = 42_u64;

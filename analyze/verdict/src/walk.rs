@@ -1,4 +1,5 @@
-//! The chain behind a wait: who had the CPU, who woke the thread, and what that one had been doing until then.
+//! The chain behind a wait: which task had the CPU, which thread woke this one, and what that thread had been
+//! doing until then.
 //!
 //! ```text
 //! call       ├──on-CPU──┤──────────────── blocked (futex) ───────────────┼ runnable ┤──┤
@@ -8,8 +9,8 @@
 //! links      │ own CPU  │ waker works │ hog A had the   │  waker works    │ hog B had │
 //!                                      waker's CPU                         the CPU
 //! ```
-//! Links cut the time from end to end: they never overlap and sum to it. A chain cannot run in a circle: it
-//! does not enter a thread again that it came from, and it goes [`MAX_DEPTH`] threads deep at most.
+//! Links cut the time from end to end: they do not overlap, and they sum to it. A chain has no cycles: it
+//! does not enter a thread that it came from, and it is at most [`MAX_DEPTH`] threads deep.
 
 use crate::{
     blocker::Blocker,
@@ -18,54 +19,63 @@ use crate::{
     time_split::{Parts, parts},
 };
 
-/// Threads that a chain follows.
+/// Maximum number of threads that a chain follows.
 pub const MAX_DEPTH: usize = 8;
 
-/// One link: `[ts, end)` of the time asked about.
+/// One link of a chain: `[ts, end)` of the time asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// Start in nanoseconds.
     pub ts: i64,
+    /// End in nanoseconds.
     pub end: i64,
-    /// Whose time it is.
+    /// Run, process and thread whose time this is.
     pub thread: ThreadKey,
-    /// 0: the thread asked about; 1: the one that woke it; and so on.
+    /// Number of wakeups between the thread asked about and this one: 0 is the thread asked about, 1 the
+    /// thread that woke it, and so on.
     pub depth: usize,
+    /// State of the thread.
     pub state: State,
-    /// Who had the CPU, or who ended the sleep; `None`: not on record.
+    /// The task that had the CPU, or that ended the sleep; `None` if it is not in the recording.
     pub task: Option<Task>,
-    /// What the thread asked about slept in, if the link lies deeper.
+    /// What the thread asked about was blocked on, if `depth` is above 0.
     pub slept_in: Option<Blocker>,
+    /// The CPU that the thread waited for or had left, if it is known.
     pub cpu: Option<u32>,
+    /// The number of the system call that the thread slept in, if there was one.
     pub syscall: Option<i64>,
 }
 
-/// Places of [`Walker`] where searches begin.
+/// Number of places in which a [`Walker`] remembers where searches begin.
 const PLACES: usize = 1024;
 
-/// Looks at a complete schedule, time after time. Each search begins where the last one in the same thread, or of the
-/// same CPU, ended: asked about in the order of time, it is not far.
+/// Follows chains through a complete schedule. Each search begins where the last one in the same thread, or
+/// on the same CPU, ended: if queries come in order of time, the answer is near.
 pub struct Walker<'a> {
     schedule: &'a Schedule,
-    /// By number of the thread and by CPU, as far as there are places; wrong ones cost time, nothing else.
+    /// Where searches begin, by number of the thread and by CPU, modulo the number of places. A wrong place
+    /// costs time, but does not change the result.
     pieces: Vec<usize>,
     stints: Vec<usize>,
-    /// Threads that led to where it is.
+    /// The threads that the chain has come through, up to the current one.
     path: Vec<usize>,
+    /// The links found so far.
     links: Vec<Link>,
 }
 
 impl<'a> Walker<'a> {
+    /// Makes a walker over a schedule.
     pub fn new(schedule: &'a Schedule) -> Self {
         let places = || vec![0; PLACES];
         Self { schedule, pieces: places(), stints: places(), path: Vec::new(), links: Vec::new() }
     }
 
-    /// What it looks at.
+    /// Returns the schedule.
     pub fn schedule(&self) -> &'a Schedule {
         self.schedule
     }
 
-    /// The pieces of a thread, and the first of them that ends after a time.
+    /// Returns the states of a thread, and the index of the first that ends after `from`.
     fn pieces(&mut self, slot: usize, from: i64) -> (&'a [Piece], usize) {
         let pieces = self.schedule.pieces_of(slot);
         let near = &mut self.pieces[slot % PLACES];
@@ -73,13 +83,13 @@ impl<'a> Walker<'a> {
         (pieces, *near)
     }
 
-    /// The split of `[from, to)` of the thread of a number.
+    /// Splits `[from, to)` of a thread, given by its number in the schedule, by thread state.
     pub fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
         let (pieces, first) = self.pieces(slot, from);
         parts(pieces, first, from, to)
     }
 
-    /// Cuts `[from, to)` of the thread of a number, as [`cut`].
+    /// Cuts `[from, to)` of a thread, given by its number in the schedule, into segments as [`cut`] does.
     pub fn cut(
         &mut self,
         slot: usize,
@@ -90,13 +100,15 @@ impl<'a> Walker<'a> {
         cut(pieces, first, from, to, segment);
     }
 
-    /// The chain behind `[from, to)` of the thread of a number.
+    /// Returns the chain behind `[from, to)` of a thread, given by its number in the schedule. The links are
+    /// in order of time.
     pub fn walk(&mut self, slot: usize, from: i64, to: i64) -> &[Link] {
         self.links.clear();
         self.follow(slot, (from, to), None);
         &self.links
     }
 
+    /// Appends the links of one thread's time.
     fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept_in: Option<Blocker>) {
         self.path.push(slot);
         let (pieces, first) = self.pieces(slot, from);
@@ -106,6 +118,7 @@ impl<'a> Walker<'a> {
         self.path.pop();
     }
 
+    /// Appends the links of one segment of a thread's time.
     fn link(
         &mut self,
         slot: usize,
@@ -129,31 +142,32 @@ impl<'a> Walker<'a> {
         };
         match (state, piece) {
             (State::Preempted | State::Runnable, Some(piece)) => {
-                // Where it waited in two queues, and nothing tells for how long in which, nobody is blamed.
+                // If the thread waited in two run queues, and it is not known how long in each, no task is
+                // blamed.
                 let Some(cpu) = piece.cpu().filter(|_| !piece.has_moved) else {
                     self.links.push(link);
                     return;
                 };
                 let near = &mut self.stints[cpu as usize % PLACES];
                 *near = schedule.holders((thread.0, cpu), *near, (ts, end), |ts, end, task| {
-                    // A thread that migrates may be on record on two CPUs for a moment.
+                    // A thread that migrates may be recorded on two CPUs for a moment.
                     let task = task.filter(|task| task.tid != thread.2);
                     self.links.push(Link { ts, end, task, ..link });
                 });
             }
             (State::Blocked(blocker), Some(piece)) => {
                 let woken_by = schedule.waker(piece);
-                // Who woke it is known only if the sleep ended inside the time asked about.
+                // The waker is known only if the sleep ended inside the time asked about.
                 let waker = woken_by.filter(|_| piece.end <= end && self.path.len() < MAX_DEPTH);
                 let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
                 let onward = waker.filter(|waker| schedule.is_known(*waker) && !self.path.contains(waker));
                 match onward {
                     Some(waker) => self.follow(waker, (ts, end), slept_in.or(Some(blocker))),
-                    // Whoever ends a sleep later than asked about ended nothing yet.
+                    // A task that ends the sleep after the time asked about has not ended it yet.
                     None => self.links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
                 }
             }
-            // Who let it go on is known.
+            // The task that continued the thread is known.
             (State::Stopped, Some(piece)) if piece.end <= end => {
                 self.links.push(Link { task: schedule.waker(piece), ..link });
             }
@@ -215,7 +229,7 @@ mod tests {
         assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
     }
 
-    /// Random schedules: links cut the time from end to end.
+    /// Checks on random schedules that links cut the time from end to end.
     #[test]
     fn links_never_overlap_and_leave_nothing_out() {
         let mut seed = 11_u64;
