@@ -1,7 +1,7 @@
-//! The query library: views in `queries/`, embedded in this program, registered in the order of what
-//! they need.
+//! The query library: the views in `queries/`, which are embedded in this program and registered in the order
+//! of their dependencies.
 //!
-//! A query file is a header of comments and one SELECT:
+//! A query file consists of a header of comments and one SELECT:
 //!
 //! ```sql
 //! -- name: one sentence on what a row is.
@@ -10,14 +10,15 @@
 //! --   name  type  unit-or-dash  meaning
 //! SELECT ...
 //! ```
-//! A file that takes parameters has before its columns
+//! A file that takes parameters declares them before its columns:
 //!
 //! ```sql
 //! -- params:
 //! --   name  type  default  meaning
 //! ```
-//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. Names that begin with `_` are internal. Files of
-//! a user's own directory are read the same way; one of a name that is known replaces it.
+//! and uses `$name` in its SELECT. It does not become a view; `analyze queries` runs it. Names that begin
+//! with `_` are internal. The files of a user's own directory are read in the same way, and a file whose name
+//! is already in the library replaces that query.
 
 use std::{
     collections::HashMap,
@@ -30,7 +31,7 @@ use serde::Serialize;
 
 use crate::{error::AnalyzeError, functions, views::Views};
 
-/// Every query file, by its path in `queries/`.
+/// The path in `queries/` and the text of every embedded query file.
 const FILES: &[(&str, &str)] = &[
     ("compare/metrics_calls.sql", include_str!("../../queries/compare/metrics_calls.sql")),
     ("compare/metrics_causes.sql", include_str!("../../queries/compare/metrics_causes.sql")),
@@ -98,47 +99,61 @@ const FILES: &[(&str, &str)] = &[
     ("memory/memory_use.sql", include_str!("../../queries/memory/memory_use.sql")),
 ];
 
-/// Tables that exist before any view.
+/// The tables that exist before any view is registered.
 const TABLES: &[&str] = &["events", "_lost", "_ops", "_processes", "_runs", "_threads"];
 
-/// One column as its header documents it.
+/// One output column, as the header of its query file documents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
+    /// The name of the column.
     pub name: String,
+    /// The type of the column, as in `int64` or `string`.
     pub ty: String,
+    /// The unit of the values, as in `ns` or `bytes`, or `-` if there is none.
     pub unit: String,
+    /// The meaning of the column, in one sentence or more.
     pub doc: String,
 }
 
-/// One parameter.
+/// One parameter of a query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Param {
+    /// The name of the parameter, without the `$`.
     pub name: String,
+    /// The type of the parameter: `int64`, `float64`, `ns`, `bytes`; any other name stands for a string.
     pub ty: String,
-    /// What it is unless given.
+    /// The value that is used when the user gives none, as text.
     pub default: String,
+    /// The meaning of the parameter, in one sentence or more.
     pub doc: String,
 }
 
-/// One query file.
+/// One query file, parsed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Query {
+    /// The path of the file; for an embedded file, it begins with `queries/`.
     pub path: String,
+    /// The name of the query, which is also the name of its view.
     pub name: String,
+    /// One sentence on what a row is.
     pub purpose: String,
+    /// The names of the tables and views that the query reads.
     pub needs: Vec<String>,
+    /// The parameters; empty for a view.
     pub params: Vec<Param>,
+    /// The output columns, in order.
     pub columns: Vec<Column>,
+    /// The whole text of the file, header included.
     pub sql: String,
 }
 
 impl Query {
-    /// The folder it lies in.
+    /// Returns the name of the folder that contains the file, or an empty string.
     pub fn package(&self) -> &str {
         Path::new(&self.path).parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("")
     }
 
-    /// Its SELECT, without the header.
+    /// Returns the SELECT without the header.
     pub fn select(&self) -> &str {
         let header: usize =
             self.sql.split_inclusive('\n').take_while(|line| line.starts_with("--")).map(str::len).sum();
@@ -146,7 +161,7 @@ impl Query {
     }
 }
 
-/// Splits "a   b  c d" into its first three words and the rest.
+/// Splits a line such as "a   b  c d" into its first three words and the rest.
 fn words(line: &str) -> Option<[String; 4]> {
     let mut rest = line.trim_start();
     let mut word = || {
@@ -159,7 +174,7 @@ fn words(line: &str) -> Option<[String; 4]> {
     Some([first, second, third, rest.trim_end().to_owned()])
 }
 
-/// Reads a file's header. What is wrong with it, if anything.
+/// Parses the text of a query file. Returns a message that names the fault if the header is malformed.
 fn parse(path: &str, text: &str) -> Result<Query, String> {
     let mut query = Query {
         path: path.to_owned(),
@@ -196,7 +211,7 @@ fn parse(path: &str, text: &str) -> Result<Query, String> {
     Ok(query)
 }
 
-/// Files of a directory, and of the directories in it.
+/// Lists the `.sql` files of a directory and of its immediate subdirectories.
 fn files_of(directory: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let list = |directory: &Path| -> Result<Vec<PathBuf>, AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: directory.to_owned(), source };
@@ -219,11 +234,11 @@ fn files_of(directory: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     Ok(files)
 }
 
-/// Every query, each after what it needs. `directory`: the user's own.
+/// Returns every query, each after the queries that it needs. `directory` is the user's own query directory.
 ///
 /// # Errors
-/// If a file cannot be read, or its header is malformed or needs something that does not exist. Of one that is embedded
-/// that is a defect of this program.
+/// Returns an error if a file cannot be read, if its header is malformed, or if it needs something that does
+/// not exist. A fault of an embedded file is an internal error.
 pub fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
     let mut waiting = Vec::new();
     for (path, text) in FILES {
@@ -265,11 +280,12 @@ pub fn queries(directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
     Ok(ordered)
 }
 
-/// Registers every query as a view, but for those that take parameters; all of them. Those of the library are planned
-/// when they are asked for, those of a user's directory at once, so that what is wrong with them is said.
+/// Registers every query without parameters as a view, and returns all queries. The views of the library are
+/// planned when they are first used; if a user's directory is given, every view is planned at once, so that
+/// its faults are reported.
 ///
 /// # Errors
-/// If a query of the user's directory does not plan.
+/// Returns an error if `queries` does, or if a view does not plan while a user's directory is given.
 pub async fn register(
     context: &SessionContext,
     directory: Option<&Path>,
@@ -291,7 +307,7 @@ pub async fn register(
     Ok(queries)
 }
 
-/// The library as a document.
+/// Returns the reference of the query library as Markdown.
 pub fn reference() -> Result<String, AnalyzeError> {
     let mut queries = queries(None)?;
     queries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -342,7 +358,7 @@ mod tests {
             .flat_map(|package| std::fs::read_dir(package.path()).into_iter().flatten().flatten())
             .map(|file| file.path())
             .filter(|path| path.extension().is_some_and(|extension| extension == ending))
-            // Tests of functions, which have no SQL file.
+            // These files are tests of functions, which have no SQL file.
             .filter(|path| !path.parent().is_some_and(|parent| parent.ends_with("functions")))
             .map(|path| path.strip_prefix(directory).expect("below").to_string_lossy().into_owned())
             .collect();

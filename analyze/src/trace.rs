@@ -1,7 +1,8 @@
-//! One or several runs, opened, checked and registered for SQL.
+//! Opens one or several runs, checks them and registers them for SQL.
 //!
-//! `events` holds the rows of all of them, with the name of the run as first column. A query sees views
-//! (`queries/`) and tables derived by Rust ([`crate::functions`]); nothing is computed before it is asked.
+//! The view `events` holds the rows of all runs, with the name of the run as its first column. Queries also
+//! see the views of `queries/` and the tables that Rust derives (`functions`). Nothing is computed before a
+//! query needs it.
 
 use std::{
     collections::HashSet,
@@ -32,35 +33,35 @@ use crate::{
     sql_error,
 };
 
-/// One opened file.
+/// One opened run.
 #[derive(Clone, Debug)]
 pub struct RunFile {
-    /// Name in the `run` column: the file's name without its ending.
+    /// The name in the `run` column: the file's name without its extension.
     pub name: String,
-    /// Where it is: one file, or its parts in order.
+    /// The paths of the run: one file, or its parts in order.
     pub paths: Vec<PathBuf>,
-    /// What it says about itself.
+    /// The run's own metadata.
     pub run: Run,
-    /// Its size.
+    /// The size of all files of the run in bytes.
     pub size_bytes: u64,
-    /// Its rows.
+    /// The number of rows in all files of the run.
     pub rows_count: u64,
-    /// Of each path: its row groups; `None`: they are not in order.
+    /// The row groups of each path, or `None` if they are not in order.
     row_groups: Vec<Option<Vec<RowGroup>>>,
 }
 
-/// Opened runs.
+/// A set of opened runs in one SQL session.
 pub struct Trace {
     context: SessionContext,
     files: Vec<RunFile>,
     derived: Arc<Source>,
-    /// The library, and the user's own queries.
+    /// The queries of the library, and the user's own.
     queries: Vec<Query>,
-    /// Where runs lie that were imported for this trace; removed with it.
+    /// The folders of runs that were imported for this trace; they are removed with it.
     _imported: Vec<tempfile::TempDir>,
 }
 
-/// Reads the footer and checks that the file is a run this program understands.
+/// Reads the footer of a file and checks that the file is a run that this program understands.
 fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let not_a_run = |reason: String| AnalyzeError::NotARun { path: path.to_owned(), reason };
@@ -92,7 +93,7 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
         .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
     let found: HashSet<&str> =
         metadata.file_metadata().schema_descr().columns().iter().map(|column| column.name()).collect();
-    // A run of an earlier version lacks the columns that came later; they read as null.
+    // A run of an earlier version lacks the columns that were added later; they read as null.
     let mut required = COLUMNS.iter().filter(|column| !column.nullable);
     if let Some(missing) = required.find(|column| !found.contains(column.name)) {
         return Err(not_a_run(format!("it has no column {}", missing.name)));
@@ -107,7 +108,8 @@ fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
     })
 }
 
-/// Another tool's trace as a run in a temporary folder; `None`: it is none that is known.
+/// Imports another tool's trace into a run in a temporary folder. Returns `None` if the file is of no known
+/// format.
 fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     if !path.exists() {
@@ -128,13 +130,14 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     Ok(Some((directory, file)))
 }
 
-/// Opens a run: a file, or the numbered parts that `capture --max-size` wrote in its place.
+/// Opens a run, which is one file or the numbered parts that `capture --max-size` wrote in its place.
 fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
     let parts = if path.exists() { Vec::new() } else { trace_writer::parts_of(path) };
     let Some((last, earlier)) = parts.split_last() else {
         return open_file(path);
     };
-    // The last part knows what was true to the end; losses, and who has ended before, are in the earlier ones.
+    // The last part has the metadata at the end of the run; losses, and processes that ended earlier, are in
+    // the other parts.
     let mut whole = open_file(last)?;
     for part in earlier.iter().rev() {
         let file = open_file(part)?;
@@ -167,7 +170,7 @@ fn open_run(path: &Path) -> Result<RunFile, AnalyzeError> {
     Ok(whole)
 }
 
-/// Adds what an earlier part knows to what later ones do.
+/// Adds the metadata of an earlier part to those of the later ones.
 fn add_earlier(run: &mut Run, mut earlier: Run) {
     run.lost_is_counted &= earlier.lost_is_counted;
     let known: HashSet<String> = run.not_captured.iter().cloned().collect();
@@ -180,27 +183,27 @@ fn add_earlier(run: &mut Run, mut earlier: Run) {
     run.processes.extend(earlier.processes.into_iter().filter(|p| !processes.contains(&p.pid)));
 }
 
-/// SQL text of a string value.
+/// Returns a string as an SQL literal.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// How runs are opened.
+/// Options for opening runs.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The user's own query files.
+    /// The directory with the user's own query files.
     pub queries: Option<PathBuf>,
-    /// Queries that need more spill to disk, or fail.
+    /// The memory limit of the session in bytes. A query that needs more spills to disk, or fails.
     pub memory_limit_bytes: Option<usize>,
 }
 
-/// Whether a word is a pattern rather than a path.
+/// Returns whether an argument is a glob pattern rather than a path.
 fn is_pattern(path: &Path) -> bool {
     !path.exists() && path.to_string_lossy().contains(['*', '?', '['])
 }
 
-/// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself, as a directory that is
-/// another tool's trace.
+/// Returns the paths of the runs that an argument stands for, sorted: the `*.parquet` files of a directory,
+/// the files that match a pattern, or the path itself. A directory that is another tool's trace is one path.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let mut found: Vec<PathBuf> = if path.is_dir() && import::sniff(path).map_err(io)?.is_none() {
@@ -225,7 +228,7 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     Ok(found)
 }
 
-/// Names of which two are the same get a number.
+/// Makes names unique by appending `-2`, `-3` and so on to repeated ones.
 pub fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
     let mut known = HashSet::new();
     for name in names {
@@ -239,19 +242,20 @@ pub fn tell_apart<'a>(names: impl Iterator<Item = &'a mut String>) {
 }
 
 impl Trace {
-    /// Opens runs, or other tools' traces in their place. A directory stands for the runs in it, a pattern for those it
-    /// fits. Two files of one name are told apart by a number.
+    /// Opens runs; a trace of another tool is imported into a temporary run. A directory stands for the runs
+    /// in it, and a pattern for the files that match it. Runs with the same name are distinguished by a
+    /// number.
     ///
     /// # Errors
-    /// If a file is missing, no run, or of a newer format.
+    /// Returns an error if a file is missing, is not a run, or has a newer format version.
     pub async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
         Self::open_with(paths, &Options::default()).await
     }
 
-    /// The same, in a way of one's own.
+    /// Opens runs with explicit [`Options`].
     ///
     /// # Errors
-    /// As [`Self::open`], or if a file of the user's queries is wrong.
+    /// Returns an error if [`Self::open`] would, or if one of the user's query files is malformed.
     pub async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
         let mut imported = Vec::new();
         let mut files = Vec::new();
@@ -288,10 +292,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Opens one run.
+    /// Opens exactly one run.
     ///
     /// # Errors
-    /// As [`Self::open`], or if the path stands for several.
+    /// Returns an error if [`Self::open`] would, or if the path stands for several runs.
     pub async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
         let trace = Self::open(&[path.to_owned()]).await?;
         match trace.files.len() {
@@ -315,7 +319,7 @@ impl Trace {
         Ok(Self { context, files, derived, queries, _imported: Vec::new() })
     }
 
-    /// An empty `events` table that rows can be inserted into: for tests of the queries.
+    /// Creates a trace whose `events` table is empty and accepts inserts, for tests of the queries.
     #[cfg(test)]
     pub async fn literal() -> Result<Self, AnalyzeError> {
         let context = session(None)?;
@@ -328,28 +332,28 @@ impl Trace {
         Self::finish(context, Vec::new(), false, None).await
     }
 
-    /// The calls, judged.
+    /// Returns the calls classified with `params`, and the schedule behind them.
     ///
     /// # Errors
-    /// If the data is damaged.
+    /// Returns an error if the data is damaged.
     pub async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         self.derived.get(params).await
     }
 
-    /// The opened files.
+    /// Returns the opened runs.
     pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
-    /// The library, and the user's own queries.
+    /// Returns the queries of the library, and the user's own.
     pub fn queries(&self) -> &[Query] {
         &self.queries
     }
 
-    /// Plans a query; nothing that writes is allowed.
+    /// Plans a query. Statements that write are not allowed.
     ///
     /// # Errors
-    /// If the query is wrong, or no query.
+    /// Returns an error if the query cannot be planned or is not a query.
     pub async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
         let options =
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
@@ -357,10 +361,11 @@ impl Trace {
         planned.map_err(|error| sql_error::explained(error, query, &self.context, &self.queries))
     }
 
-    /// Plans a query of the library, with some of its parameters; the others are what its header says.
+    /// Plans a query of the library with the given parameters as (name, value). The others have the defaults
+    /// of its header.
     ///
     /// # Errors
-    /// If a parameter is unknown or of another type.
+    /// Returns an error if a parameter is unknown, or if its value does not have the parameter's type.
     pub async fn query(&self, query: &Query, params: &[(String, String)]) -> Result<DataFrame, AnalyzeError> {
         let mut values = Vec::new();
         if let Some((name, _)) =
@@ -376,21 +381,21 @@ impl Trace {
         Ok(self.sql(query.select()).await?.with_param_values(values)?)
     }
 
-    /// Runs a query to its end.
+    /// Runs a query to its end and returns its batches.
     ///
     /// # Errors
-    /// If the query is wrong or the data is damaged.
+    /// Returns an error if the query cannot be planned or the data is damaged.
     pub async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
         Ok(self.sql(query).await?.collect().await?)
     }
 
-    /// The session, for replays that read `events` themselves.
+    /// Returns the SQL session, for replays that read `events` themselves.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
 }
 
-/// A parameter's value, as the type its header names.
+/// Parses the value of a parameter as the type that the query's header declares.
 fn typed(name: &str, text: &str, ty: &str) -> Result<ScalarValue, AnalyzeError> {
     let wrong = |what: &str| AnalyzeError::Query(format!("parameter {name}: {text:?} is {what}"));
     Ok(match ty {
@@ -406,7 +411,8 @@ fn typed(name: &str, text: &str, ty: &str) -> Result<ScalarValue, AnalyzeError> 
     })
 }
 
-/// A parameter that nobody has named a type for: a number if it reads as one.
+/// Returns the value of a parameter without a declared type: an integer or a float if the text parses as one,
+/// and else a string.
 pub fn guessed(text: &str) -> ScalarValue {
     let whole = text.parse().ok().map(|value| ScalarValue::Int64(Some(value)));
     let number = || text.parse().ok().map(|value| ScalarValue::Float64(Some(value)));
@@ -433,7 +439,8 @@ fn session(memory_limit_bytes: Option<usize>) -> Result<SessionContext, AnalyzeE
     Ok(SessionContext::new_with_state(state.build()))
 }
 
-/// What the files' metadata and the schema crate know, as tables.
+/// Registers the tables `_ops`, `_runs`, `_threads`, `_processes` and `_lost`: what the metadata of the files
+/// and the schema crate contain.
 fn register_facts(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
     let text = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
     let batch = |columns: Vec<(&str, ArrayRef)>| {

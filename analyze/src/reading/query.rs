@@ -1,4 +1,5 @@
-//! Any source of `events`, sorted by a query. It may spill to disk, so that its memory is bounded, too.
+//! Reads any source of `events` through a query that sorts it. The query may spill to disk, so its memory is
+//! bounded, too.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use tokio::runtime::Handle;
 use super::{Consumer, Rows, rows::Known};
 use crate::{columns::strings, error::AnalyzeError, progress};
 
-/// Memory that sorting may take before it spills.
+/// The memory that sorting may take before it spills, in bytes.
 const SORT_BYTES: usize = 512 << 20;
 
-/// Hands all rows to `consumer`, run after run.
+/// Passes all rows to `consumer`, one run after another.
 ///
 /// # Errors
-/// If the data cannot be read, or the consumer fails.
+/// Returns an error if the data cannot be read or the consumer fails.
 pub(super) fn read(
     runtime: &Handle,
     context: &SessionContext,
