@@ -1,12 +1,15 @@
-//! Tables that the replay of PyTorch's allocator derives from `events`, streamed as it goes:
+//! Tables that the replay of PyTorch's allocator derives from `events`. Their rows are streamed while the
+//! replay runs:
 //!
-//! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
-//! - `_memory_curve`: sums after every event;
-//! - `_memory_faults`: what does not fit in a replay;
-//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`];
-//! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: of whole GPUs, see [`device`].
+//! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was in one
+//! state;
+//! - `_memory_curve`: the totals after every event;
+//! - `_memory_faults`: the number of events that contradict the replayed state;
+//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see the module `story`;
+//! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: the memory of whole GPUs, see the module `device`.
 //!
-//! Rows come in the order in which they end; what is there at the end of the run comes last.
+//! Blocks and segments come in the order in which they end; those that are still there at the end of the run
+//! come last.
 
 use std::{
     collections::HashMap,
@@ -44,10 +47,11 @@ use crate::{
     trace::RunFile,
 };
 
-/// Rows of one batch.
+/// The number of rows of one batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The tables in the order in which they are registered, each with the events without which it has no rows.
+/// The tables in the order in which they are registered, each with the kinds of event without which it has no
+/// rows.
 pub const NAMES: [(&str, &[Kind]); 11] = [
     ("_memory_blocks", &[Kind::Alloc]),
     ("_memory_segments", &[Kind::Alloc]),
@@ -68,7 +72,7 @@ fn text() -> DataType {
 
 type Text = StringDictionaryBuilder<Int32Type>;
 
-/// Columns of one of the tables.
+/// The column builders of one table.
 trait Columns: Default + Send + 'static {
     fn schema() -> SchemaRef;
     fn run(&mut self, name: &str, count: usize);
@@ -77,7 +81,7 @@ trait Columns: Default + Send + 'static {
 
 macro_rules! table {
     ($name:ident { $($column:ident: $builder:ty, $ty:expr;)* }) => {
-        /// Builders of its columns.
+        /// The column builders of this table.
         #[derive(Default)]
         pub(super) struct $name { $($column: $builder),* }
 
@@ -164,17 +168,17 @@ table!(Faults {
     events_count: Int64Builder, DataType::Int64;
 });
 
-/// Fills a table as a replay goes.
+/// Fills the columns of a table while a replay runs.
 struct Filler<C> {
     columns: C,
-    /// The run of each row, which the replay has a name for.
+    /// The number of each row's run; the replay has the name for it.
     runs: Vec<u32>,
-    /// When allocators began that were at work before.
+    /// The time (ns) at which the record of an allocator begins that was in use before.
     began: HashMap<Key, i64>,
     sender: Sender<Result<RecordBatch, DataFusionError>>,
 }
 
-/// Takes what a replay tells and makes rows of it.
+/// A listener that turns the events of a replay into rows.
 trait Sink: Listener + 'static {
     fn schema() -> SchemaRef;
     fn new(sender: Sender<Result<RecordBatch, DataFusionError>>) -> Self;
@@ -203,12 +207,12 @@ impl<C: Columns> Filler<C> {
         }
         self.runs.clear();
         let batch = self.columns.take().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-        // Nobody may want the rest.
+        // The reader of the table may have stopped early, as with a LIMIT.
         let gone = |_| AnalyzeError::Internal("a table is not read any more".to_owned());
         self.sender.blocking_send(Ok(batch)).map_err(gone)
     }
 
-    /// Since when, within what was recorded.
+    /// Returns `ts`, or the time at which the record of the allocator begins if the span began before it.
     fn since(&self, key: Key, ts: i64) -> i64 {
         match ts {
             BEFORE => self.began.get(&key).copied().unwrap_or_default(),
@@ -217,12 +221,12 @@ impl<C: Columns> Filler<C> {
     }
 }
 
-/// 0 stands for the default stream and pool, null in a table.
+/// Returns `None`, a null in a table, for 0, which stands for the default stream or pool.
 fn non_zero(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-/// What tables of spans do alike.
+/// The methods that tables of spans have in common.
 macro_rules! spans {
     () => {
         fn began(&mut self, key: Key, _: &Allocator, ts: i64) {
@@ -239,7 +243,7 @@ impl Listener for Filler<Blocks> {
     spans!();
 
     fn block(&mut self, key: Key, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
-        // What ends as it begins was no state to be in.
+        // A state that ends at the time at which it begins is left out.
         if end == Some(block.ts) {
             return;
         }
@@ -355,16 +359,16 @@ impl Listener for Filler<Faults> {
     }
 }
 
-/// Where the tables come from.
+/// The session and the files from which the tables read.
 #[derive(Clone)]
 struct Source {
-    // Weak: the session owns the tables.
+    // The reference is weak because the session owns the tables.
     state: Weak<RwLock<SessionState>>,
     files: Arc<Vec<RunFile>>,
 }
 
 impl Source {
-    /// A session with the events.
+    /// Returns a session that has `events`.
     fn context(&self) -> Result<SessionContext, DataFusionError> {
         let gone = || DataFusionError::Internal("the session of the memory tables is gone".to_owned());
         let state = self.state.upgrade().ok_or_else(gone)?.read().clone();
@@ -414,7 +418,7 @@ fn table<S: Sink>(source: &Source) -> Result<Arc<StreamingTable>, AnalyzeError> 
 /// Registers the tables.
 ///
 /// # Errors
-/// If a name is taken: a defect of this program.
+/// Returns an error if a name is taken, which is an internal error.
 pub fn register(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
     let source = Source { state: context.state_weak_ref(), files: Arc::new(files.to_vec()) };
     let tables = [

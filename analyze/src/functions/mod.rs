@@ -1,5 +1,5 @@
-//! Tables and functions that SQL cannot express, one a file. Quantiles in SQL are DataFusion's own exact
-//! `percentile_cont` and `median`; [`crate::analysis::multiset`] has the same definition for Rust.
+//! Tables and functions that SQL cannot express, one per file. Exact quantiles in SQL are DataFusion's own
+//! `percentile_cont` and `median`; `analysis::multiset` implements the same definition in Rust.
 
 mod count;
 mod demangle;
@@ -25,13 +25,14 @@ use trace_schema::Kind;
 
 use crate::{error::AnalyzeError, trace::RunFile};
 
-/// A table that Rust makes: the events without which it has no rows.
+/// Returns the kinds of event without which a derived table has no rows, or `None` if the table is not one
+/// that Rust derives.
 pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
     let mut tables = tables::NAMES.into_iter().chain(memory::NAMES);
     tables.find(|(name, _)| *name == table).map(|(_, kinds)| kinds)
 }
 
-/// Functions of values.
+/// Returns the scalar functions.
 fn scalars() -> Vec<ScalarUDF> {
     let mut functions = vec![demangle::function(), time_bucket::function()];
     functions.extend(fmt::functions());
@@ -39,13 +40,13 @@ fn scalars() -> Vec<ScalarUDF> {
     functions
 }
 
-/// Functions of groups.
+/// Returns the aggregate functions.
 fn aggregates() -> Vec<AggregateUDF> {
     vec![histogram::function(), interval_set::aggregate()]
 }
 
-/// Registers all of them; the source of the derived tables. `immutable`: `events` does not change, so
-/// they are computed once.
+/// Registers all functions and tables, and returns the source of the derived tables. `immutable` says that
+/// `events` does not change, so that what the tables need is computed only once.
 pub fn register(
     context: &SessionContext,
     files: &[RunFile],

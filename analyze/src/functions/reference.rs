@@ -1,14 +1,16 @@
-//! What every function says of itself, for `\\df` and for queries/FUNCTIONS.md.
+//! The documentation of every function, for `\\df` and for queries/FUNCTIONS.md.
 
 use datafusion::logical_expr::Documentation;
 
-/// One function.
+/// A function with its documentation.
 pub struct Function {
+    /// The name of the function.
     pub name: String,
+    /// The documentation that the function registers with DataFusion.
     pub documentation: Documentation,
 }
 
-/// All of them, by section and name.
+/// Returns all functions with documentation, sorted by section and name.
 pub fn functions() -> Vec<Function> {
     let scalars = super::scalars();
     let aggregates = super::aggregates();
@@ -36,7 +38,7 @@ mod tests {
 
     const HEAD: &str = "# Functions\n\nWhat `analyze sql` knows beside [the functions of DataFusion](https://datafusion.apache.org/user-guide/sql/), with what their examples answer. Generated; `BLESS=1 cargo nextest run functions` writes it.\nA null in a table of answers is empty.\n";
 
-    /// The bounds are those of [`sketches_err_as_little_as_is_said`].
+    /// The text on quantiles. Its bounds are those that [`sketches_err_as_little_as_is_said`] checks.
     const QUANTILES: &str = "\n## Quantiles\n\n\
         `percentile_cont(0.99) WITHIN GROUP (ORDER BY dur)` and `median(dur)` are exact: they interpolate between the two values next to the rank, and keep all values in memory.\n\n\
         `approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY dur)` is a t-digest, in memory that does not grow with the rows. It errs in rank. Measured on the bundled runs `qwen2-quiet`\n\
@@ -85,7 +87,7 @@ mod tests {
         assert!(found == text, "queries/FUNCTIONS.md is not current: BLESS=1 writes it");
     }
 
-    /// Each is called in some test of SQL.
+    /// Every function is called in at least one SQL test.
     #[test]
     fn functions_have_tests() {
         let files = fs::read_dir(queries("functions")).expect("tests").flatten();
@@ -103,7 +105,8 @@ mod tests {
             for (quantile, allowed, allowed_of_1000) in
                 [(0.5, 0.005, 0.001), (0.99, 0.001, 0.0005), (0.999, 0.001, 0.0005)]
             {
-                // The rank of a value: all calls below it, up to all that are not above it.
+                // The rank of a value is a range: from the share of calls below it to the share of calls not
+                // above it.
                 let query = format!(
                     "WITH sketched AS (SELECT op, count(*) AS n, approx_percentile_cont({quantile}) WITHIN GROUP (ORDER BY dur) AS a, \
                      approx_percentile_cont({quantile}, 1000) WITHIN GROUP (ORDER BY dur) AS b FROM ops GROUP BY op HAVING count(*) >= 10000), \

@@ -1,14 +1,16 @@
-//! Tables whose rows Rust derives from `events`. Each reads them when it is scanned and hands rows on as it goes, so that
-//! none is ever in memory as a whole:
+//! Tables whose rows Rust derives from `events`. Each table reads `events` when it is scanned and streams its
+//! rows, so that no table is ever in memory as a whole:
 //!
-//! - `_calls`: every call with its place, its phase and the exact split of its time ([`call_rows`]);
-//! - `_slow_calls`, `_chain_links`: slow calls with their causes, and the chains behind them ([`slow_rows`]);
-//! - `_critical_path`: what marked ranges are made of ([`critical_path`]);
-//! - `_launch_gaps`: the time between launches ([`launch_gaps`]);
-//! - `_leaks`, `_leak_sites`, `_memory_epochs`: growth of what PyTorch's allocators hand out ([`leaks`]);
-//! - `_data_quality`: what of the input contradicts itself ([`quality`]).
+//! - `_calls`: every call with its nesting, its phase and the exact split of its time (`call_rows`);
+//! - `_slow_calls`, `_chain_links`: slow calls with their causes, and the wakeup chains behind them
+//! (`slow_rows`);
+//! - `_critical_path`: what the time of marked ranges consists of (`critical_path`);
+//! - `_launch_gaps`: the time between launches (`launch_gaps`);
+//! - `_leaks`, `_leak_sites`, `_memory_epochs`: growth of the memory that PyTorch's allocators have allocated
+//! (`leaks`);
+//! - `_data_quality`: contradictions within the input (`quality`).
 //!
-//! Their rows come in no order that a query could rely on.
+//! The order of their rows is unspecified.
 
 use std::sync::Arc;
 
@@ -37,10 +39,10 @@ use crate::{
     error::AnalyzeError,
 };
 
-/// Batches that wait to be read.
+/// The number of batches that may wait to be read.
 const WAITING: usize = 2;
 
-/// Where the rows of a table go.
+/// The destination of a table's rows.
 #[derive(Debug)]
 pub struct Output {
     sender: Sender<Result<RecordBatch>>,
@@ -48,20 +50,21 @@ pub struct Output {
 }
 
 impl Output {
-    /// The columns that are asked for.
+    /// Returns the schema of the columns that the scan reads.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Whether a column is asked for.
+    /// Returns whether the scan reads a column.
     pub fn wants(&self, name: &str) -> bool {
         self.schema.column_with_name(name).is_some()
     }
 
-    /// Hands rows on: those columns, or more. Blocks until there is room; not for asynchronous code.
+    /// Sends rows to the scan. The batch has at least the columns that the scan reads. Blocks until there is
+    /// room, so it must not be called from asynchronous code.
     ///
     /// # Errors
-    /// If nobody reads them any more, or a column is missing.
+    /// Returns an error if nobody reads the rows any more, or if a column is missing.
     pub fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
         let fields = self.schema.fields().iter();
         let wanted = fields.map(|field| batch.schema().index_of(field.name())).collect::<Result<Vec<_>, _>>();
@@ -72,10 +75,10 @@ impl Output {
     }
 }
 
-/// Makes the rows of a table.
+/// Computes the rows of a table and sends them to an [`Output`].
 pub type Fill = fn(Arc<Source>, Output) -> BoxFuture<'static, Result<(), AnalyzeError>>;
 
-/// One of the tables.
+/// A derived table.
 #[derive(Debug)]
 struct Table {
     source: Arc<Source>,
@@ -132,7 +135,8 @@ impl PartitionStream for Scan {
     }
 }
 
-/// The tables in the order in which they are registered, each with the events without which it has no rows.
+/// The tables in the order in which they are registered, each with the kinds of event without which it has no
+/// rows.
 pub const NAMES: [(&str, &[Kind]); 9] = [
     ("_calls", &[Kind::Call]),
     ("_slow_calls", &[Kind::Call]),
@@ -148,7 +152,7 @@ pub const NAMES: [(&str, &[Kind]); 9] = [
 /// Registers the tables.
 ///
 /// # Errors
-/// If a name is taken: a defect of this program.
+/// Returns an error if a name is taken, which is an internal error.
 pub fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), AnalyzeError> {
     let tables: [(SchemaRef, Fill); 9] = [
         (call_rows::schema(), |source, output| Box::pin(call_rows::fill(source, output))),
@@ -167,10 +171,10 @@ pub fn register(context: &SessionContext, source: &Arc<Source>) -> Result<(), An
     Ok(())
 }
 
-/// Does work that blocks, as sending rows does.
+/// Runs work that blocks, such as sending rows, on a thread that may block.
 ///
 /// # Errors
-/// Those of the work.
+/// Returns the error of the work, or an internal error if the work panics.
 pub async fn blocking(
     work: impl FnOnce() -> Result<(), AnalyzeError> + Send + 'static,
 ) -> Result<(), AnalyzeError> {

@@ -66,7 +66,7 @@ impl Names {
 pub enum Kind {
     /// A call of a CUDA or NCCL function.
     Call,
-    /// A time in which a traced thread did not run.
+    /// An off-CPU interval of a traced thread.
     OffCpu,
     /// A scheduling slice of a task on a CPU.
     Stint,
