@@ -33,7 +33,7 @@ impl Unit {
     }
 }
 
-/// One of the two functions.
+/// Either of the two functions, as `unit` says.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fmt {
     unit: Unit,

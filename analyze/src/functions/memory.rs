@@ -2,7 +2,7 @@
 //! replay runs:
 //!
 //! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was in one
-//! state;
+//!   state;
 //! - `_memory_curve`: the totals after every event;
 //! - `_memory_faults`: the number of events that contradict the replayed state;
 //! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see the module `story`;

@@ -1,13 +1,14 @@
 //! Tables whose rows Rust derives from `events`. Each table reads `events` when it is scanned and streams its
 //! rows, so that no table is ever in memory as a whole:
 //!
-//! - `_calls`: every call with its nesting, its phase and the exact split of its time (`call_rows`);
+//! - `_calls`: every call with its place on its thread, its phase and the exact split of its time
+//!   (`call_rows`);
 //! - `_slow_calls`, `_chain_links`: slow calls with their causes, and the wakeup chains behind them
-//! (`slow_rows`);
+//!   (`slow_rows`);
 //! - `_critical_path`: what the time of marked ranges consists of (`critical_path`);
 //! - `_launch_gaps`: the time between launches (`launch_gaps`);
 //! - `_leaks`, `_leak_sites`, `_memory_epochs`: growth of the memory that PyTorch's allocators have allocated
-//! (`leaks`);
+//!   (`leaks`);
 //! - `_data_quality`: contradictions within the input (`quality`).
 //!
 //! The order of their rows is unspecified.

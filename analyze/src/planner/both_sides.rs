@@ -5,7 +5,8 @@
 //! are evaluated and their results are combined:
 //!
 //! ```text
-//! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL    ->    FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
+//! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL
+//!     ->  FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
 //! ```
 
 use std::{

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! rule                 runs on                        what it does
-//! dictionary_groups    the logical plan               groups by the number of a string instead of by the string
+//! dictionary_groups    the logical plan               groups by the number of a string, not by the string
 //! interval_join        the physical plan, early       sweeps sorted inputs where a join compares intervals
 //! both_sides           the physical plan, last        evaluates both sides of AND and OR if that is cheap
 //! near_groups          the physical plan, last        finds the group of an integer by its place in a table

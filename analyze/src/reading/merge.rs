@@ -191,7 +191,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Takes decoded batches until the earliest row is known. Returns the index of its head and the `ts` up
-    /// to which no other row group has rows, or `None` at the end.
+    /// to which no other row group has an earlier row, or `None` at the end.
     fn turn(&mut self, consumer: &mut impl Consumer) -> Result<Option<(usize, i64)>, AnalyzeError> {
         let mut may_help = true;
         loop {

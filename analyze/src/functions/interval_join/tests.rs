@@ -63,7 +63,7 @@ fn session_of(
 const ROOM: usize = 1 << 30;
 
 /// Creates rows with everything that intervals can have: nulls, zero and negative lengths, overflow,
-/// duplicates.
+/// floats.
 fn rows(random: &mut Random, count: u64, id: i64) -> RecordBatch {
     let mut ts = Vec::new();
     let mut dur = Vec::new();

@@ -26,7 +26,7 @@ enum Kind {
     CoverageNs,
 }
 
-/// One of the functions.
+/// A function, as `kind` says.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Operation {
     kind: Kind,

@@ -54,7 +54,7 @@ table!(Paused {
 
 /// Column builders that are filled from the replay of devices.
 pub(super) trait Rows: Columns {
-    /// What the replay produces for one or several rows.
+    /// An entry of the replay, which gives one or several rows.
     type Row;
     /// Takes the entries that are complete.
     fn complete(replay: &mut Replay) -> Vec<Self::Row>;
