@@ -8,8 +8,7 @@
 //! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see the module `story`;
 //! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: the memory of whole GPUs, see the module `device`.
 //!
-//! Blocks and segments come in the order in which they end; those that are still there at the end of the run
-//! come last.
+//! Rows come in the order in which their spans end; spans that are still open at the end of the run come last.
 
 use std::{
     collections::HashMap,
