@@ -1,5 +1,5 @@
-//! Results on their way out: tables for people, formats for programs. Text from traces is made harmless for
-//! terminals here, and only here.
+//! Output of query results: tables for people and file formats for programs. This is the one place where text
+//! from traces is made safe for terminals.
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ use parquet::arrow::ArrowWriter;
 
 use analyze_run::{error::AnalyzeError, text::harmless};
 
-/// How a query's result is written.
+/// The format that a query's result is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Aligned columns, for reading
@@ -39,16 +39,22 @@ fn internal(error: impl std::fmt::Display) -> AnalyzeError {
 
 /// Writes a result as it comes. A table needs all of it first: its columns are as wide as their widest cell.
 pub enum Sink<W: Write + Send> {
+    /// A text table, with the batches received so far.
     Table(Vec<RecordBatch>, W),
-    /// Text that is still to be written, and where: Arrow's own writer does not tell what kept it from writing.
+    /// CSV, with text that is not written yet. The text is written here and not by Arrow's own writer, which
+    /// does not report the I/O error that stopped it.
     Csv(Vec<u8>, W),
+    /// One JSON array of objects.
     Json(arrow::json::ArrayWriter<W>),
+    /// One JSON object per line.
     Ndjson(arrow::json::LineDelimitedWriter<W>),
+    /// A Parquet file.
     Parquet(Box<ArrowWriter<W>>),
+    /// An Arrow IPC file.
     Arrow(Box<FileWriter<W>>),
 }
 
-/// The same rows with text in place of lists and structs, as CSV has none.
+/// Returns the batch with text in place of lists and structs, which CSV cannot represent.
 fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let mut fields = Vec::new();
     let mut columns = Vec::new();
@@ -72,7 +78,7 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
-/// What a writer says, as an error of `path`.
+/// Converts an error of a writer into one that names `path`.
 fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
     match error {
         ArrowError::IoError(_, source) => AnalyzeError::Io { path: path.to_owned(), source },
@@ -81,13 +87,13 @@ fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
 }
 
 impl<W: Write + Send> Sink<W> {
-    /// A sink for rows of a schema.
+    /// Creates a sink for batches of a schema.
     ///
     /// # Errors
-    /// If the schema cannot be written in that format.
+    /// Returns an error if the schema cannot be written in that format.
     pub fn new(format: Format, schema: SchemaRef, out: W) -> Result<Self, AnalyzeError> {
         Ok(match format {
-            // The header is there even if no row is.
+            // An empty batch keeps the header when the result has no rows.
             Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
             Format::Csv => {
                 let mut header = Vec::new();
@@ -104,18 +110,18 @@ impl<W: Write + Send> Sink<W> {
         })
     }
 
-    /// A sink for an IPC file of Arrow, with the schema's metadata.
+    /// Creates a sink for an Arrow IPC file, including the metadata of the schema.
     ///
     /// # Errors
-    /// If the schema cannot be written.
+    /// Returns an error if the schema cannot be written.
     pub fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
         FileWriter::try_new(out, schema).map(|writer| Self::Arrow(Box::new(writer))).map_err(internal)
     }
 
-    /// Some rows. `path`: where they go, for errors.
+    /// Writes a batch. `path` names the destination in errors.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// Returns an error if the batch cannot be written.
     pub fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<(), AnalyzeError> {
         match self {
             Self::Table(batches, _) => {
@@ -137,10 +143,10 @@ impl<W: Write + Send> Sink<W> {
         }
     }
 
-    /// That was all.
+    /// Writes what remains, such as a table or the footer of a file, and flushes the output.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if the output cannot be written.
     pub fn finish(self, path: &Path) -> Result<(), AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
         match self {

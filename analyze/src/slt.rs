@@ -1,5 +1,5 @@
-//! Runs every `queries/**/*.slt`: each against an empty `events` table of its own, into which it inserts the rows
-//! it needs.
+//! Runs every `queries/**/*.slt`. Each file runs against its own empty `events` table, into which it inserts
+//! the rows that it needs.
 
 use std::path::{Path, PathBuf};
 

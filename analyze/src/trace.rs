@@ -1,7 +1,8 @@
-//! One or several runs, opened, checked and registered for SQL.
+//! Opens one or several runs, checks them and registers them for SQL.
 //!
-//! A query sees `events`, the views of the library (`queries/`) and the tables that Rust derives ([`crate::tables`]);
-//! nothing is computed before it is asked.
+//! The view `events` holds the rows of all runs, with the name of the run as its first column. Queries also
+//! see the views of `queries/` and the tables that Rust derives (`functions`). Nothing is computed before a
+//! query needs it.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +25,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use crate::{library::LIBRARY, tables};
 
-/// Opened runs.
+/// A set of opened runs in one SQL session.
 pub struct Trace {
     session: Session,
     files: Vec<RunFile>,
@@ -57,19 +58,19 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
 /// How runs are opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The user's own query files.
+    /// The directory with the user's own query files.
     pub queries: Option<PathBuf>,
-    /// Queries that need more spill to disk, or fail.
+    /// The memory limit of the session in bytes. A query that needs more spills to disk, or fails.
     pub memory_limit_bytes: Option<usize>,
 }
 
-/// Whether a word is a pattern rather than a path.
+/// Returns whether an argument is a glob pattern rather than a path.
 fn is_pattern(path: &Path) -> bool {
     !path.exists() && path.to_string_lossy().contains(['*', '?', '['])
 }
 
-/// The runs that a path stands for: a directory's `*.parquet`, the files of a pattern, or itself, as a directory that is
-/// another tool's trace.
+/// Returns the paths of the runs that an argument stands for, sorted: the `*.parquet` files of a directory,
+/// the files that match a pattern, or the path itself. A directory that is another tool's trace is one path.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let mut found: Vec<PathBuf> = if path.is_dir() && analyze_import::sniff(path).map_err(io)?.is_none() {
@@ -95,11 +96,12 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
 }
 
 impl Trace {
-    /// Opens runs, or other tools' traces in their place. A directory stands for the runs in it, a pattern for those it
-    /// fits. Two files of one name are told apart by a number.
+    /// Opens runs; a trace of another tool is imported into a temporary run. A directory stands for the runs
+    /// in it, and a pattern for the files that match it. Runs with the same name are distinguished by a
+    /// number.
     ///
     /// # Errors
-    /// Returns an error if a file is missing, is no run, or has a newer format.
+    /// Returns an error if a file is missing, is not a run, or has a newer format version.
     pub async fn open(paths: &[PathBuf]) -> Result<Self, AnalyzeError> {
         Self::open_with(paths, &Options::default()).await
     }
@@ -107,7 +109,7 @@ impl Trace {
     /// Opens runs with explicit [`Options`].
     ///
     /// # Errors
-    /// Returns the errors of [`Self::open`], and an error if a file of the user's queries is wrong.
+    /// Returns an error if [`Self::open`] would, or if one of the user's query files is malformed.
     pub async fn open_with(paths: &[PathBuf], options: &Options) -> Result<Self, AnalyzeError> {
         let mut imported = Vec::new();
         let mut files = Vec::new();
@@ -127,10 +129,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Opens one run.
+    /// Opens exactly one run.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::open`], and an error if the path stands for several runs.
+    /// Returns an error if [`Self::open`] would, or if the path stands for several runs.
     pub async fn open_one(path: &Path) -> Result<Self, AnalyzeError> {
         let trace = Self::open(&[path.to_owned()]).await?;
         match trace.files.len() {
@@ -169,36 +171,37 @@ impl Trace {
         self.derived.get(params).await
     }
 
-    /// Returns the opened files.
+    /// Returns the opened runs.
     pub fn files(&self) -> &[RunFile] {
         &self.files
     }
 
-    /// Returns the queries of the library and the user's own.
+    /// Returns the queries of the library, and the user's own.
     pub fn queries(&self) -> &[Query] {
         self.session.queries()
     }
 
-    /// Plans a query; nothing that writes is allowed.
+    /// Plans a query. Statements that write are not allowed.
     ///
     /// # Errors
-    /// Returns an error if the query is wrong, or is no query.
+    /// Returns an error if the query cannot be planned or is not a query.
     pub async fn sql(&self, query: &str) -> Result<DataFrame, AnalyzeError> {
         self.session.sql(query).await
     }
 
-    /// Plans a query of the library with some of its parameters; the others have the values of its header.
+    /// Plans a query of the library with the given parameters as (name, value). The others have the defaults
+    /// of its header.
     ///
     /// # Errors
-    /// Returns an error if a parameter is unknown or of another type.
+    /// Returns an error if a parameter is unknown, or if its value does not have the parameter's type.
     pub async fn query(&self, query: &Query, params: &[(String, String)]) -> Result<DataFrame, AnalyzeError> {
         self.session.query(query, params).await
     }
 
-    /// Runs a query to its end.
+    /// Runs a query to its end and returns its batches.
     ///
     /// # Errors
-    /// Returns an error if the query is wrong or the data is damaged.
+    /// Returns an error if the query cannot be planned or the data is damaged.
     pub async fn batches(&self, query: &str) -> Result<Vec<RecordBatch>, AnalyzeError> {
         self.session.batches(query).await
     }
@@ -213,7 +216,7 @@ impl Trace {
         self.session.events().sorted(query)
     }
 
-    /// Returns DataFusion's own context.
+    /// Returns the SQL session, for replays that read `events` themselves.
     pub fn context(&self) -> &SessionContext {
         self.session.context()
     }

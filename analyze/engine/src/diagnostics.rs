@@ -1,4 +1,5 @@
-//! What is wrong with a query, where in it, and what may have been meant.
+//! Error messages for queries that cannot be planned: what is wrong, where in the query, and which name may
+//! have been meant.
 //!
 //! ```text
 //! there is no table or view opps; perhaps ops
@@ -21,10 +22,10 @@ use analyze_run::{
     suggest::{alike, perhaps},
 };
 
-/// Characters of a long line that are shown before a place, and from it on.
+/// The number of characters of a long line that are shown before the place of an error, and from it on.
 const AROUND: usize = 80;
 
-/// A part of one line of a query. Lines and columns count from 1; columns are characters.
+/// A part of one line of a query. Lines and columns count from 1; a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     line: usize,
@@ -41,27 +42,27 @@ impl Place {
         self.line(query).chars().skip(self.column.saturating_sub(1)).take(self.length).collect()
     }
 
-    /// Of the same place, the whole word.
+    /// Returns this place, extended to the whole word that begins there.
     fn word(self, query: &str) -> Self {
         let rest = self.line(query).chars().skip(self.column.saturating_sub(1));
         let length = rest.take_while(|c| c.is_alphanumeric() || *c == '_').count();
         Self { length: length.max(1), ..self }
     }
 
-    /// The line, and marks below the part.
+    /// Formats the line of the query, with carets below this part of it.
     fn shown(self, query: &str) -> String {
         let head = format!("  line {}:  ", self.line);
         let before = self.column.saturating_sub(1);
         let cut = before.saturating_sub(AROUND);
         let line: String = self.line(query).chars().skip(cut).take(2 * AROUND).collect();
-        // A tab stays one, so that marks are where the terminal puts the part.
+        // A tab is kept as a tab, so that the carets are in the column where the terminal shows the part.
         let blank = line.chars().take(before - cut).map(|c| if c == '\t' { '\t' } else { ' ' });
         let margin = " ".repeat(head.len()) + &blank.collect::<String>();
         format!("\n{head}{line}\n{margin}{}", "^".repeat(self.length.min(AROUND)))
     }
 }
 
-/// Where the planner, or the parser, found it.
+/// Returns the place in the query where the planner or the parser found the error, if it is known.
 fn place(error: &DataFusionError, query: &str) -> Option<Place> {
     let number = |number: u64| usize::try_from(number).ok().filter(|number| *number > 0);
     if let Some(span) = error.diagnostic().and_then(|diagnostic| diagnostic.span) {
@@ -77,7 +78,7 @@ fn place(error: &DataFusionError, query: &str) -> Option<Place> {
         let place = Place { line: line.parse().ok()?, column: column.parse().ok()?, length: 1 };
         return Some(place.word(query));
     }
-    // It wanted more than there is.
+    // The parser reached the end of the query and expected more.
     let (index, last) = query.trim_end().lines().enumerate().last()?;
     Some(Place { line: index + 1, column: last.chars().count() + 1, length: 1 })
 }
@@ -118,7 +119,8 @@ fn no_function(name: &str, context: &SessionContext) -> String {
     format!("there is no function {name}{}", perhaps(&alike(name, known.map(String::as_str))))
 }
 
-/// Where the function is called that a message is about, if that is in one place.
+/// Returns the place of the call of the function that a message is about, if the query calls it in exactly
+/// one place.
 fn called(message: &str, query: &str) -> Option<Place> {
     let name =
         message.split_once("unction '").or_else(|| message.split_once(" call to '"))?.1.split('\'').next()?;
@@ -137,7 +139,9 @@ fn called(message: &str, query: &str) -> Option<Place> {
     if found.len() == 1 { found.pop() } else { None }
 }
 
-/// The error of a query that could not be planned.
+/// Converts the error of a query that could not be planned into a message with its place and with
+/// suggestions. `views` are the known queries, searched for columns of the same name. An error that does not
+/// concern the query itself is converted without them.
 pub fn explained(
     error: DataFusionError,
     query: &str,
@@ -158,7 +162,7 @@ pub fn explained(
             Some(message.trim_start_matches("sql parser error: ").replace("EOF", "the end of the query"))
         }
         _ if said.starts_with("table '") => {
-            // The planner's place has the alias in it.
+            // The place that the planner reports includes the alias.
             let name = text.split_whitespace().next().unwrap_or_default();
             place = place.map(|place| Place { length: name.chars().count().max(1), ..place });
             Some(no_table(name, context))
@@ -166,7 +170,7 @@ pub fn explained(
         _ if said.starts_with("Invalid function") => Some(no_function(&text, context)),
         DataFusionError::Plan(message) => {
             place = place.or_else(|| called(message, query));
-            // What the function itself says, out of what the planner says of that.
+            // The function's own message is extracted from the planner's message around it.
             let own = message.split_once("user-defined coercion failed with: ").map(|(_, own)| own);
             own.map(|own| own.trim_start_matches("Error during planning: "))
                 .and_then(|own| own.split(". No function matches").next())

@@ -1,5 +1,5 @@
-//! Views that are planned when they are first asked for: a query uses a few of them, and to plan all of them takes longer
-//! than most queries.
+//! Views that are planned when they are first used: a query uses a few of them, and planning all of them
+//! takes longer than most queries.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -12,23 +12,23 @@ use datafusion::{
     prelude::SessionContext,
 };
 
-/// A schema's tables, and the views beside them.
+/// A schema provider with the tables of another schema and views beside them.
 pub struct Views {
     tables: Arc<dyn SchemaProvider>,
-    /// By name.
+    /// The SQL text of each view, by the view's name.
     queries: HashMap<String, String>,
-    /// `None`: the session is over.
+    /// Returns the session's state, or `None` if the session has ended.
     state: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
 }
 
 impl Views {
-    /// Views beside the tables of a schema of the session.
+    /// Creates a schema that adds views, given as SQL text by name, to the tables of a schema of the session.
     pub fn new(
         context: &SessionContext,
         tables: Arc<dyn SchemaProvider>,
         queries: HashMap<String, String>,
     ) -> Self {
-        // The session holds the schema: the other way round it must not.
+        // The session owns the schema, so the schema holds only a weak reference to the session.
         let session = context.state_weak_ref();
         Self { tables, queries, state: Box::new(move || Some(session.upgrade()?.read().clone())) }
     }
@@ -55,7 +55,7 @@ impl SchemaProvider for Views {
         let (Some(query), Some(state)) = (self.queries.get(name), (self.state)()) else { return Ok(None) };
         let plan = state.create_logical_plan(query).await?;
         let view: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.clone())));
-        // Of two who ask at the same time the second finds it there; it has planned the same.
+        // If two queries plan the view at the same time, the second registration fails; both plans are equal.
         drop(self.tables.register_table(name.to_owned(), Arc::clone(&view)));
         Ok(Some(view))
     }

@@ -1,17 +1,19 @@
-//! A file of a run as a table: DataFusion's own Parquet table, and what it does not know of runs.
+//! The table of one file of a run: DataFusion's own Parquet table, extended by what DataFusion does not know
+//! of runs.
 //!
-//! **Order.** The rows of each row group are in order of `ts`; those of neighbouring row groups may overlap, by the longest
-//! call. DataFusion takes the order that row groups declare for that of the file. Where they overlap, the file is read as
-//! chains of row groups that do not:
+//! **Order.** The rows of each row group are sorted by `ts`; neighbouring row groups may overlap in time, by
+//! as much as the longest call. DataFusion takes the order that the row groups declare for the order of the
+//! file. Where they overlap, the file is therefore read as chains of row groups that do not:
 //!
 //! ```text
 //! file     ├── 0 ──┤   ├─── 2 ───┤         chains: 0, 2 and 1, 3; each is in order, and merging
 //!               ├── 1 ──┤     ├─── 3 ──┤   them gives all rows in order
 //! ```
 //!
-//! **Late materialisation** (decoding what is filtered by first, and of the other columns only the rows that pass) pays if
-//! there are many other columns. It costs a third of the time of a query that reads few. (The session must not ask for it:
-//! DataFusion takes a yes from either.)
+//! **Late materialisation** decodes the columns that are filtered by first, and of the other columns only the
+//! rows that pass. It pays if there are many other columns, and costs a third of the time of a query that
+//! reads few. (The session must not enable it: DataFusion enables it if either the session or the table
+//! does.)
 
 use std::sync::Arc;
 
@@ -49,21 +51,22 @@ fn chains(groups: &[RowGroup]) -> Vec<Vec<&RowGroup>> {
     chains
 }
 
-/// The table.
+/// A table over one file of a run.
 #[derive(Debug)]
 pub struct RunTable {
     inner: Arc<dyn TableProvider>,
-    /// `None`: the file's order is not known.
+    /// The row groups, or `None` if the file does not declare its order.
     groups: Option<Vec<RowGroup>>,
 }
 
 impl RunTable {
-    /// Of DataFusion's table of one file.
+    /// Wraps DataFusion's table of one file. `groups` is the result of [`row_groups`] for that file.
     pub fn new(inner: Arc<dyn TableProvider>, groups: Option<Vec<RowGroup>>) -> Self {
         Self { inner, groups }
     }
 
-    /// The chains as groups of parts of the file: several pieces of each, so that as many threads have work.
+    /// Returns the chains as file groups, each a list of ranges of the file. The row groups are first divided
+    /// into several contiguous parts, so that up to `threads` threads have work.
     fn file_groups(&self, file: &PartitionedFile, groups: &[RowGroup], threads: usize) -> Vec<FileGroup> {
         let schema = self.inner.schema();
         let part = |group: &&RowGroup| {
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(chains.len(), 3, "three of them overlap at 25: {chains:?}");
     }
 
-    /// A run whose row groups overlap, as those of a recording with long calls do.
+    /// Writes a run whose row groups overlap, as those of a recording with long calls do.
     fn overlapping(path: &std::path::Path) {
         use arrow::array::{Array, DictionaryArray, Int64Array, RecordBatch, UInt32Array, new_null_array};
         use arrow::datatypes::{DataType, Int32Type};
@@ -183,7 +186,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties.build())).unwrap();
         for group in 0..7_i64 {
             let rows = 100;
-            // Each begins 30 before the one before it ends.
+            // Each row group begins 30 ns before the one before it ends.
             let ts: Vec<i64> = (0..rows).map(|row| group * 70 + row).collect();
             let is_call = |row: i64| row % 10 != 0;
             let columns = schema.fields().iter().map(|field| -> Arc<dyn Array> {
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!(numbers("SELECT ts AS n FROM events ORDER BY ts DESC LIMIT 1").await, [6 * 70 + 99]);
         assert_eq!(numbers("SELECT count(*) AS n FROM events WHERE ts >= 70 AND ts < 100").await, [60]);
         assert_eq!(numbers("SELECT count(*) AS n FROM events").await, [700]);
-        // Wide enough for late materialisation.
+        // This query reads enough columns for late materialisation.
         assert_eq!(numbers("SELECT sum(ts) AS n FROM (SELECT * FROM events WHERE kind = 'off_cpu') WHERE dur > 3 AND pid < 9").await, {
             let rows = (0..7).flat_map(|group| (0..100).map(move |row| (group * 70 + row, row)));
             [rows.filter(|(_, row)| row % 10 == 0 && row % 7 > 3).map(|(ts, _)| ts).sum::<i64>()]

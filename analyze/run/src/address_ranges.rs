@@ -1,15 +1,16 @@
-//! Sets of addresses, as ranges that do not touch each other.
+//! Sets of addresses, stored as ranges that neither overlap nor touch.
 
 use std::collections::BTreeMap;
 
-/// The first address after each range, by the range's first.
+/// A set of addresses. The map's key is the first address of a range; its value is the first address after
+/// the range.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
     ends: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
-    /// Adds a range.
+    /// Adds the range of `size` bytes at `start`.
     pub fn insert(&mut self, start: u64, size: u64) {
         let mut start = start;
         let mut end = start.saturating_add(size);
@@ -24,13 +25,13 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// Whether all of a range is there.
+    /// Returns whether the set contains every address of a range.
     pub fn covers(&self, start: u64, size: u64) -> bool {
         let end = start.saturating_add(size);
         self.ends.range(..=start).next_back().is_some_and(|(_, found_end)| *found_end >= end)
     }
 
-    /// The parts of a range, start and size, that are not there.
+    /// Returns the parts of a range that the set does not contain, each as (start, size in bytes).
     pub fn missing(&self, start: u64, size: u64) -> Vec<(u64, u64)> {
         let end = start.saturating_add(size);
         let mut missing = Vec::new();
@@ -48,7 +49,8 @@ impl Ranges {
         missing
     }
 
-    /// Takes a range out; the parts of it that were not there.
+    /// Removes a range, and returns the parts of it that the set did not contain, each as (start, size in
+    /// bytes).
     pub fn remove(&mut self, start: u64, size: u64) -> Vec<(u64, u64)> {
         let missing = self.missing(start, size);
         let end = start.saturating_add(size);

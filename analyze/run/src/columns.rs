@@ -1,4 +1,4 @@
-//! Typed access to the columns of query results, whatever physical form the planner chose.
+//! Typed access to the columns of query results, independent of the physical type that the planner chose.
 
 use std::sync::Arc;
 
@@ -22,27 +22,28 @@ fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<ArrayRef, An
     cast(array, ty).map_err(|error| AnalyzeError::Damaged(format!("column {name}: {error}")))
 }
 
-/// An integer column, as 64-bit.
+/// Returns a column as 64-bit signed integers.
 pub fn integers(batch: &RecordBatch, name: &str) -> Result<Int64Array, AnalyzeError> {
     Ok(column(batch, name, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
-/// A floating-point column.
+/// Returns a column as 64-bit floating-point numbers.
 pub fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array, AnalyzeError> {
     Ok(column(batch, name, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
 }
 
-/// A string column.
+/// Returns a column as strings.
 pub fn strings(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
     Ok(column(batch, name, &DataType::Utf8)?.as_string::<i32>().clone())
 }
 
-/// A truth column.
+/// Returns a column as booleans.
 pub fn booleans(batch: &RecordBatch, name: &str) -> Result<BooleanArray, AnalyzeError> {
     Ok(column(batch, name, &DataType::Boolean)?.as_boolean().clone())
 }
 
-/// The columns of `events` with texts as such: dictionaries differ from batch to batch, and not every format has them.
+/// Returns the schema of `events` with strings in place of dictionaries: dictionaries differ from batch to
+/// batch, and not every format supports them.
 pub fn plain_schema() -> Schema {
     let field = |column: &Column| {
         let ty = match column.ty {
@@ -54,10 +55,11 @@ pub fn plain_schema() -> Schema {
     Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>())
 }
 
-/// The batch with these columns, of these types; one that it lacks is null.
+/// Returns the batch with the columns of `schema`, cast to its types. A column that the batch lacks is all
+/// null.
 ///
 /// # Errors
-/// If a value does not fit the type, or one that must be there is missing.
+/// Returns an error if a value does not fit the type, or if a value of a non-nullable column is missing.
 pub fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let strict = CastOptions { safe: false, ..CastOptions::default() };
     let column = |field: &Arc<Field>| match batch.column_by_name(field.name()) {
@@ -68,14 +70,14 @@ pub fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch,
     RecordBatch::try_new(Arc::clone(schema), schema.fields().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// The value of a cell, if it is not null.
+/// Access to one cell of an Arrow array as an `Option`, which is `None` for a null.
 pub trait Cell {
-    /// Its type.
+    /// The type of a value that is not null.
     type Value<'a>
     where
         Self: 'a;
 
-    /// The value at `row`.
+    /// Returns the value at `row`, or `None` if it is null. Panics if `row` is out of bounds.
     fn at(&self, row: usize) -> Option<Self::Value<'_>>;
 }
 

@@ -1,8 +1,8 @@
-//! One line on a terminal during long work: how much of what is to be read has been.
+//! A progress line on the terminal during long work: how much of the input has been read.
 //!
-//! What reads registers itself here, as what logs does with a logger, and does not know whether there is a line. It is
-//! there after a second, where standard output and standard error are both terminals, until something is printed. Work
-//! that reads twice begins again.
+//! Code that reads registers a counter here, in the way that code that logs uses a logger, and does not know
+//! whether a line is shown. The line appears after one second if both standard output and standard error are
+//! terminals, and stays until something is printed. Work that reads its input twice starts again from zero.
 
 use std::{
     io::IsTerminal,
@@ -19,22 +19,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use trace_schema::Bytes;
 
-/// Work that takes less has no line.
+/// Work that takes less time than this shows no progress line.
 const LONG: Duration = Duration::from_secs(1);
-/// Time between two looks at what has been read.
+/// The time between two updates of the line.
 const PERIOD: Duration = Duration::from_millis(200);
 
 static ALLOWED: AtomicBool = AtomicBool::new(false);
 static LINE: Mutex<Option<Line>> = Mutex::new(None);
 
-/// What is counted.
+/// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Rows,
     Bytes,
 }
 
-/// What has been read, of how much; a total of 0 is not known.
+/// How much has been read, and of how much. A total of 0 means that the total is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// What has been read.
@@ -43,7 +43,7 @@ pub struct Amount {
     pub total: u64,
 }
 
-/// Something that is read.
+/// Counts what one reader has read, in rows or bytes.
 #[derive(Debug)]
 pub struct Counter {
     unit: Unit,
@@ -52,21 +52,21 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// So much more has been read.
+    /// Adds `count` to what has been read.
     pub fn add(&self, count: u64) {
         self.done.fetch_add(count, Ordering::Relaxed);
     }
 }
 
 enum Source {
-    /// Until the reader drops it.
+    /// A counter, which counts until its reader drops it.
     Counter(Weak<Counter>),
-    /// Rows that something else counts.
+    /// The Parquet scans of a physical plan.
     Rows(Box<dyn Fn() -> Amount + Send>),
 }
 
 impl Source {
-    /// `None`: nothing is read there now.
+    /// Returns how much has been read, or `None` if nothing is being read.
     fn amount(&self) -> Option<(Unit, Amount)> {
         let (unit, amount) = match self {
             Self::Counter(counter) => {
@@ -84,11 +84,11 @@ struct Line {
     sources: Arc<Mutex<Vec<Source>>>,
     bar: ProgressBar,
     thread: JoinHandle<()>,
-    /// Dropped, it ends the thread.
+    /// The thread ends when this sender is dropped.
     stop: Sender<()>,
 }
 
-/// Digits in groups of three.
+/// Formats a number with its digits in groups of three, separated by commas.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
@@ -101,7 +101,7 @@ fn text(unit: Unit, Amount { done, total }: Amount) -> String {
         Unit::Bytes => Bytes(i64::try_from(count).unwrap_or(i64::MAX)).to_string(),
     };
     let unit = if unit == Unit::Rows { " rows" } else { "" };
-    // A total that is passed was an estimate.
+    // A total that has been exceeded was an estimate.
     if done > total {
         return format!("{}{unit} read", shown(done));
     }
@@ -113,7 +113,7 @@ fn text(unit: Unit, Amount { done, total }: Amount) -> String {
     )
 }
 
-/// Of what is read now: sources of the unit of the last one.
+/// Returns the text for what is being read: the sum over all sources with the unit of the last one.
 fn current(sources: &[Source]) -> Option<String> {
     let amounts: Vec<(Unit, Amount)> = sources.iter().filter_map(Source::amount).collect();
     let (unit, _) = *amounts.last()?;
@@ -125,13 +125,14 @@ fn current(sources: &[Source]) -> Option<String> {
     Some(text(unit, sum))
 }
 
-/// Lines may be shown.
+/// Permits progress lines for this process if standard output and standard error are terminals.
 pub fn allow() {
     let is_seen = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     ALLOWED.store(is_seen, Ordering::Relaxed);
 }
 
-/// Work begins that may take long.
+/// Starts a progress line for work that may take long. Does nothing if one is active or progress lines are
+/// not permitted.
 pub fn begin() {
     let mut line = LINE.lock();
     if line.is_some() || !ALLOWED.load(Ordering::Relaxed) {
@@ -156,16 +157,16 @@ pub fn begin() {
     *line = Some(Line { sources, bar, thread, stop });
 }
 
-/// Takes the line away: something is printed.
+/// Removes the progress line, before something is printed.
 pub fn end() {
     let Some(Line { bar, thread, stop, .. }) = LINE.lock().take() else { return };
     drop(stop);
-    // A line that could not be drawn is none that stays.
+    // If the thread that draws the line has panicked, no line remains.
     let _ = thread.join();
     bar.finish_and_clear();
 }
 
-/// Says something on standard error, while work goes on.
+/// Prints a line on standard error without disturbing the progress line.
 pub fn say(text: &str) {
     let bar = LINE.lock().as_ref().map(|line| line.bar.clone());
     match bar {
@@ -186,17 +187,19 @@ fn counter(unit: Unit, total: u64) -> Arc<Counter> {
     counter
 }
 
-/// Rows are about to be read; 0: it is not known how many.
+/// Registers a reader of `total` rows; 0 if their number is unknown. The counter is active until it is
+/// dropped.
 pub fn rows(total: u64) -> Arc<Counter> {
     counter(Unit::Rows, total)
 }
 
-/// Bytes are about to be read.
+/// Registers a reader of `total` bytes; 0 if their number is unknown. The counter is active until it is
+/// dropped.
 pub fn bytes(total: u64) -> Arc<Counter> {
     counter(Unit::Bytes, total)
 }
 
-/// Rows are about to be read that `read` counts.
+/// Registers the Parquet scans of a plan that is about to be executed.
 pub fn watch(read: Box<dyn Fn() -> Amount + Send>) {
     register(Source::Rows(read));
 }

@@ -1,11 +1,11 @@
-//! Random numbers for tests and simulations, always the same.
+//! Deterministic pseudorandom numbers for tests and simulations.
 
-/// Xorshift.
+/// A xorshift generator. Its state must not be 0.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// One of many, each with numbers of its own (splitmix64).
+    /// Returns generator `number` of a family of independent generators with one seed (splitmix64).
     pub fn nth(seed: u64, number: u64) -> Self {
         let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,23 +20,24 @@ impl Random {
         self.0
     }
 
-    /// A number below `bound`.
+    /// Returns a number in `0..bound`. Panics if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 16) as usize % bound
     }
 
-    /// A number from 0 up to, and without, 1.
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Of the standard normal distribution (Box and Muller).
+    /// Returns a number with the standard normal distribution (Box-Muller transform).
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.unit(), self.unit());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// The first `count` places of a random order of `0..of`.
+    /// Returns `count` distinct indices from `0..of` in random order, or all of them if `of` is smaller than
+    /// `count`.
     pub fn choose(&mut self, of: usize, count: usize) -> Vec<usize> {
         let mut places: Vec<usize> = (0..of).collect();
         for i in 0..count.min(of) {

@@ -1,16 +1,20 @@
-//! Call stacks for reading: names as the source has them, without what only the allocator and the unwinder put there.
+//! Readable call stacks: demangled symbols, without the frames that come only from the allocator or the
+//! unwinder.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// In the symbols of PyTorch's allocators: which of their functions hands a block out depends on whether it has one left.
+/// A substring of the symbols of PyTorch's allocators. Which of the allocator's functions appear in a stack
+/// depends only on whether it had a free block, so its frames are cut off.
 const ALLOCATOR: &str = "CachingAllocator";
 
-/// Deeper than any name in use; a hostile one costs no more.
+/// The recursion limit of the C++ demangler. It is deeper than any name in use and bounds the cost of a
+/// hostile one.
 const DEPTH: u32 = 64;
 
-/// A symbol as its source has it, without parameters; what is no symbol of C++ or Rust stays.
+/// Returns a C++ or Rust symbol as it is written in the source, without parameters. Any other text is
+/// returned as it is.
 pub fn demangle(symbol: &str) -> String {
-    // First, as older Rust's symbols are C++ ones with a hash for a last name.
+    // Rust comes first, because a legacy Rust symbol is also a valid C++ symbol whose last name is a hash.
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         return format!("{name:#}");
     }
@@ -22,13 +26,15 @@ pub fn demangle(symbol: &str) -> String {
     parsed.and_then(|parsed| parsed.demangle_with_options(&options).ok()).unwrap_or_else(|| symbol.to_owned())
 }
 
-/// Frames that name what a program did, outermost first: up to the allocator, without addresses that lie in no library
-/// (what a function without frame pointer had in that register).
+/// Returns the frames of the program itself, outermost first: those before the first frame of the allocator,
+/// without addresses that lie in no library (a function without a frame pointer leaves arbitrary values in
+/// that register). `frames` is separated by semicolons.
 pub fn of_program(frames: &str) -> impl Iterator<Item = &str> {
     frames.split(';').take_while(|frame| !frame.contains(ALLOCATOR)).filter(|frame| !frame.starts_with("0x"))
 }
 
-/// The innermost of them, innermost first; empty: none is known.
+/// Returns the `count` innermost frames of the program, demangled, innermost first, joined by ` < `. The
+/// result is empty if no frame is known.
 pub fn innermost(frames: &str, count: usize) -> String {
     let named: Vec<&str> = of_program(frames).collect();
     let last: Vec<String> = named.iter().rev().take(count).map(|frame| demangle(frame)).collect();

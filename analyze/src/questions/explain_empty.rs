@@ -1,7 +1,9 @@
-//! Why an answer may hold nothing: events that a query asks for and that no run has, and what would have recorded them.
+//! Explains an empty result: names the events that a query asks for and that no run contains, and says what
+//! would have recorded them.
 //!
-//! What it asks for is in its plan, in which views are what they stand for: `kind`, `op`, `layer` or `class` equal to a
-//! word, and tables that Rust makes of events of some kind. A condition that is written otherwise is not recognised.
+//! The conditions come from the query's logical plan, in which each view is replaced by its definition: a
+//! comparison of `kind`, `op`, `layer` or `class` with a string literal, and scans of tables that Rust
+//! derives from events of certain kinds. A condition that is written in another way is not recognised.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -23,7 +25,8 @@ use analyze_engine::error::query_error;
 use analyze_run::{columns::strings, error::AnalyzeError, run_file::RunFile};
 use analyze_run::{suggest, text};
 
-/// What a row of `events` must have to count.
+/// A property that a row of `events` must have for the query to use it: the value that one column is compared
+/// with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     Kind(String),
@@ -65,7 +68,8 @@ fn asked(column: &str, value: &Expr) -> Option<Asked> {
     word(value).map(of)
 }
 
-/// What a condition asks for, if it is one on one of those columns alone: each of several words will do.
+/// Returns the values that a condition allows for one of these columns, any of which satisfies it. Returns
+/// `None` if the condition is of another form or involves more than one of the columns.
 fn alternatives(expr: &Expr) -> Option<Vec<Asked>> {
     match expr {
         Expr::BinaryExpr(binary) if binary.op == Operator::Eq => {
@@ -86,7 +90,7 @@ fn alternatives(expr: &Expr) -> Option<Vec<Asked>> {
     }
 }
 
-/// Everything that a plan asks for, but in the optional side of an outer join.
+/// Collects every condition that a plan contains, except those on the optional side of an outer join.
 fn asked_by(plan: &LogicalPlan) -> Result<BTreeSet<Vec<Asked>>, AnalyzeError> {
     let mut found = BTreeSet::new();
     let mut optional: Vec<*const LogicalPlan> = Vec::new();
@@ -116,7 +120,7 @@ fn asked_by(plan: &LogicalPlan) -> Result<BTreeSet<Vec<Asked>>, AnalyzeError> {
     Ok(found)
 }
 
-/// What there is.
+/// The distinct pairs of `kind` and `op` in `events`.
 struct Present(HashSet<(String, String)>);
 
 impl Present {
@@ -145,13 +149,13 @@ impl Present {
     }
 }
 
-/// Whether a symbol is a function, in one of its versions.
+/// Returns whether a symbol is the function `op` or one of its versions (`_v2`, `_ptsz`).
 fn is_of(symbol: &str, op: &str) -> bool {
     let version = symbol.strip_prefix(op);
     version.is_some_and(|rest| rest.is_empty() || rest.starts_with("_v") || rest.starts_with("_pt"))
 }
 
-/// Why a run has no call of some functions.
+/// Returns the reason why a run has no calls of the functions that `wanted` selects.
 fn why(run: &Run, wanted: impl Fn(&str) -> bool) -> String {
     if run.probes.is_empty() {
         return format!("{}, which brings none", run.producer);
@@ -176,7 +180,8 @@ fn why(run: &Run, wanted: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// One line on what is absent: one of some words for the same column. `kinds`: those that the query asks for.
+/// Formats one line about absent events. `asked` holds the values of one column, any of which would do;
+/// `kinds` holds the kinds of event that the query asks for.
 fn note(asked: &[Asked], kinds: &[Kind], files: &[RunFile]) -> Option<String> {
     let names: Vec<&str> = asked.iter().map(Asked::name).collect();
     let (first, listed) = (asked.first()?, names.join(" or "));
@@ -227,10 +232,11 @@ fn note(asked: &[Asked], kinds: &[Kind], files: &[RunFile]) -> Option<String> {
     })
 }
 
-/// What a query asks for and no run has, a line each; none: that is not why an answer is empty.
+/// Returns one line for each condition of a query that no event of any run satisfies. An empty list means
+/// that missing events are not the reason why the result is empty.
 ///
 /// # Errors
-/// If `events` cannot be read.
+/// Returns an error if `events` cannot be read.
 pub async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, AnalyzeError> {
     let asked = asked_by(plan)?;
     if asked.is_empty() {
@@ -239,7 +245,7 @@ pub async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, Ana
     let present = Present::read(trace).await?;
     let absent = asked.iter().filter(|any| !any.iter().any(|asked| present.has(asked)));
     let absent: Vec<&Vec<Asked>> = absent.collect();
-    // The widest first: of a kind that is not there, there is no function either.
+    // The most general condition is reported alone: if a kind is absent, its functions are absent too.
     let rank = |any: &Vec<Asked>| any.first().map(std::mem::discriminant);
     let widest = absent.first().map(|any| rank(any));
     let names = asked.iter().flatten().filter(|asked| matches!(asked, Asked::Kind(_)));

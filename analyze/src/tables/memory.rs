@@ -1,12 +1,14 @@
-//! Tables that the replay of PyTorch's allocator derives from `events`, streamed as it goes:
+//! Tables that the replay of PyTorch's allocator derives from `events`. Their rows are streamed while the
+//! replay runs:
 //!
-//! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was what it was;
-//! - `_memory_curve`: sums after every event;
-//! - `_memory_faults`: what does not fit in a replay;
-//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see [`story`];
-//! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: of whole GPUs, see [`device`].
+//! - `_memory_blocks`, `_memory_segments`: every block and segment, with the time for which it was in one
+//!   state;
+//! - `_memory_curve`: the totals after every event;
+//! - `_memory_faults`: the number of events that contradict the replayed state;
+//! - `_memory_pools`, `_memory_requests`, `_memory_releases`, `_memory_ooms`: see the module `story`;
+//! - `_memory_ledger`, `_memory_driver`, `_memory_pauses`: the memory of whole GPUs, see the module `device`.
 //!
-//! Rows come in the order in which they end; what is there at the end of the run comes last.
+//! Rows come in the order in which their spans end; spans that are still open at the end of the run come last.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,7 +33,7 @@ use trace_schema::Kind;
 
 use super::TableDef;
 
-/// Rows of one batch.
+/// The number of rows of one batch.
 const BATCH_ROWS: usize = 8192;
 
 fn text() -> DataType {
@@ -40,7 +42,7 @@ fn text() -> DataType {
 
 type Text = StringDictionaryBuilder<Int32Type>;
 
-/// Columns of one of the tables.
+/// The column builders of one table.
 trait Columns: Default + Send + 'static {
     fn schema() -> SchemaRef;
     fn run(&mut self, name: &str, count: usize);
@@ -49,7 +51,7 @@ trait Columns: Default + Send + 'static {
 
 macro_rules! table {
     ($name:ident { $($column:ident: $builder:ty, $ty:expr;)* }) => {
-        /// Builders of its columns.
+        /// The column builders of this table.
         #[derive(Default)]
         pub(super) struct $name { $($column: $builder),* }
 
@@ -136,17 +138,17 @@ table!(Faults {
     events_count: Int64Builder, DataType::Int64;
 });
 
-/// Fills a table as a replay goes.
+/// Fills the columns of a table while a replay runs.
 struct Filler<C> {
     columns: C,
-    /// The run of each row, which the replay has a name for.
+    /// The number of each row's run; the replay has the name for it.
     runs: Vec<u32>,
-    /// When allocators began that were at work before.
+    /// The time (ns) at which the record of an allocator begins that was in use before.
     began: HashMap<Key, i64>,
     output: Output,
 }
 
-/// Takes what a replay tells and makes rows of it.
+/// A listener that turns the events of a replay into rows.
 trait Sink: Listener + 'static {
     fn schema() -> SchemaRef;
     fn new(output: Output) -> Self;
@@ -178,7 +180,7 @@ impl<C: Columns> Filler<C> {
         self.output.send(&batch)
     }
 
-    /// Since when, within what was recorded.
+    /// Returns `ts`, or the time at which the record of the allocator begins if the span began before it.
     fn since(&self, key: Key, ts: i64) -> i64 {
         match ts {
             BEFORE => self.began.get(&key).copied().unwrap_or_default(),
@@ -187,12 +189,12 @@ impl<C: Columns> Filler<C> {
     }
 }
 
-/// 0 stands for the default stream and pool, null in a table.
+/// Returns `None`, a null in a table, for 0, which stands for the default stream or pool.
 fn non_zero(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-/// What tables of spans do alike.
+/// The methods that tables of spans have in common.
 macro_rules! spans {
     () => {
         fn began(&mut self, key: Key, _: &Allocator, ts: i64) {
@@ -209,7 +211,7 @@ impl Listener for Filler<Blocks> {
     spans!();
 
     fn block(&mut self, key: Key, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
-        // What ends as it begins was no state to be in.
+        // A state that ends at the time at which it begins is left out.
         if end == Some(block.ts) {
             return;
         }

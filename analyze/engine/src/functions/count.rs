@@ -1,7 +1,7 @@
-//! DataFusion's `count`, with few groups counted by four counters each.
+//! DataFusion's `count`, with four counters for each group while there are few groups.
 //!
-//! Neighbouring rows are often of one group, and to add to a counter that was just written, a processor waits for that. It
-//! does not if every fourth row has a counter of its own:
+//! Neighbouring rows often belong to the same group, and a processor stalls when it adds to a counter that it
+//! has just written. It does not stall if every fourth row has a counter of its own:
 //!
 //! ```text
 //! rows       call   call   alloc  call  │ call   …
@@ -25,21 +25,22 @@ use datafusion::{
     scalar::ScalarValue,
 };
 
-/// Counters of a group.
+/// The number of counters of a group.
 const LANES: usize = 4;
-/// With more groups, two neighbouring rows are rarely of one, and the counters would not stay in a cache.
+/// The number of groups above which one counter each is used: neighbouring rows then rarely share a group,
+/// and the counters would not stay in a cache.
 const MAX_GROUPS: usize = 1 << 12;
 
-/// Counts by groups.
+/// The accumulator of a grouped `count`.
 struct Counts {
-    /// Counts what is not as simple, and has the sums in the end.
+    /// DataFusion's accumulator. It counts what is not as simple, and holds the sums in the end.
     inner: Box<dyn GroupsAccumulator>,
     lanes: Vec<[i64; LANES]>,
     groups_count: usize,
 }
 
 impl Counts {
-    /// Hands all that was counted here to `inner`.
+    /// Moves all counts into `inner`.
     fn sum(&mut self) -> Result<()> {
         if self.lanes.is_empty() {
             return Ok(());
@@ -99,13 +100,13 @@ impl GroupsAccumulator for Counts {
     }
 }
 
-/// `count`. All but the counting by groups is that of `inner`.
+/// The `count` function. Everything but the grouped accumulator is that of `inner`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Count {
     inner: Arc<AggregateUDF>,
 }
 
-/// In the place of DataFusion's own.
+/// Returns the function that replaces DataFusion's own `count`.
 pub(super) fn function() -> AggregateUDF {
     AggregateUDF::from(Count { inner: count_udaf() })
 }
@@ -183,7 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// Batches of lengths that are no multiple of four, some with nulls, of few groups and of many.
+    /// Creates batches whose lengths are not multiples of four, some with nulls, with few groups and with
+    /// many.
     fn session(is_ours: bool) -> SessionContext {
         let mut seed = 3_u64;
         let mut random = move |below: i64| {

@@ -1,4 +1,4 @@
-//! `demangle`: symbols as their source has them.
+//! `demangle`: converts C++ and Rust symbols to the names in their source.
 
 use std::sync::Arc;
 

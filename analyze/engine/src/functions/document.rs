@@ -1,15 +1,16 @@
-//! How functions document themselves: [`Documentation`] in short.
+//! A short way to build the [`Documentation`] of a function.
 
 use datafusion::logical_expr::{DocSection, Documentation};
 
-/// What makes text, or one number of another.
+/// The section of functions that format values or compute one number from another.
 pub(super) const VALUES: &str = "Values";
-/// What computes with sets of time.
+/// The section of functions on sets of time.
 pub(super) const INTERVALS: &str = "Sets of time";
-/// What tells how values are spread.
+/// The section of functions that describe distributions.
 pub(super) const DISTRIBUTIONS: &str = "Distributions";
 
-/// The documentation of a function. `example`: one SELECT, which needs no table; `arguments`: each with its meaning.
+/// Builds the documentation of a function. `example` is one SELECT that needs no table; `arguments` are
+/// (name, meaning).
 pub(super) fn document(
     section: &'static str,
     description: &str,

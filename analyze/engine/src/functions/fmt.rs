@@ -1,4 +1,4 @@
-//! `fmt_ns` and `fmt_bytes`: times and sizes as the tables of `analyze` show them.
+//! `fmt_ns` and `fmt_bytes`: format times and sizes as the tables of `analyze` show them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use trace_schema::{Bytes, Nanos};
 
 use super::document::{VALUES, document};
 
-/// What is shown.
+/// The unit of the formatted value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Unit {
     Ns,
@@ -33,7 +33,7 @@ impl Unit {
     }
 }
 
-/// One of the two.
+/// Either of the two functions, as `unit` says.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fmt {
     unit: Unit,
@@ -41,7 +41,7 @@ struct Fmt {
     documentation: Documentation,
 }
 
-/// Both.
+/// Returns both functions.
 pub(super) fn functions() -> [ScalarUDF; 2] {
     let function = |unit, documentation| {
         let signature = Signature::user_defined(Volatility::Immutable);

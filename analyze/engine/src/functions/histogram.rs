@@ -1,9 +1,9 @@
-//! `histogram`: how many of a group's values lie in each bucket, in one pass.
+//! `histogram`: counts the values of a group in buckets, in one pass.
 //!
 //! ```text
 //! powers of two   <0 │ [0,1) │ [1,2) │ [2,4) │ [4,8) │ …        a width w   … │ [−w,0) │ [0,w) │ [w,2w) │ …
 //! ```
-//! A bucket has its lower bound in it and its upper bound in the next. Buckets without values are not there.
+//! A bucket includes its lower bound and excludes its upper bound. Empty buckets are left out.
 
 use std::{collections::BTreeMap, mem::size_of, sync::Arc};
 
@@ -28,11 +28,11 @@ use datafusion::{
 
 use super::document::{DISTRIBUTIONS, document};
 
-/// The bucket of what is below zero, among powers of two.
+/// The bucket of values below zero, on the scale of powers of two.
 const BELOW: i64 = i64::MIN;
-/// The bucket of NaN and the infinities.
+/// The bucket of NaN and of the infinities.
 const NOT_FINITE: i64 = i64::MAX;
-/// Whole numbers up to here are told apart by a float64.
+/// Up to this magnitude (2^53), a float64 represents every integer exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 fn documentation() -> Documentation {
@@ -140,7 +140,7 @@ impl AggregateUDFImpl for Histogram {
     }
 }
 
-/// Where buckets begin and end.
+/// The scale that determines where buckets begin and end.
 #[derive(Clone, Copy, Debug)]
 enum Scale {
     PowersOfTwo,
@@ -149,7 +149,8 @@ enum Scale {
 }
 
 impl Scale {
-    /// The number of the bucket of a whole number. Among powers of two, 0 is [0, 1), 1 is [1, 2), 2 is [2, 4).
+    /// Returns the number of the bucket of an integer. On the scale of powers of two, bucket 0 is [0, 1),
+    /// bucket 1 is [1, 2), and bucket 2 is [2, 4).
     fn of_whole(self, value: i64) -> i64 {
         match self {
             Self::Whole(width) => value.div_euclid(width),
@@ -164,7 +165,7 @@ impl Scale {
                 value if !value.is_finite() => NOT_FINITE,
                 value if value < 0.0 => BELOW,
                 value if value < 1.0 => 0,
-                // The exponent, as IEEE 754 stores it: exact, which a logarithm is not.
+                // The exponent is read as IEEE 754 stores it: that is exact, and a logarithm is not.
                 value => (value.to_bits() >> 52) as i64 - 1022,
             });
         };
@@ -175,13 +176,13 @@ impl Scale {
         if number.abs() >= EXACT {
             return exec_err!("histogram: buckets of {width} are too narrow for {value}");
         }
-        // Division and product round differently at bounds: the product decides, as it is what is shown.
+        // Division and product round differently at bounds. The product decides, because it is what is shown.
         let number = number as i64;
         let low = |number: i64| number as f64 * width;
         Ok(number - i64::from(value < low(number)) + i64::from(value >= low(number + 1)))
     }
 
-    /// Bounds of a bucket of whole numbers.
+    /// Returns the bounds of a bucket of integers, each `None` if an `i64` cannot hold it.
     fn whole(self, number: i64) -> (Option<i64>, Option<i64>) {
         let bound = |number: i128| match self {
             Self::Whole(width) => i64::try_from(number * i128::from(width)).ok(),
@@ -211,7 +212,7 @@ impl Scale {
     }
 }
 
-/// Values counted, by the number of their bucket.
+/// The accumulator: the number of values by the number of their bucket.
 #[derive(Debug)]
 struct Counts {
     scale: Scale,

@@ -1,4 +1,4 @@
-//! `time_bucket`: the begin of the bucket of time that an instant lies in.
+//! `time_bucket`: returns the start of the time bucket that a time lies in.
 //!
 //! ```text
 //!      −width     origin     +width
@@ -53,7 +53,8 @@ fn bucket(width_ns: i64, ts: i64, origin: i64) -> Result<i64> {
     if width_ns <= 0 {
         return exec_err!("time_bucket: the width is {width_ns} ns; it must be positive");
     }
-    // The difference of two instants may not fit in 64 bits, nor the begin of the first bucket of all.
+    // The difference of two times may not fit into 64 bits, and neither may the start of the very first
+    // bucket.
     let (width_ns, ts, origin) = (i128::from(width_ns), i128::from(ts), i128::from(origin));
     let begin = origin + (ts - origin).div_euclid(width_ns) * width_ns;
     i64::try_from(begin)
@@ -88,7 +89,7 @@ impl ScalarUDFImpl for TimeBucket {
         Ok(ColumnarValue::Array(Arc::new(begins)))
     }
 
-    /// As its times are ordered, so are their buckets: rows in the order of time are grouped as they come.
+    /// The buckets have the order of the times, so that rows in the order of time are grouped as they stream.
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
         let is_constant = |input: &ExprProperties| input.sort_properties == SortProperties::Singleton;
         let others = inputs.iter().enumerate().filter(|(index, _)| *index != 1);

@@ -1,7 +1,8 @@
-//! Grouping by one whole number, while the numbers are near each other, as those of texts and the seconds of a run are.
+//! Grouping by one integer column whose values lie close together, such as the numbers of strings or the
+//! seconds of a run.
 //!
-//! The first of the two steps of a grouping, which every row goes through, is done here. Where a group is, is not searched
-//! for: its number is its place in a table.
+//! A grouping has two steps, of which the first sees every row and is done here. The group of a value is not
+//! searched for: the value is the index into a table.
 //!
 //! ```text
 //! second    place    group          to the second step
@@ -10,8 +11,8 @@
 //! 81_201    32_769   1        ->    (81_200, state), (81_201, state)
 //! ```
 //!
-//! Once a number is not in the table, or the groups are many, what was found goes to the second step, and DataFusion's own
-//! first step does the rest.
+//! Once a value lies outside the table, or there are too many groups, the groups found so far go to the
+//! second step, and DataFusion's own first step processes the remaining rows.
 
 use std::{
     fmt::{self, Formatter},
@@ -46,14 +47,14 @@ use futures::{StreamExt, stream};
 
 use crate::planner::substitute_exec::Work;
 
-/// With more groups the rest is DataFusion's.
+/// The number of groups above which DataFusion processes the remaining rows.
 const MAX_GROUPS: usize = 1 << 12;
-/// Rows looked at in one go: as many groups may come to the greatest number of them.
+/// The number of rows processed at once. Up to this many groups may be added beyond [`MAX_GROUPS`].
 const MAX_ROWS: usize = 1 << 13;
-/// Numbers in the table; the first that is seen is in the middle.
+/// The number of values in the table. The first value seen is in the middle.
 const PLACES: usize = 1 << 16;
 
-/// The first step of a grouping.
+/// The first (partial) step of a grouping.
 #[derive(Debug)]
 pub(super) struct NearGroups {
     planned: Arc<AggregateExec>,
@@ -129,18 +130,20 @@ impl Work for NearGroups {
 /// The groups found so far.
 #[derive(Default)]
 struct Found {
-    /// Of each place: the number of a group and one, or zero. Empty: no number was seen.
+    /// The number of the group of each value plus one, or 0 if there is none. The table is empty until a
+    /// value is seen.
     places: Vec<u16>,
-    /// The number of the first place.
+    /// The value of the first place of the table.
     first: u64,
     of_null: Option<usize>,
     count: usize,
-    /// Of new groups, of one go after another.
+    /// The values of the groups, in one array for each slice of rows that added groups.
     columns: Vec<ArrayRef>,
 }
 
 impl Found {
-    /// Notes the group of each row in `groups`. `false`, and nothing is noted: a number has no place.
+    /// Writes the group of each row to `groups`. Returns `false` if a value lies outside the table; no group
+    /// is added then.
     fn find(&mut self, column: &ArrayRef, groups: &mut Vec<usize>) -> Result<bool> {
         let data = column.to_data();
         let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -163,7 +166,7 @@ impl Found {
         }
     }
 
-    /// Puts the first number that is seen into the middle.
+    /// Places the first value that is seen in the middle of the table.
     fn begin(&mut self, number: Option<u64>) {
         if let Some(number) = number.filter(|_| self.places.is_empty()) {
             self.first = number.wrapping_sub(PLACES as u64 / 2);
@@ -179,10 +182,10 @@ impl Found {
         place: impl Fn(T) -> usize,
         groups: &mut Vec<usize>,
     ) -> Result<bool> {
-        // Places are below a power of two if no bit above is set in any.
+        // All places are below a power of two if no place has a higher bit set.
         let bits = match nulls {
             None => numbers.iter().fold(0, |bits, number| bits | place(*number)),
-            // Under a null there may be any number.
+            // The value of a null row is arbitrary.
             Some(nulls) => nulls.valid_indices().fold(0, |bits, row| bits | place(numbers[row])),
         };
         if bits >= PLACES {
@@ -212,7 +215,7 @@ impl Found {
         Ok(true)
     }
 
-    /// Forgets the groups, whose column this was.
+    /// Returns the column of the groups' values and removes all groups.
     fn take(&mut self) -> Result<ArrayRef> {
         let Self { columns, .. } = std::mem::take(self);
         let parts: Vec<_> = columns.iter().map(AsRef::as_ref).collect();
@@ -225,27 +228,28 @@ impl Found {
     }
 }
 
-/// What one thread does.
+/// The state of the first step in one partition.
 struct Step {
     planned: Arc<AggregateExec>,
     context: Arc<TaskContext>,
     input: SendableRecordBatchStream,
-    /// Of the batch that was read last, what was not looked at.
+    /// The rows of the last batch that have not been processed.
     waiting: RecordBatch,
-    /// What comes after the groups: DataFusion's step over the rest of the rows, or nothing.
+    /// The batches that follow the groups: those of DataFusion's own first step over the remaining rows, or
+    /// none.
     rest: Option<SendableRecordBatchStream>,
     group: Arc<dyn PhysicalExpr>,
     arguments: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     functions: Vec<Box<dyn GroupsAccumulator>>,
     found: Found,
-    /// Of the rows of one go.
+    /// The group of each row of the current slice.
     groups: Vec<usize>,
     memory: MemoryReservation,
     metrics: BaselineMetrics,
 }
 
 impl Step {
-    /// A batch for the second step.
+    /// Returns the next batch for the second step.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(rest) = &mut self.rest {
@@ -278,13 +282,13 @@ impl Step {
             let functions_bytes = self.functions.iter().map(|function| function.size()).sum::<usize>();
             let is_too_much = self.memory.try_resize(self.found.size_bytes() + functions_bytes).is_err();
             if is_too_much && self.found.count > 0 {
-                // The second step can spill.
+                // The groups go to the second step, which can spill.
                 return self.emit();
             }
         }
     }
 
-    /// `false`, and nothing is added: not all numbers are near.
+    /// Adds rows to their groups. Returns `false`, and adds nothing, if a value lies outside the table.
     fn add(&mut self, rows: &RecordBatch) -> Result<bool> {
         let group = self.group.evaluate(rows)?.into_array(rows.num_rows())?;
         if !self.found.find(&group, &mut self.groups)? {
@@ -301,7 +305,7 @@ impl Step {
         Ok(true)
     }
 
-    /// The groups and their states, which are forgotten.
+    /// Returns the groups with their states and removes them; `None` if there are none.
     fn emit(&mut self) -> Result<Option<RecordBatch>> {
         if self.found.count == 0 {
             return Ok(None);
@@ -315,7 +319,7 @@ impl Step {
         Ok(Some(batch.record_output(&self.metrics)))
     }
 
-    /// DataFusion's step over what is left.
+    /// Starts DataFusion's own first step over the remaining rows.
     fn datafusions(&mut self) -> Result<SendableRecordBatchStream> {
         let schema = self.input.schema();
         let waiting = std::mem::replace(&mut self.waiting, RecordBatch::new_empty(Arc::clone(&schema)));
@@ -340,7 +344,7 @@ impl Step {
     }
 }
 
-/// Rows that were not looked at, as the input of a plan.
+/// The remaining rows as the input of a plan.
 struct Rest {
     schema: SchemaRef,
     rows: Mutex<Option<SendableRecordBatchStream>>,
@@ -380,7 +384,8 @@ mod tests {
 
     use crate::planner::{dense_group_by::*, substitute_exec::Rule};
 
-    /// Columns of several widths, with nulls and without; batches larger than what is looked at in one go.
+    /// Creates columns of several widths, with nulls and without, and a batch with more rows than are
+    /// processed at once.
     fn session(is_ours: bool, limit_bytes: Option<usize>) -> SessionContext {
         let mut seed = 7_u64;
         let mut random = move |below: u64| {
@@ -389,7 +394,7 @@ mod tests {
         };
         let mut batch = |number: u64| {
             let rows = if number == 3 { 20_000 } else { 1 + random(700) };
-            // One of so many is null; of 0, none.
+            // One in `nulls` values is null; with 0, none is.
             let mut column = |below: u64, nulls: u64| -> Vec<Option<i64>> {
                 let mut number = |_| (nulls == 0 || random(nulls) > 0).then(|| random(below) as i64);
                 (0..rows).map(&mut number).collect()
@@ -454,10 +459,10 @@ mod tests {
             ("SELECT day, sum(value) FROM t GROUP BY day ORDER BY day", true),
             ("SELECT day, count(*) FILTER (WHERE value > 500) FROM t GROUP BY day ORDER BY day", true),
             ("SELECT DISTINCT signed FROM t ORDER BY signed", true),
-            // Far below zero, and with nulls alone.
+            // The next queries group by values far below zero, and by nulls alone.
             ("SELECT signed - 32770 AS n, count(*) FROM t GROUP BY n ORDER BY n", true),
             ("SELECT signed, count(*) FROM t WHERE signed IS NULL GROUP BY signed", true),
-            // Many groups, and numbers far from each other, in the first rows and later.
+            // The next queries have many groups, or values far apart, in the first rows and later.
             ("SELECT many, count(*), sum(value) FROM t GROUP BY many ORDER BY many", true),
             ("SELECT many % 2 * 70000 AS n, count(*), avg(value) FROM t GROUP BY n ORDER BY n", true),
             (

@@ -1,7 +1,8 @@
-//! Grouping by texts that are stored as dictionaries: by number instead of by text.
+//! Grouping by dictionary-encoded strings: groups by number instead of by string.
 //!
-//! The planner's grouping decodes a dictionary row by row. This rule groups by `_text_number`, which looks every
-//! text of a batch's dictionary up once, and turns the numbers of the few groups back into texts afterwards:
+//! DataFusion's grouping decodes a dictionary row by row. This rule groups by `_text_number`, which looks up
+//! every string of a batch's dictionary once, and afterwards turns the numbers of the few groups back into
+//! strings:
 //!
 //! ```text
 //! Aggregate: groupBy=[op], …    ->    Projection: _numbered_text(…) AS op, …
@@ -29,25 +30,25 @@ use datafusion::{
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
 };
 
-/// The type of the columns of texts.
+/// Returns the type of the string columns of `events`.
 fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The rule. What the numbers' texts take is accounted for in `pool`.
+/// The optimizer rule. The memory of the strings is accounted for in `pool`.
 #[derive(Debug)]
 pub struct DictionaryGroups {
     pool: Arc<dyn MemoryPool>,
 }
 
 impl DictionaryGroups {
-    /// For a session whose queries take their memory from `pool`.
+    /// Creates the rule for a session whose queries take their memory from `pool`.
     pub fn new(pool: Arc<dyn MemoryPool>) -> Self {
         Self { pool }
     }
 }
 
-/// The texts of one grouping, in the order in which they were first seen.
+/// The strings of one grouping, in the order in which they were first seen.
 #[derive(Debug)]
 struct Texts {
     numbers: HashMap<Arc<str>, i32>,
@@ -63,7 +64,7 @@ impl Texts {
         let Ok(number) = i32::try_from(self.texts.len()) else {
             return exec_err!("more than {} texts in one grouping", i32::MAX);
         };
-        // The text and its counts, and an entry in each of the two collections.
+        // This counts the string with its two reference counts, and an entry in each of the two collections.
         self.memory.try_grow(text.len() + 16 + 2 * 24)?;
         let text: Arc<str> = Arc::from(text);
         self.texts.push(Arc::clone(&text));
@@ -72,14 +73,15 @@ impl Texts {
     }
 }
 
-/// Which way a function goes.
+/// The direction in which a function converts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Way {
     ToNumber,
     ToText,
 }
 
-/// One of the two functions; they share the texts, and two groupings share nothing.
+/// One of the two conversion functions. The two functions of a grouping share its strings; two groupings
+/// share nothing.
 #[derive(Debug)]
 struct Numbering {
     way: Way,
@@ -115,7 +117,8 @@ impl Numbering {
     fn numbers(&self, column: &DictionaryArray<Int32Type>) -> Result<Int32Array> {
         let values = column.values().as_string::<i32>();
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        // What each entry of the dictionary became. Of one that is larger than the column, only what occurs is looked up.
+        // `known` holds the number of each dictionary entry. If the dictionary is larger than the column,
+        // only the entries that occur are looked up.
         let mut known = vec![-1; values.len()];
         if values.len() <= column.len() {
             for (entry, text) in values.iter().enumerate() {
@@ -128,7 +131,7 @@ impl Numbering {
                 }
             }
         }
-        // Under a null there may be any key.
+        // The key of a null row is arbitrary.
         let keys = column.keys().values().iter();
         let numbers = keys.map(|key| known.get(*key as usize).copied().unwrap_or(-1)).collect();
         Ok(Int32Array::new(numbers, column.logical_nulls()))
@@ -236,7 +239,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows whose dictionaries differ from batch to batch, with nulls in the rows and in the dictionaries themselves.
+    /// Creates batches with different dictionaries, with nulls in the rows and in the dictionaries
+    /// themselves.
     fn session(is_ours: bool, pool: Arc<dyn MemoryPool>) -> SessionContext {
         use arrow::{array::Int64Array, record_batch::RecordBatch};
         use datafusion::datasource::MemTable;

@@ -1,10 +1,12 @@
-//! `AND` and `OR` of conditions that cost next to nothing: both sides are asked of every row.
+//! Cheap conditions joined by `AND` and `OR`: both sides are evaluated for every row.
 //!
-//! Where few rows pass the first side, the planner's `AND` copies them, asks the second side of the copies and puts the
-//! answers back into their places: more work than to compare a number. Here both sides answer, and the answers are joined:
+//! If few rows pass the first side, DataFusion's `AND` copies them, evaluates the second side on the copies
+//! and puts the results back into their places, which is more work than comparing a number. Here both sides
+//! are evaluated and their results are combined:
 //!
 //! ```text
-//! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL    ->    FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
+//! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL
+//!     ->  FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
 //! ```
 
 use std::{
@@ -38,7 +40,8 @@ use datafusion::{
 
 use crate::planner::substitute_exec::Work;
 
-/// A filter with the other condition, of which DataFusion knows less.
+/// A copy of a planned filter with the rewritten condition. DataFusion knows less about that condition, so
+/// the original filter still describes the node to the rest of the plan.
 #[derive(Debug)]
 pub(super) struct CheapConditions(FilterExec);
 
@@ -72,7 +75,8 @@ impl Work for CheapConditions {
     }
 }
 
-/// Whether it may be asked of rows that another condition rules out: nothing in it can fail, and it is cheap.
+/// Returns whether an expression may be evaluated for rows that another condition rules out: nothing in it
+/// can fail, and it is cheap.
 fn is_cheap(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let compares = |op: &Operator| {
         use Operator::{And, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq, Or};
@@ -93,15 +97,15 @@ fn is_cheap(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     Ok(is_cheap)
 }
 
-/// Two conditions.
+/// A conjunction or disjunction that evaluates both of its sides for every row.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BothSides {
-    /// As the planner has it.
+    /// The expression as the planner made it.
     joined: BinaryExpr,
 }
 
 impl BothSides {
-    /// `None`: it is something else, or its second side is dear.
+    /// Converts an `AND` or `OR`. Returns `None` for another expression, or if its second side is not cheap.
     fn of(expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Self>> {
         let Some(joined) = expr.downcast_ref::<BinaryExpr>() else { return Ok(None) };
         let fits = matches!(joined.op(), Operator::And | Operator::Or) && is_cheap(joined.right())?;
@@ -127,7 +131,7 @@ impl PhysicalExpr for BothSides {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         let left = Self::side(self.joined.left(), batch)?;
         let is_and = *self.joined.op() == Operator::And;
-        // As the planner's does, so that what is behind a condition that nothing passes is not read.
+        // DataFusion also stops here, so that columns behind a condition that no row passes are not read.
         let is_decided = left.null_count() == 0 && if is_and { !left.has_true() } else { !left.has_false() };
         if is_decided {
             return Ok(ColumnarValue::Array(Arc::new(left)));

@@ -1,11 +1,12 @@
-//! What DataFusion's planner is taught: each rule leaves the answers as they are and makes them come sooner.
+//! Optimizer rules that are added to DataFusion's. Each rule keeps the results of a query and makes it
+//! faster.
 //!
 //! ```text
-//! rule                 of what                    what it does
-//! dictionary_groups    the query                  groups by the number of a text instead of by the text
-//! interval_join        the plan, before joins     sweeps where intervals are compared
-//! eager_boolean          the plan, last             asks both sides of AND and OR of every row, if that is cheap
-//! dense_group_by         the plan, last             finds groups of numbers near each other by their place in a table
+//! rule                 runs on                        what it does
+//! dictionary_groups    the logical plan               groups by the number of a string, not by the string
+//! interval_join        the physical plan, early       sweeps sorted inputs where a join compares intervals
+//! both_sides           the physical plan, last        evaluates both sides of AND and OR if that is cheap
+//! near_groups          the physical plan, last        finds the group of an integer by its place in a table
 //! ```
 
 mod dense_group_by;
@@ -22,12 +23,13 @@ use datafusion::{
 
 use crate::planner::substitute_exec::Rule;
 
-/// Rules for queries, to be added to DataFusion's; what they keep is accounted for in `pool`.
+/// Returns the rules for logical plans, which are added to DataFusion's. Their memory is accounted for in
+/// `pool`.
 pub fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     vec![Arc::new(dictionary_groups::DictionaryGroups::new(Arc::clone(pool)))]
 }
 
-/// Rules for plans, DataFusion's among them.
+/// Returns the rules for physical plans, including DataFusion's own.
 pub fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
     rules.push(Arc::new(Rule::<eager_boolean::CheapConditions>::default()));

@@ -1,6 +1,7 @@
-//! A node that is executed in the place of one of DataFusion's, and the rule that puts it there.
+//! A node that is executed in place of one of DataFusion's, and the optimizer rule that inserts it.
 //!
-//! The plan above is told what DataFusion's node says of itself (order, constants, partitions), so that nothing of it changes.
+//! To the rest of the plan, the node reports the properties of DataFusion's node (order, constants,
+//! partitions), so that nothing else in the plan changes.
 
 use std::{
     fmt::{self, Debug, Formatter},
@@ -23,23 +24,25 @@ use datafusion::{
     },
 };
 
-/// What is done in the place of a node.
+/// The work that is done in place of a planned node.
 pub(super) trait Work: Debug + Send + Sync + Sized + 'static {
-    /// Name of the rule.
+    /// The name of the rule.
     const RULE: &'static str;
 
-    /// `None`: the node does it itself.
+    /// Creates the work for a planned node, or returns `None` if the node is to be executed as planned.
     fn of(planned: &dyn ExecutionPlan) -> Result<Option<Self>>;
 
-    /// The node in `EXPLAIN`.
+    /// Formats the node for `EXPLAIN`.
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result;
 
+    /// Executes one partition.
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream>;
 
+    /// Returns the metrics of the work.
     fn metrics(&self) -> MetricsSet;
 }
 
-/// The rule. It runs last: what other rules read from a node stands in the plan then.
+/// The optimizer rule. It runs last, because other rules must find DataFusion's own node in the plan.
 pub(super) struct Rule<T>(PhantomData<T>);
 
 impl<T> Default for Rule<T> {
@@ -74,7 +77,7 @@ impl<T: Work> PhysicalOptimizerRule for Rule<T> {
     }
 }
 
-/// The node.
+/// The node: it executes `work` and reports the properties of `planned`.
 #[derive(Debug)]
 struct StandIn<T> {
     planned: Arc<dyn ExecutionPlan>,

@@ -1,6 +1,6 @@
-//! The columns that are read. `examples/chains_scan.rs` has DataFusion scan the same.
+//! The columns that are read. `examples/chains_scan.rs` has DataFusion scan the same columns.
 
-/// Columns that every reading has: what calls are, and how their threads were off CPU.
+/// The columns that every reading includes: those that describe calls, and the off-CPU time of their threads.
 pub const KEY_COLUMNS: &[&str] = &[
     "ts",
     "dur",
@@ -15,5 +15,5 @@ pub const KEY_COLUMNS: &[&str] = &[
     "syscall",
     "detail",
 ];
-/// Who had the CPU, and who woke whom.
+/// The columns that say which task had a CPU, and which thread woke which.
 pub const TASK_COLUMNS: &[&str] = &["comm", "cpu", "waker_pid", "waker_tid", "waker_comm", "next_tid"];

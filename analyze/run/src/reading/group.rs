@@ -1,4 +1,4 @@
-//! One row group of a file, batch by batch.
+//! Decodes one row group of a file, batch by batch.
 
 use std::{
     fs::File,
@@ -24,7 +24,8 @@ use parquet::{
 use super::window::Windows;
 use crate::error::AnalyzeError;
 
-/// Rows decoded at once: what lies between decoder and reader fits into a cache.
+/// The number of rows decoded at once, small enough that what lies between decoder and reader fits into a
+/// cache.
 const BATCH_ROWS: usize = 1 << 13;
 
 fn load(path: &Path) -> Result<ArrowReaderMetadata, AnalyzeError> {
@@ -34,15 +35,15 @@ fn load(path: &Path) -> Result<ArrowReaderMetadata, AnalyzeError> {
     ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(damaged)
 }
 
-/// Columns of a file.
+/// Returns the schema of a file as it is stored.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if the file cannot be read.
 pub(super) fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
     Ok(Arc::clone(load(path)?.schema()))
 }
 
-/// The leaf column `ts`.
+/// Returns the index of the leaf column `ts`.
 fn ts_column(metadata: &ArrowReaderMetadata) -> Option<usize> {
     metadata.parquet_schema().columns().iter().position(|column| column.path().string() == "ts")
 }
@@ -52,7 +53,7 @@ fn declares_order(group: &RowGroupMetaData, ts: usize) -> bool {
     first.is_some_and(|column| column.column_idx as usize == ts && !column.descending)
 }
 
-/// Whether each row group of the file says that it is sorted by `ts`.
+/// Returns whether each row group of the file declares that it is sorted by `ts`.
 pub(super) fn is_sorted(path: &Path) -> bool {
     load(path).is_ok_and(|metadata| {
         ts_column(&metadata)
@@ -60,21 +61,22 @@ pub(super) fn is_sorted(path: &Path) -> bool {
     })
 }
 
-/// Where a row group is.
+/// A row group and its place: the file, and its index in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     index: usize,
-    /// No row is earlier.
+    /// The least `ts` in the row group (ns), or the least possible one if there are no statistics.
+    /// The number of rows in the row group.
     pub(super) first_ts: i64,
     pub(super) rows_count: u64,
 }
 
-/// The row groups of a file.
+/// Returns the row groups of a file.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub(super) fn places(path: &Path) -> Result<Vec<Place>, AnalyzeError> {
     let metadata = load(path)?;
     let ts = ts_column(&metadata).unwrap_or_default();
@@ -92,7 +94,7 @@ pub(super) fn places(path: &Path) -> Result<Vec<Place>, AnalyzeError> {
         .collect())
 }
 
-/// Decodes one.
+/// Decodes one row group.
 pub(super) struct Decoder {
     place: Place,
     batches: ParquetRecordBatchReader,
@@ -100,10 +102,10 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Opens it. Columns that the file lacks are left out.
+    /// Opens a row group. Columns that the file lacks are left out.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(super) fn open(place: Place, columns: &[&str]) -> Result<Self, AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: place.path.clone(), source };
         let leaves = place.metadata.parquet_schema().columns().iter().enumerate();
@@ -128,10 +130,10 @@ impl Decoder {
         Ok(Self { place, batches, last_ts })
     }
 
-    /// The next rows and the `ts` of their last; `None`: there are no more.
+    /// Returns the next rows with the `ts` of the last of them, or `None` after the last rows.
     ///
     /// # Errors
-    /// If they cannot be read, or are not in order.
+    /// Returns an error if the rows cannot be read or are not in order.
     pub(super) fn next(&mut self) -> Result<Option<(RecordBatch, i64)>, AnalyzeError> {
         let damaged = |what: String| {
             AnalyzeError::Damaged(format!(

@@ -1,7 +1,8 @@
-//! Row groups decoded ahead by several threads, merged by `ts` in one.
+//! Merges row groups by `ts` in one thread, while several others decode them ahead.
 //!
-//! A group is open from the time of its first row until its last; the call that lasts for the whole run, which makes a
-//! group begin far before its other rows, keeps one open for long: that costs a page of each column (a few MiB).
+//! A row group is open from the time of its first row until that of its last. A call that lasts for the whole
+//! run makes its row group begin far before its other rows and so keeps it open for long; this costs one page
+//! of each column (a few MiB).
 
 use std::{collections::VecDeque, ops::Range, path::PathBuf, thread};
 
@@ -15,30 +16,31 @@ use super::{
 };
 use crate::{error::AnalyzeError, progress};
 
-/// Rows that are decoded and wait, all groups together: more than one group, so that decoders are not idle. One decoder is
-/// not, whatever the number; few rows are still in a cache when they are read.
+/// The greatest number of rows that are decoded and wait, in all row groups together. It is more than one row
+/// group, so that several decoders are not idle. A single decoder is never idle, whatever the number, and
+/// fewer rows are still in a cache when they are read.
 const WAITING_ROWS: usize = 3 << 19;
 const WAITING_ROWS_OF_ONE: usize = 1 << 17;
-/// Decoders at most.
+/// The greatest number of decoders.
 const MAX_DECODERS: usize = 4;
 
-/// A group that is open.
+/// A row group that is open.
 struct Open {
     place: Place,
-    /// `None`: not begun, or a decoder has it.
+    /// The decoder, or `None` while the row group has not been begun or a thread is decoding it.
     decoder: Option<Decoder>,
     is_decoding: bool,
     is_done: bool,
-    /// What comes after the waiting batches is not earlier.
+    /// The rows after the waiting batches are not earlier than this `ts` (ns).
     reached: i64,
     waiting: VecDeque<RecordBatch>,
 }
 
-/// What decoders and reader share.
+/// The state that decoders and reader share.
 struct Board {
-    /// Not begun, the earliest last.
+    /// The row groups that have not been begun; the earliest is last.
     unopened: Vec<Place>,
-    /// By number; `None`: read to its end.
+    /// The open row groups by number; `None` once a row group has been read to its end.
     open: Vec<Option<Open>>,
     waiting_rows: usize,
     waiting_rows_max: usize,
@@ -47,7 +49,7 @@ struct Board {
 }
 
 impl Board {
-    /// The group to decode next: that which the reader needs first.
+    /// Returns the row group to decode next, which is the one that the reader needs first.
     fn task(&mut self) -> Option<usize> {
         let next = self.unopened.last().map(|place| place.first_ts);
         let candidates = self.open.iter().enumerate().filter_map(|(number, open)| {
@@ -61,7 +63,7 @@ impl Board {
                 (room || is_empty).then_some(number)
             }
             (_, Some(_)) => {
-                // The reader waits for it only when nothing earlier is left.
+                // The reader waits for this row group only when nothing earlier is left.
                 let needed = self.open.iter().flatten().all(|open| open.is_done && open.waiting.is_empty());
                 if !room && !needed {
                     return None;
@@ -85,21 +87,21 @@ impl Board {
 
 struct Shared {
     board: Mutex<Board>,
-    /// There are rows, or an end.
+    /// Signals that there are new rows, or that a row group or the reading has ended.
     news: Condvar,
-    /// There is room.
+    /// Signals that there is room for more rows.
     room: Condvar,
     helper: Option<Helper>,
 }
 
 impl Shared {
-    /// Does some of the consumer's work, if there is any.
+    /// Does some of the consumer's work, if there is any. Returns whether there was.
     fn help(&self) -> bool {
         self.helper.as_ref().is_some_and(|helper| helper())
     }
 }
 
-/// Ends the reading if one of its threads panics: nobody waits for it.
+/// Ends the reading if one of its threads panics, so that no other thread waits for it.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -122,7 +124,7 @@ fn decode(shared: &Shared, columns: &[&str]) {
         if board.ended {
             return;
         }
-        // While enough rows wait, what becomes of them is more urgent than more of them.
+        // While enough rows wait, it is more urgent to consume them than to decode more.
         if may_help && board.waiting_rows > board.waiting_rows_max / 2 {
             may_help = MutexGuard::unlocked(&mut board, || shared.help());
             continue;
@@ -166,7 +168,7 @@ fn decode(shared: &Shared, columns: &[&str]) {
     }
 }
 
-/// The rows of a group that are being read.
+/// The rows of a row group that are being read.
 struct Head {
     number: usize,
     rows: Rows,
@@ -183,12 +185,13 @@ struct Reader<'a> {
     shared: &'a Shared,
     progress: &'a progress::Counter,
     heads: Vec<Head>,
-    /// By number of the group.
+    /// The numbered dictionaries of each row group, by the number of the row group.
     known: Vec<Known>,
 }
 
 impl Reader<'_> {
-    /// Takes what is decoded, until the earliest row is known. It, and up to which time its group is alone; `None`: the end.
+    /// Takes decoded batches until the earliest row is known. Returns the index of its head and the `ts` up
+    /// to which no other row group has an earlier row, or `None` at the end.
     fn turn(&mut self, consumer: &mut impl Consumer) -> Result<Option<(usize, i64)>, AnalyzeError> {
         let mut may_help = true;
         loop {
@@ -198,7 +201,7 @@ impl Reader<'_> {
                 if let Some(error) = board.error.take() {
                     return Err(error);
                 }
-                // Not begun, or decoded so far: nothing of it is earlier than this.
+                // This is the earliest `ts` that a row can have which has not been decoded.
                 let mut unknown = board.unopened.last().map_or(i64::MAX, |place| place.first_ts);
                 let mut is_more = !board.unopened.is_empty();
                 let mut freed = 0;
@@ -218,7 +221,7 @@ impl Reader<'_> {
                     }
                 }
                 board.waiting_rows -= freed;
-                // Decoders are not woken for every batch.
+                // The decoders are not woken for every batch.
                 if freed > 0 && board.waiting_rows <= board.waiting_rows_max / 2 {
                     self.shared.room.notify_all();
                 }
@@ -273,10 +276,10 @@ impl Reader<'_> {
     }
 }
 
-/// Hands the rows of a run to `consumer`.
+/// Passes the rows of a run to `consumer`.
 ///
 /// # Errors
-/// If a file cannot be read or is not in order, or the consumer fails.
+/// Returns an error if a file cannot be read or is not in order, or if the consumer fails.
 pub(super) fn read(
     paths: &[PathBuf],
     columns: &[&str],
@@ -288,7 +291,7 @@ pub(super) fn read(
     }
     let progress = progress::rows(unopened.iter().map(|place| place.rows_count).sum());
     unopened.sort_by_key(|place| std::cmp::Reverse(place.first_ts));
-    // The reader and what it hands rows to need CPUs, too.
+    // The reader and the consumer need CPUs, too.
     let decoders = (thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, MAX_DECODERS);
     let waiting_rows_max = if decoders == 1 { WAITING_ROWS_OF_ONE } else { WAITING_ROWS };
     let board =

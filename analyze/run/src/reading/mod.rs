@@ -1,4 +1,4 @@
-//! The rows of `events` in the order of time, with memory that does not grow with them.
+//! Reads the rows of `events` in the order of time, with memory that does not grow with their number.
 //!
 //! ```text
 //! row groups  ├──────── 1 ────────┤              each sorted by ts; they overlap by the longest call
@@ -6,8 +6,8 @@
 //! decoders       one thread each, ahead of the reader: groups are opened in the order of their first ts
 //! reader      one thread: the rows of the open groups, merged by ts
 //! ```
-//! A file that declares its row groups sorted by `ts`, as those of our writer do, is read like that. Any other source of
-//! `events` is sorted by a query that may spill to disk.
+//! A file that declares its row groups sorted by `ts`, as those of our writer do, is read like that. Any
+//! other source of `events` is sorted by a query that may spill to disk.
 
 pub mod columns;
 mod group;
@@ -33,49 +33,49 @@ pub use rows::{Kind, Names, Rows};
 
 use crate::{error::AnalyzeError, events::Events, run_file::RunFile};
 
-/// Does a little of some other work, if there is any to do now; whether there was.
+/// Does a small part of some other work if there is any to do now. Returns whether there was.
 pub type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Takes rows in the order of time; of one run after the other.
+/// Consumes the rows of one run after another, each run in the order of time.
 pub trait Consumer: Send {
-    /// Where strings get their numbers.
+    /// Returns the table in which strings get their numbers.
     fn names(&mut self) -> &mut Names;
 
-    /// Work of its own that those who read may do while they wait.
+    /// Returns work of the consumer that the reading threads may do while they would otherwise wait.
     fn helper(&self) -> Option<Helper> {
         None
     }
 
-    /// The rows after these calls are of this run.
+    /// Announces that the rows that follow belong to the run `name`.
     ///
     /// # Errors
-    /// As [`Consumer::rows`].
+    /// Returns an error under the same conditions as [`Consumer::rows`].
     fn run(&mut self, name: &str) -> Result<(), AnalyzeError>;
 
-    /// Rows none of which is earlier than those before.
+    /// Consumes the rows in `range`, none of which is earlier than those consumed before from the same run.
     ///
     /// # Errors
-    /// If they cannot be taken: ends the reading.
+    /// Returns an error if the rows cannot be consumed; this ends the reading.
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError>;
 
-    /// There are no more.
+    /// Announces that there are no more rows.
     ///
     /// # Errors
-    /// As [`Consumer::rows`].
+    /// Returns an error under the same conditions as [`Consumer::rows`].
     fn finish(&mut self) -> Result<(), AnalyzeError>;
 }
 
-/// Where the rows are.
+/// The source of the rows.
 #[derive(Clone)]
 pub enum Origin {
-    /// Runs by name, each with its files, all of which are sorted within their row groups.
+    /// Runs as (name, files). All row groups of the files are sorted by `ts`.
     Files(Vec<(String, Vec<PathBuf>)>),
-    /// The table `events` of a session.
+    /// The table `events` of the session.
     Events(Arc<dyn Events>),
 }
 
 impl Origin {
-    /// Returns the files if all of them can be read in order, and else the table.
+    /// Returns the files if there are any and all of them declare to be sorted by `ts`, and else the table.
     pub fn of(files: &[RunFile], events: Arc<dyn Events>) -> Self {
         let sorted = |path: &PathBuf| group::is_sorted(path);
         match !files.is_empty() && files.iter().all(|file| file.paths.iter().all(sorted)) {
@@ -85,18 +85,18 @@ impl Origin {
     }
 }
 
-/// Columns of a file, as it has them.
+/// Returns the schema of a file as it is stored.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
     group::schema(path)
 }
 
-/// Checks that rows are in the order that their row group declares.
+/// Checks that the rows of a file are in the order that their row groups declare.
 ///
 /// # Errors
-/// If they are not, or cannot be decoded.
+/// Returns an error if they are not, if a row group declares no order, or if the file cannot be decoded.
 pub fn check_order(path: &Path) -> Result<(), AnalyzeError> {
     if !group::is_sorted(path) {
         return Err(AnalyzeError::Damaged(format!(
@@ -111,10 +111,11 @@ pub fn check_order(path: &Path) -> Result<(), AnalyzeError> {
     Ok(())
 }
 
-/// Hands all rows to `consumer`, with the `wanted` columns, and gives it back. It works on a thread that may block.
+/// Passes all rows, with the key columns and the `wanted` ones, to `consumer`, and returns it. The consumer
+/// runs on a thread that may block.
 ///
 /// # Errors
-/// If the data cannot be read, or the consumer fails.
+/// Returns an error if the data cannot be read or the consumer fails.
 pub async fn read<C: Consumer + 'static>(
     origin: Origin,
     wanted: &[&'static str],

@@ -1,4 +1,4 @@
-//! The rows of files as they lie there, batch by batch.
+//! Reads the rows of files in the order in which they are stored, batch by batch.
 
 use std::{fs::File, path::PathBuf};
 
@@ -7,10 +7,11 @@ use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuild
 
 use crate::error::AnalyzeError;
 
-/// Rows read at once.
+/// The number of rows read at once.
 const BATCH_ROWS: usize = 1 << 14;
 
-/// All rows of some files, one file after the other. `columns`: these alone, as far as a file has them; `None`: all.
+/// Returns all rows of some files, one file after the other. With `columns`, only those of them that a file
+/// has are read; with `None`, all are. A file that cannot be opened or decoded gives an error item.
 pub fn batches(
     paths: Vec<PathBuf>,
     columns: Option<&'static [&'static str]>,

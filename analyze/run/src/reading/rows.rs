@@ -1,4 +1,4 @@
-//! Rows of `events` as typed columns: strings as numbers, absent columns as nulls.
+//! Rows of `events` as typed columns. Strings are numbers, and absent columns are null.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -15,7 +15,7 @@ use trace_schema::{Class, Kind as EventKind, Op};
 
 use crate::error::AnalyzeError;
 
-/// Strings by number.
+/// A table of distinct strings, each with a number.
 #[derive(Debug, Default)]
 pub struct Names {
     names: Vec<Arc<str>>,
@@ -25,7 +25,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of a name, new or known.
+    /// Returns the number of a name, which is added if it is new.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -40,36 +40,41 @@ impl Names {
         number
     }
 
-    /// The number of a known name.
+    /// Returns the number of a name, or `None` if it has not been added.
     pub fn known(&self, name: &str) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    /// The name of a number.
+    /// Returns the name with this number, or an empty string if there is none.
     pub fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", AsRef::as_ref)
     }
 
-    /// The function of that name, if it is a known one.
+    /// Returns the function with this name, if it is a known one.
     pub fn op(&self, number: u32) -> Option<Op> {
         self.ops.get(number as usize).copied().flatten()
     }
 
-    /// What that function is for.
+    /// Returns the class of the function with this name, if it is a known one.
     pub fn class(&self, number: u32) -> Option<Class> {
         self.classes.get(number as usize).copied().flatten()
     }
 }
 
-/// What a row is, as far as it matters here.
+/// The kind of a row, as far as readers distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A call of a CUDA or NCCL function.
     Call,
+    /// An off-CPU interval of a traced thread.
     OffCpu,
+    /// A scheduling slice of a task on a CPU.
     Stint,
+    /// A phase that the workload named.
     Mark,
-    /// An event of PyTorch's allocator, or its state.
+    /// An event of PyTorch's allocator, or a row of its state.
     Alloc,
+    /// A row of another kind.
     Other,
 }
 
@@ -87,10 +92,10 @@ impl Kind {
     }
 }
 
-/// A column of numbers, if it was read.
+/// A column of numbers, which is null everywhere if it was not read.
 #[derive(Debug)]
 pub struct Number<T: ArrowPrimitiveType> {
-    /// Empty: it was not read.
+    /// The values, empty if the column was not read.
     values: ScalarBuffer<T::Native>,
     nulls: Option<NullBuffer>,
 }
@@ -103,10 +108,10 @@ impl<T: ArrowPrimitiveType> Number<T> {
         }
     }
 
-    /// The value at `row`, if there is one.
+    /// Returns the value at `row`, or `None` if it is null or the column was not read.
     #[inline]
     pub fn at(&self, row: usize) -> Option<T::Native> {
-        // Read whether it is null or not: there is nothing to guess for the processor then.
+        // The value is read whether it is null or not, so that the processor has no branch to predict.
         let value = *self.values.get(row)?;
         self.is_valid(row).then_some(value)
     }
@@ -117,17 +122,18 @@ impl<T: ArrowPrimitiveType> Number<T> {
     }
 }
 
-/// A column of strings, if it was read.
+/// A column of strings, which is null everywhere if it was not read.
 #[derive(Debug)]
 pub struct Text {
     keys: Number<Int32Type>,
     values: StringArray,
-    /// The number of each value; none: they have not been asked for.
+    /// The number of each value; empty if the column's strings are not numbered.
     numbers: Arc<[u32]>,
 }
 
 impl Text {
-    /// The number of the string at `row`.
+    /// Returns the number of the string at `row`, or `None` if it is null, or if the column was not read or
+    /// is not numbered.
     #[inline]
     pub fn at(&self, row: usize) -> Option<u32> {
         let key = *self.keys.values.get(row)?;
@@ -135,48 +141,75 @@ impl Text {
         self.keys.is_valid(row).then_some(number)
     }
 
-    /// The string at `row`.
+    /// Returns the string at `row`, or `None` if it is null or the column was not read.
     pub fn text(&self, row: usize) -> Option<&str> {
         let key = usize::try_from(self.keys.at(row)?).ok().filter(|key| *key < self.values.len())?;
         Some(self.values.value(key))
     }
 }
 
-/// Dictionaries whose strings have numbers: those of one row group come with every batch of it.
+/// Dictionaries whose strings have been numbered, by column: the batches of one row group share their
+/// dictionaries.
 #[derive(Debug, Default)]
 pub struct Known(HashMap<&'static str, (StringArray, Arc<[u32]>)>);
 
-/// Rows.
+/// A batch of rows. The columns are those of `events` with the same names.
 #[derive(Debug)]
 pub struct Rows {
     kinds: Vec<Kind>,
+    /// The start of the span, or the time of the point, in ns.
     pub ts: Int64Array,
+    /// The length of the span in ns; null for points and for spans that were still open at the end.
     pub dur: Number<Int64Type>,
+    /// The operation: the function called, the allocator's action, or the scheduler state at switch-out.
     pub op: Text,
+    /// The process id.
     pub pid: Number<UInt32Type>,
+    /// The thread id.
     pub tid: Number<UInt32Type>,
+    /// The name of the thread.
     pub comm: Text,
+    /// The CPU in whose queue the thread waited or that it left; of a scheduling slice, the CPU of the slice.
     pub cpu: Number<UInt32Type>,
+    /// The return code of a call; 0 is success.
     pub ret: Number<Int32Type>,
+    /// The address that a call is about. For the allocator's `oom`, the bytes that were free on the device.
     pub addr: Number<UInt64Type>,
+    /// The source address of a copy, or the handle of the physical memory of a `cuMemMap`.
     pub src_addr: Number<UInt64Type>,
+    /// The size of the allocation, copy, mapping or exchange in bytes.
     pub size_bytes: Number<Int64Type>,
+    /// The direction of a copy, as in `h2d`.
     pub direction: Text,
+    /// The handle of the CUDA stream; null for the default stream.
     pub stream: Number<UInt64Type>,
+    /// The handle of the kernel of a launch, of a graph, or of an event.
     pub func: Number<UInt64Type>,
+    /// The file name of the library or program that made the call.
     pub caller: Text,
+    /// The part of an off-CPU time in which the thread was runnable, in ns.
     pub runnable_ns: Number<Int64Type>,
+    /// The number of the system call that an off-CPU thread was in; null if none.
     pub syscall: Number<Int32Type>,
+    /// The process that woke an off-CPU thread; 0 for an interrupt.
     pub waker_pid: Number<UInt32Type>,
+    /// The thread that woke an off-CPU thread.
     pub waker_tid: Number<UInt32Type>,
+    /// The name of the thread that woke an off-CPU thread.
     pub waker_comm: Text,
+    /// The thread that got the CPU at switch-out; 0 for idle.
     pub next_tid: Number<UInt32Type>,
+    /// The ordinal of the CUDA device.
     pub device: Number<Int32Type>,
+    /// The reading of a sample in its own unit, or the size of a block of the allocator's state in bytes.
     pub value: Number<Int64Type>,
+    /// The first half of the id of a private memory pool; null for the default pool.
     pub pool_owner: Number<UInt64Type>,
+    /// The second half of the id of a private memory pool; null for the default pool.
     pub pool_id: Number<UInt64Type>,
+    /// The number of the call stack.
     pub stack: Number<UInt32Type>,
-    /// Has no numbers: few rows have it that matter.
+    /// Further text of the row. Its strings are not numbered, because few of the rows that matter have it.
     pub detail: Text,
 }
 
@@ -205,7 +238,7 @@ fn text(batch: &RecordBatch, name: &str) -> Result<Text, AnalyzeError> {
     })
 }
 
-/// What each row is.
+/// Returns the kind of each row.
 fn kinds(text: &Text) -> Vec<Kind> {
     let known: Vec<Kind> = text.values.iter().map(|value| Kind::of(value.unwrap_or(""))).collect();
     let of = |key: i32| known.get(key as usize).copied().unwrap_or(Kind::Other);
@@ -223,10 +256,11 @@ fn is_same(a: &StringArray, b: &StringArray) -> bool {
 }
 
 impl Rows {
-    /// The columns of a batch. Its strings get their numbers here.
+    /// Reads the columns of a batch and numbers its strings in `names`. `known` keeps the numbers of the
+    /// dictionaries that the batches of a row group share.
     ///
     /// # Errors
-    /// If a column has a type that does not become its own.
+    /// Returns an error if a column cannot be cast to its type, or if `kind` or `ts` is missing.
     pub fn new(batch: &RecordBatch, names: &mut Names, known: &mut Known) -> Result<Self, AnalyzeError> {
         let mut numbered = |name: &'static str| -> Result<Text, AnalyzeError> {
             let text = text(batch, name)?;
@@ -277,26 +311,27 @@ impl Rows {
         })
     }
 
-    /// What the row is.
+    /// Returns the kind of a row.
     #[inline]
     pub fn kind(&self, row: usize) -> Kind {
         self.kinds.get(row).copied().unwrap_or(Kind::Other)
     }
 
-    /// The numbers of those in `range` that are of threads and CPUs, not of memory.
+    /// Replaces the content of `picked` by the indices of the rows in `range` that concern threads and CPUs,
+    /// not memory.
     pub fn pick(&self, range: Range<usize>, picked: &mut Vec<u32>) {
         picked.clear();
         picked.resize(range.len(), 0);
         let mut count = 0;
         for (row, kind) in range.clone().zip(&self.kinds[range]) {
-            // Written whether it is kept or not, for the same reason as in `Number::at`.
+            // The index is written whether it is kept or not, for the same reason as in `Number::at`.
             picked[count] = row as u32;
             count += usize::from(!matches!(kind, Kind::Alloc | Kind::Other));
         }
         picked.truncate(count);
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ts.len()
     }

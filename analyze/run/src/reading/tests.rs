@@ -1,4 +1,5 @@
-//! Row groups that overlap are merged; files that say what is not so are refused; both ways to read are one.
+//! Overlapping row groups are merged, files that declare a false order are refused, and both ways to read
+//! give the same rows.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -15,7 +16,7 @@ use parquet::{
 use super::*;
 use crate::events::Batches;
 
-/// Collects `ts` and `tid` of each row, in the order in which they come.
+/// A consumer that collects `ts` and `tid` of each row, in the order in which the rows come.
 #[derive(Default)]
 struct Collected {
     names: Names,
@@ -46,7 +47,7 @@ impl Consumer for Collected {
     }
 }
 
-/// A file with a row group for each list of times; `tid` is the number of the row.
+/// Writes a file with one row group for each list of times; `tid` is the number of the row.
 fn write(path: &Path, groups: &[Vec<i64>], is_declared: bool) {
     let order = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
     let properties =
@@ -104,13 +105,14 @@ fn random(seed: &mut u64, below: u64) -> i64 {
     ((*seed >> 33) % below) as i64
 }
 
-/// Groups of all sizes and any overlap; times that many rows of several groups share.
+/// Row groups have all sizes and any overlap, and rows of several row groups share their times.
 #[tokio::test]
 async fn overlapping_groups_are_merged() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("r.parquet");
     let mut seed = 5;
-    // Groups, rows of each at most, apart by, spread of the times in each.
+    // Each case has a number of row groups, the most rows of each, their distance, and the spread of the
+    // times in each.
     for (groups, rows, step, spread) in [
         (1, 10, 0, 5),
         (40, 30, 10, 40),
@@ -123,7 +125,7 @@ async fn overlapping_groups_are_merged() {
                 let count = 1 + random(&mut seed, rows);
                 let mut times: Vec<i64> =
                     (0..count).map(|_| group * step + random(&mut seed, spread)).collect();
-                // The call that lasts for the whole run.
+                // This is the call that lasts for the whole run.
                 times[0] = times[0].min(random(&mut seed, 50));
                 times.sort_unstable();
                 times
@@ -157,7 +159,7 @@ async fn a_file_that_is_not_in_the_order_that_it_declares_is_refused() {
     }
 }
 
-/// The rows of a session are taken as they come; a batch may hold the end of one run and the start of the next.
+/// Rows in any order are valid, too: they are sorted first.
 #[tokio::test]
 async fn a_file_that_declares_no_order_is_read_through_the_session() {
     let directory = tempfile::tempdir().expect("directory");

@@ -1,5 +1,5 @@
-//! The bytes of one row group of a file, read ahead column by column: a system call and a copy for each page cost more
-//! than to hold a window of every column.
+//! Reads the bytes of one row group of a file ahead, column by column: a system call and a copy for each page
+//! cost more than holding a window of every column.
 
 use std::{
     fs::File,
@@ -16,19 +16,19 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-/// Bytes of a column that are read at once; more, if a page is larger.
+/// The number of bytes of a column that are read at once; a larger page is read as a whole.
 const WINDOW_BYTES: u64 = 1 << 19;
-/// Most headers of pages are smaller.
+/// The number of bytes read for the header of a page; most headers are smaller.
 const HEADER_BYTES: usize = 1 << 10;
 
-/// Some bytes of a column, and where they begin.
+/// Some bytes of a column, and their offset in the file.
 struct Window {
     of: Range<u64>,
     start: u64,
     bytes: Bytes,
 }
 
-/// A file whose `columns` are read ahead.
+/// A file whose columns are read ahead.
 pub(super) struct Windows {
     file: Arc<File>,
     file_bytes: u64,
@@ -36,17 +36,17 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// `columns`: where they are in the file.
+    /// Creates the windows. `columns` are the byte ranges of the columns in the file.
     ///
     /// # Errors
-    /// If the file cannot be asked for its size.
+    /// Returns an error if the size of the file cannot be read.
     pub(super) fn new(file: File, columns: impl Iterator<Item = Range<u64>>) -> io::Result<Self> {
         let columns = columns.map(|of| Mutex::new(Window { start: of.start, of, bytes: Bytes::new() }));
         Ok(Self { file_bytes: file.metadata()?.len(), file: Arc::new(file), columns: columns.collect() })
     }
 
     fn read(&self, start: u64, length: usize) -> io::Result<Bytes> {
-        // What a damaged file says of lengths is not believed.
+        // A damaged file may declare any length, so the length is checked before memory is allocated.
         if start.saturating_add(length as u64) > self.file_bytes {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
@@ -58,7 +58,7 @@ impl Windows {
         Ok(bytes.into())
     }
 
-    /// At least `length` bytes from `start` on.
+    /// Returns at least `length` bytes from `start` on.
     fn at(&self, start: u64, length: usize) -> io::Result<Bytes> {
         let column = self.columns.iter().map(Mutex::lock).find(|window| window.of.contains(&start));
         let Some(mut window) = column else { return self.read(start, length) };
@@ -96,7 +96,7 @@ impl ChunkReader for Windows {
     }
 }
 
-/// Reads on from a place: from memory as far as that reaches.
+/// Reads from an offset on: first from the window, then from the file.
 pub(super) struct Reader {
     bytes: Bytes,
     file: Arc<File>,

@@ -1,5 +1,6 @@
-//! The memory of whole GPUs (see [`analyze_memory::device`]) as tables: every reading of a device split among those who
-//! have its memory, every piece of memory that a process had from the driver, and memory that was paused and resumed.
+//! Tables of the memory of whole GPUs (see `memory::device`): every reading of a device's used memory, split
+//! among the processes and libraries that hold it; every range of memory that a process reserved from the
+//! driver; and memory that was paused and resumed.
 
 use futures::TryStreamExt;
 
@@ -51,12 +52,13 @@ table!(Paused {
     missing_count: Int64Builder, DataType::Int64;
 });
 
-/// Columns that are filled from the replay of devices.
+/// Column builders that are filled from the replay of devices.
 pub(super) trait Rows: Columns {
+    /// An entry of the replay, which gives one or several rows.
     type Row;
-    /// Takes what is complete.
+    /// Takes the entries that are complete.
     fn complete(replay: &mut Replay) -> Vec<Self::Row>;
-    /// Adds it; the numbers of the rows' runs.
+    /// Adds the rows of an entry, and the number of each row's run to `runs`.
     fn add(&mut self, row: &Self::Row, replay: &Replay, runs: &mut Vec<u32>);
 }
 
@@ -119,7 +121,7 @@ impl Rows for Paused {
         self.library.append_value(replay.library(pause.library));
         self.size_bytes.append_value(pause.bytes() as i64);
         self.calls_count.append_value(durs.len() as i64);
-        // The lower median: a call that was.
+        // This is the lower median, so it is the duration of an actual call.
         self.call_p50_ns.append_option(durs.get(durs.len().saturating_sub(1) / 2).copied());
         self.call_max_ns.append_option(durs.last().copied());
         self.before_bytes.append_value(pause.before_bytes);
@@ -137,12 +139,12 @@ struct Filled<B> {
 }
 
 impl<B: Rows> Filled<B> {
-    /// The rows so far, if they are enough for a batch or `all` are wanted.
+    /// Returns the rows so far if they fill a batch or `all` is set.
     fn take(&mut self, replay: &mut Replay, all: bool) -> Result<Option<RecordBatch>, ArrowError> {
         for row in B::complete(replay) {
             self.columns.add(&row, replay, &mut self.runs);
         }
-        // What else is complete is not wanted here.
+        // Other complete entries belong to other tables.
         replay.forget();
         if self.runs.is_empty() || (!all && self.runs.len() < BATCH_ROWS) {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What the allocator's story is made of, as tables: the free memory of each pool after every event, why segments came
-//! and went, what each release gave back, and every failed request.
+//! Tables of the history of PyTorch's allocator: the free memory of each pool after every event, why segments
+//! were allocated and released, what each release returned to the driver, and every failed request.
 
 use super::*;
 use analyze_memory::{
@@ -105,7 +105,7 @@ impl Listener for Filler<Pools> {
     const WANTS_POOLS: bool = true;
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        // What is still in use, if only by others, is no free memory yet.
+        // Memory that is still in use, even if only by another stream, is not free yet.
         if matches!(event.action, Action::FreeRequested | Action::Oom) {
             return;
         }
@@ -136,16 +136,17 @@ impl Listener for Filler<Pools> {
     }
 }
 
-/// Columns whose rows a story tells.
+/// Column builders whose rows come from a `Story`.
 pub(super) trait Rows: Columns {
+    /// The entry of the story that one row describes.
     type Row;
-    /// Takes what has been told so far.
+    /// Takes the entries so far.
     fn told(story: &mut Story) -> std::vec::Drain<'_, Self::Row>;
-    /// Adds a row; the number of its run.
+    /// Adds a row for an entry, and returns the number of its run.
     fn add(&mut self, row: &Self::Row) -> u32;
 }
 
-/// A story, and what is made of it.
+/// A story, and the rows that are made of one kind of its entries.
 pub(super) struct Told<B> {
     story: Story,
     filler: Filler<B>,
@@ -175,7 +176,7 @@ impl<B: Rows> Listener for Told<B> {
             let run = self.filler.columns.add(&row);
             self.filler.runs.push(run);
         }
-        // What is told of other things is not wanted here.
+        // Entries of other kinds belong to other tables.
         self.story.forget();
         self.filler.send(replay, all)
     }

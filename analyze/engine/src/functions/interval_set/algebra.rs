@@ -8,17 +8,17 @@
 //! subtract    ├───┤          ├──────►
 //! ```
 
-/// The end of an interval that was still open: after every other.
+/// The end of an interval that was still open, which is later than every other time.
 pub(super) const OPEN: i64 = i64::MAX;
 
-/// One interval, never empty.
+/// An interval `[ts, end)` in ns, which is never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Interval {
     pub(super) ts: i64,
     pub(super) end: i64,
 }
 
-/// What is in any of them. Takes intervals in any order.
+/// Replaces intervals, in any order, by the set of their union.
 pub(super) fn merge(intervals: &mut Vec<Interval>) {
     if intervals.is_sorted_by(|a, b| a.end < b.ts) {
         return;
@@ -33,7 +33,7 @@ pub(super) fn merge(intervals: &mut Vec<Interval>) {
     });
 }
 
-/// What is in both sets.
+/// Returns the intersection of two sets.
 pub(super) fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut both = Vec::new();
@@ -51,12 +51,12 @@ pub(super) fn intersect(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     both
 }
 
-/// What is in the first set and not in the second.
+/// Returns what is in set `a` but not in set `b`.
 pub(super) fn subtract(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     let mut rest = Vec::new();
     let mut b = b;
     for interval in a {
-        // Those that end before this one begins end before all later ones begin.
+        // Intervals of `b` that end before this interval begins also end before all later ones begin.
         b = &b[b.partition_point(|hole| hole.end <= interval.ts)..];
         let mut ts = interval.ts;
         for hole in b.iter().take_while(|hole| hole.ts < interval.end) {
@@ -72,7 +72,7 @@ pub(super) fn subtract(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     rest
 }
 
-/// Nanoseconds in a set; `None`: its last interval is open.
+/// Returns the number of nanoseconds in a set, or `None` if its last interval is open.
 pub(super) fn coverage_ns(set: &[Interval]) -> Option<i128> {
     let is_open = set.last().is_some_and(|last| last.end == OPEN);
     let sum = || set.iter().map(|interval| i128::from(interval.end) - i128::from(interval.ts)).sum();
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
     use analyze_run::random::Random;
 
-    /// Times that are counted one by one.
+    /// The number of times that are checked one by one.
     const TIMES: usize = 48;
 
-    /// What a set has of them, and whether it goes on after the last.
+    /// Returns which of these times the set contains, and whether it is open at the end.
     fn counted(intervals: &[Interval]) -> ([bool; TIMES], bool) {
         let has = |time: usize| intervals.iter().any(|i| i.ts <= time as i64 && (time as i64) < i.end);
         (std::array::from_fn(has), intervals.iter().any(|interval| interval.end == OPEN))

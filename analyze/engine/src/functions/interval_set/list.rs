@@ -1,4 +1,5 @@
-//! Sets as Arrow lists, read and written. A list that is not sorted, or overlaps, is read as the set that it covers.
+//! Converts sets from and to Arrow lists. A list that is not sorted, or that overlaps, is read as the set
+//! that it covers.
 
 use std::sync::Arc;
 
@@ -22,12 +23,12 @@ fn item() -> Arc<Field> {
     Arc::new(Field::new_list_field(DataType::Struct(fields()), true))
 }
 
-/// The type of a set.
+/// Returns the Arrow type of a set.
 pub(super) fn data_type() -> DataType {
     DataType::List(item())
 }
 
-/// Whether values of a type can be cast to sets.
+/// Returns whether values of a type can be cast to sets.
 pub(super) fn is_set(ty: &DataType) -> bool {
     match ty {
         DataType::Null => true,
@@ -49,10 +50,10 @@ fn is_whole(ty: &DataType) -> bool {
     ty.is_integer() || ty.is_null()
 }
 
-/// A span as an interval; `None`: it is empty, or without begin.
+/// Converts a span to an interval. Returns `None` if the span is empty or has no start.
 ///
 /// # Errors
-/// If its length is negative, or its end beyond the times that there are.
+/// Returns an error if the length is negative, or if the end exceeds the range of times.
 pub(super) fn interval(ts: Option<i64>, dur: Option<i64>) -> Result<Option<Interval>> {
     let Some(ts) = ts else { return Ok(None) };
     match dur {
@@ -70,10 +71,10 @@ fn at(array: &Int64Array, row: usize) -> Option<i64> {
     array.is_valid(row).then(|| array.value(row))
 }
 
-/// Adds the intervals of spans.
+/// Appends the intervals of spans.
 ///
 /// # Errors
-/// As [`interval`].
+/// Returns an error under the same conditions as [`interval`].
 pub(super) fn extend(intervals: &mut Vec<Interval>, ts: &Int64Array, dur: &Int64Array) -> Result<()> {
     for row in 0..ts.len() {
         intervals.extend(interval(at(ts, row), at(dur, row))?);
@@ -81,10 +82,10 @@ pub(super) fn extend(intervals: &mut Vec<Interval>, ts: &Int64Array, dur: &Int64
     Ok(())
 }
 
-/// The set in a row; `None`: null.
+/// Returns the set in a row, or `None` if it is null.
 ///
 /// # Errors
-/// As [`interval`].
+/// Returns an error under the same conditions as [`interval`].
 pub(super) fn read(sets: &ListArray, row: usize) -> Result<Option<Vec<Interval>>> {
     if sets.is_null(row) {
         return Ok(None);
@@ -101,7 +102,7 @@ pub(super) fn read(sets: &ListArray, row: usize) -> Result<Option<Vec<Interval>>
     Ok(Some(intervals))
 }
 
-/// Makes an array of sets.
+/// Builds an array of sets.
 #[derive(Default)]
 pub(super) struct Builder {
     ts: Int64Builder,
@@ -111,7 +112,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Adds a set.
+    /// Appends a set; `None` appends a null.
     pub(super) fn append(&mut self, set: Option<&[Interval]>) {
         let intervals = set.unwrap_or_default();
         for interval in intervals {
@@ -122,10 +123,10 @@ impl Builder {
         self.is_valid.push(set.is_some());
     }
 
-    /// All of them.
+    /// Returns the array of all appended sets.
     ///
     /// # Errors
-    /// If there are too many intervals for one array.
+    /// Returns an error if there are too many intervals for one array.
     pub(super) fn finish(mut self) -> Result<ListArray> {
         let (ts, dur) = (self.ts.finish(), self.dur.finish());
         if i32::try_from(ts.len()).is_err() {

@@ -1,9 +1,10 @@
-//! Sets of time in SQL: `interval_union` makes one of a group's spans, scalar functions compute with them.
+//! Sets of time in SQL: the aggregate `interval_union` makes a set from a group's spans, and scalar functions
+//! compute with sets.
 //!
-//! A set is a list of `{ts, dur}`, sorted, whose intervals `[ts, ts + dur)` neither overlap nor touch. That a set is a
-//! value, not a table function's argument, lets it be made per group (of a run, a thread, a device), which is what spans
-//! are compared within; table functions of DataFusion take literals only. A null `dur` is a span that was still open: it
-//! has no end on record, and so goes on after every other time.
+//! A set is a sorted list of `{ts, dur}` whose intervals `[ts, ts + dur)` neither overlap nor touch. Because
+//! a set is a value and not the argument of a table function, one can be made per group (a run, a thread, a
+//! device), within which spans are compared; DataFusion's table functions accept only literals. A null `dur`
+//! is a span that was still open: its end is not on record, so it continues after every other time.
 
 mod algebra;
 mod list;
@@ -12,12 +13,12 @@ mod union;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-/// Functions on sets.
+/// Returns the scalar functions on sets.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     operations::functions()
 }
 
-/// What makes a set of a group's spans.
+/// Returns the aggregate that makes a set from a group's spans.
 pub(super) fn aggregate() -> AggregateUDF {
     union::function()
 }

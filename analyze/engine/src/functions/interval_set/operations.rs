@@ -1,4 +1,4 @@
-//! `interval_of`, `interval_intersect`, `interval_subtract`, `interval_coverage_ns`.
+//! The scalar functions `interval_of`, `interval_intersect`, `interval_subtract` and `interval_coverage_ns`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use datafusion::{
 use super::{algebra, list};
 use crate::functions::document::{INTERVALS, document};
 
-/// What is done with the arguments.
+/// The operation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Of,
@@ -26,7 +26,7 @@ enum Kind {
     CoverageNs,
 }
 
-/// One of the functions.
+/// A function, as `kind` says.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Operation {
     kind: Kind,
@@ -36,7 +36,7 @@ struct Operation {
 
 const SET: (&str, &str) = ("set", "A set of time, as `interval_union` makes it, or any list of `{ts, dur}`.");
 
-/// All of them.
+/// Returns all functions.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let function = |kind, description, syntax, example, arguments: &[(&str, &str)]| {
         let documentation = document(INTERVALS, description, syntax, example, arguments);

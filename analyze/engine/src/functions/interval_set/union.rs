@@ -1,4 +1,4 @@
-//! `interval_union`: the set of time that a group's spans cover.
+//! `interval_union`: returns the set of time that a group's spans cover.
 
 use std::{mem::size_of, sync::Arc};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::functions::document::{INTERVALS, document};
 
-/// Spans that are kept before they are merged for the first time.
+/// The number of spans that are collected before they are merged for the first time.
 const SPANS: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ impl AggregateUDFImpl for Union {
         Ok(list::data_type())
     }
 
-    // Twice the same span is the same set, so DISTINCT needs nothing.
+    // A repeated span does not change the set, so DISTINCT needs no special treatment.
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Ok(Box::<Spans>::default())
     }
@@ -80,10 +80,10 @@ impl AggregateUDFImpl for Union {
     }
 }
 
-/// A set as it grows.
+/// The accumulator: a set under construction.
 #[derive(Debug, Default)]
 struct Spans {
-    /// The first ones are a set, the others come as they are.
+    /// The intervals: the first `merged_count` form a set, and the others are unsorted.
     intervals: Vec<Interval>,
     merged_count: usize,
 }
@@ -94,7 +94,8 @@ impl Spans {
         self.merged_count = self.intervals.len();
     }
 
-    /// So that overlapping spans take no more than twice the memory of their set.
+    /// Merges the intervals if their number has doubled, so that overlapping spans take no more than twice
+    /// the memory of their set.
     fn merge_if_many(&mut self) {
         if self.intervals.len() >= SPANS.max(2 * self.merged_count) {
             self.merge();
@@ -142,7 +143,8 @@ mod tests {
 
     use super::*;
 
-    /// A million spans that overlap are never all in memory, and parts give what the whole does.
+    /// A million overlapping spans are never all in memory, and merging partial states gives the same set as
+    /// one accumulator.
     #[test]
     fn overlapping_spans_take_little_memory() {
         let mut whole = Spans::default();

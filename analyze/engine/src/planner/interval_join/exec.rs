@@ -1,4 +1,4 @@
-//! `IntervalJoinExec`: an inner join of rows with equal keys whose intervals meet.
+//! `IntervalJoinExec`: an inner join of rows with equal keys whose intervals overlap.
 //!
 //! ```text
 //!   left ──► by key ──► by (key, start) ──┐
@@ -6,14 +6,15 @@
 //!  right ──► by key ──► by (key, start) ──┘
 //! ```
 //!
-//! The node asks for its inputs' distribution and order, so DataFusion repartitions and sorts what is not so
-//! already (its sort spills). Inputs that come sorted by start, as runs do, are swept as they are, by one thread, if
-//! there are few CPUs (`by=start`): on many, distributing and sorting them is faster. The sweep ([`super::sweep`]) streams, and keeps no more than the rows that can still
-//! match. What those take is registered with the memory pool: where it is refused, the query ends with
-//! DataFusion's "resources exhausted".
+//! The node declares the distribution and order that it requires, so DataFusion repartitions and sorts inputs
+//! that do not have them (its sort spills). Inputs that are already sorted by start, as runs are, are swept
+//! as they are by one thread if there are few CPUs (`by=start`); on many CPUs, distributing and sorting them
+//! is faster. The sweep (the module `sweep`) streams, and keeps only the rows that can still match. Their
+//! memory is registered with the memory pool; if the pool refuses it, the query ends with DataFusion's
+//! "resources exhausted".
 //!
-//! Own code, because the crates for interval overlaps (coitrees, superintervals) are indexes: they hold one
-//! whole side in memory, in 32-bit coordinates, and know neither keys nor nulls nor columns.
+//! This is own code because the crates for interval overlaps (coitrees, superintervals) are indexes: they
+//! hold one whole side in memory, in 32-bit coordinates, and support neither keys nor nulls nor columns.
 
 use std::{fmt, sync::Arc};
 
@@ -48,8 +49,9 @@ use datafusion::{
 
 use super::stream::{self, Groups, Input, Keys, Layout};
 
-/// What one side's rows span: `[start, end)` or `[start, end]`. It meets another interval if each starts before the
-/// other ends, or at that very moment where that one's end is not open.
+/// The interval that a row of one side spans: `[start, end)` if it is open, else `[start, end]`. It overlaps
+/// another interval if each starts before the other ends, or starts exactly at the other's end and that end
+/// is not open.
 #[derive(Clone, Debug)]
 pub(super) struct Interval {
     pub(super) start: PhysicalExprRef,
@@ -63,7 +65,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// The operator.
+/// The physical operator.
 #[derive(Clone, Debug)]
 pub(super) struct IntervalJoinExec {
     inputs: [Arc<dyn ExecutionPlan>; 2],
@@ -71,7 +73,7 @@ pub(super) struct IntervalJoinExec {
     intervals: [Interval; 2],
     filter: Option<JoinFilter>,
     projection: Option<Vec<usize>>,
-    // The inputs are sorted by start alone.
+    // This says that the inputs are sorted by start alone.
     is_by_start: bool,
     join_schema: SchemaRef,
     orders: [LexOrdering; 2],
@@ -79,11 +81,12 @@ pub(super) struct IntervalJoinExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// Rows without a key, a start or an end match nothing, wherever they sort; last is where SQL sorts them.
+/// The sort order of the inputs. Rows without a key, a start or an end match nothing, wherever they sort; SQL
+/// sorts them last.
 pub(super) const ASCENDING: SortOptions = SortOptions { descending: false, nulls_first: false };
 
 impl IntervalJoinExec {
-    /// Plans the join; the projection counts the left columns first, then the right ones.
+    /// Creates the operator. The indices of the projection count the left columns first, then the right ones.
     pub(super) fn try_new(
         inputs: [Arc<dyn ExecutionPlan>; 2],
         on: JoinOn,
@@ -151,7 +154,7 @@ impl IntervalJoinExec {
         Ok(PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, bounds))
     }
 
-    /// Which columns go where.
+    /// Returns which columns of each side are kept, returned and filtered by.
     fn layout(&self) -> Layout {
         let left_count = self.inputs[0].schema().fields().len();
         let all = || (0..self.join_schema.fields().len()).collect();
@@ -314,7 +317,8 @@ impl ExecutionPlan for IntervalJoinExec {
         vec![ChildStats::At(partition); 2]
     }
 
-    /// A guess: nested and adjoining intervals meet about as many as there are rows.
+    /// Estimates the number of rows: nested and adjoining intervals give about as many pairs as there are
+    /// rows.
     fn statistics_from_inputs(
         &self,
         inputs: &[Arc<Statistics>],

@@ -1,4 +1,4 @@
-//! Joins on intervals, in plain SQL: the rule that finds them, and the operator that runs them.
+//! Interval joins in plain SQL: the rule that recognises them, and the operator that runs them.
 
 mod exec;
 mod ordinal;

@@ -1,8 +1,9 @@
-//! A column of times or numbers as `i64` ordinals of the same order, so that one sweep serves all types.
+//! Converts a column of times or numbers to `i64` ordinals with the same order, so that one sweep serves all
+//! types.
 //!
-//! DataFusion compares floating-point numbers by their total order (NaN last), but takes both zeros for one; so do
-//! the ordinals. Its sort puts the negative zero first, which is in order here too. Types whose values do not fit
-//! are not taken.
+//! DataFusion compares floating-point numbers by their total order (NaN last) but treats both zeros as equal,
+//! and so do the ordinals. Its sort puts the negative zero first, which is in order here too. Types whose
+//! values do not fit into an `i64` are not supported.
 
 use arrow::{
     array::{Array, AsArray},
@@ -12,7 +13,7 @@ use arrow::{
 };
 use datafusion::error::Result;
 
-/// Whether a type has ordinals.
+/// Returns whether a type has ordinals.
 pub(super) fn has_ordinals(data_type: &DataType) -> bool {
     use DataType::*;
     data_type.is_integer()
@@ -22,14 +23,15 @@ pub(super) fn has_ordinals(data_type: &DataType) -> bool {
         )
 }
 
-/// The ordinals of a column; what a null has is of no meaning.
+/// Returns the ordinals of a column. The ordinal of a null is arbitrary.
 pub(super) fn ordinals(column: &dyn Array) -> Result<ScalarBuffer<i64>> {
     Ok(match column.data_type() {
         DataType::UInt64 => {
             let values = column.as_primitive::<UInt64Type>().values();
             values.iter().map(|value| (value ^ (1 << 63)) as i64).collect()
         }
-        // The bits of a float are ordered as those of a signed magnitude: negative ones are turned around.
+        // The bits of a float are ordered like those of a signed magnitude, so the bits of negative numbers
+        // are inverted.
         DataType::Float64 => column
             .as_primitive::<Float64Type>()
             .values()
@@ -85,7 +87,7 @@ mod tests {
         let others = [Date64, Duration(TimeUnit::Microsecond)];
         for data_type in small.into_iter().chain(times).chain(others) {
             assert!(has_ordinals(&data_type), "{data_type}");
-            // There is no cast from every number to every time, but there are steps.
+            // Not every number can be cast to every time directly, but it can be cast in steps.
             let wide = cast(&cast(&numbers, &Int32).unwrap(), &Int64).unwrap();
             let column = cast(&wide, &data_type)
                 .or_else(|_| cast(&cast(&numbers, &Int32).unwrap(), &data_type))

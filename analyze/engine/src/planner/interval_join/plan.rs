@@ -1,19 +1,21 @@
-//! Which joins are interval joins: finds, among the conditions of an inner join, two that say that the interval of
-//! one side meets that of the other, and plans an [`IntervalJoinExec`] in the place of DataFusion's own join.
+//! The optimizer rule for interval joins: it finds, among the conditions of an inner join, two which say that
+//! the interval of one side overlaps that of the other, and plans an [`IntervalJoinExec`] in place of
+//! DataFusion's own join.
 //!
 //! ```text
 //! left          ├──── a ────┤            left start  < right end
 //! right                ├────── b ──────┤ right start < left end
 //! ```
 //!
-//! A *start* is what must not be greater than an expression of the other side, and an *end* is what must not be
-//! less. A point is an interval whose start is its end, so `a.ts >= b.ts AND a.ts < b.ts + b.dur` is one too. Of
-//! more conditions of this shape than two, those are taken whose start and end share columns; what is left over
-//! is evaluated on the pairs. The expressions are DataFusion's own, so they overflow as they always do; the one
-//! difference is that an expression which fails does so even if its row has no partner.
+//! A *start* is an expression that must not be greater than one of the other side, and an *end* is one that
+//! must not be less. A point is an interval whose start is its end, so `a.ts >= b.ts AND a.ts < b.ts + b.dur`
+//! is an interval join too. If more than two conditions have this shape, those are used whose start and end
+//! share columns; the others are evaluated on the pairs. The expressions are DataFusion's own, so they
+//! overflow as they always do. The one difference is that an expression which fails does so even if its row
+//! has no partner.
 //!
-//! Outer, semi and anti joins stay as DataFusion plans them, and so do equality keys for which order and equality
-//! might not agree (floating point, nested types).
+//! Outer, semi and anti joins stay as DataFusion plans them, and so do joins with equality keys for which
+//! order and equality might disagree (floating point, nested types).
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -46,14 +48,14 @@ use super::{
     ordinal::has_ordinals,
 };
 
-/// Up to so many partitions, inputs that are sorted by start are swept by one thread: to distribute and sort them takes
-/// several times as long in sum.
+/// The number of partitions up to which inputs that are sorted by start are swept by one thread: distributing
+/// and sorting them takes several times as long in total.
 const FEW_PARTITIONS: usize = 8;
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// DataFusion's rules, with the one for interval joins among them: before the rule that chooses the sides of joins,
-/// and so before those that distribute and sort the inputs.
+/// Returns DataFusion's physical optimizer rules with the rule for interval joins among them. It runs before
+/// the rule that chooses the sides of joins, and so before those that distribute and sort the inputs.
 pub fn rules() -> Vec<Rule> {
     let mut rules = PhysicalOptimizer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "join_selection").unwrap_or_default();
@@ -61,7 +63,7 @@ pub fn rules() -> Vec<Rule> {
     rules
 }
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug)]
 struct IntervalJoins;
 
@@ -90,7 +92,7 @@ impl PhysicalOptimizerRule for IntervalJoins {
     }
 }
 
-/// What the three joins of DataFusion have in common.
+/// The parts that DataFusion's three join operators have in common.
 struct Join<'a> {
     left: &'a Arc<dyn ExecutionPlan>,
     right: &'a Arc<dyn ExecutionPlan>,
@@ -99,7 +101,8 @@ struct Join<'a> {
     projection: Option<Vec<usize>>,
 }
 
-/// A condition `lesser <= greater`, or `<`, each a function of another side; columns are those of the side.
+/// A condition `lesser <= greater` or `lesser < greater`. The two expressions belong to different sides and
+/// refer to the columns of their side.
 struct Comparison {
     lesser: PhysicalExprRef,
     greater: PhysicalExprRef,
@@ -109,7 +112,8 @@ struct Comparison {
 }
 
 impl<'a> Join<'a> {
-    /// An inner join with conditions beyond equality.
+    /// Returns the parts of an inner join that has conditions other than equality, and `None` for any other
+    /// node.
     fn of(plan: &'a dyn ExecutionPlan) -> Option<Self> {
         let plain = |null_equality, join_type: &JoinType| {
             *join_type == JoinType::Inner && null_equality == NullEquality::NullEqualsNothing
@@ -146,7 +150,7 @@ impl<'a> Join<'a> {
         })
     }
 
-    /// The join as an interval join, if it is one.
+    /// Plans the join as an interval join, or returns `None` if it is not one.
     fn plan(self, is_few: bool) -> Result<Option<IntervalJoinExec>> {
         for (left, right) in &self.on {
             let types = (left.data_type(&self.left.schema())?, right.data_type(&self.right.schema())?);
@@ -197,7 +201,7 @@ impl<'a> Join<'a> {
             .map(Some)
     }
 
-    /// A condition as a comparison of one side with the other, if it is one.
+    /// Converts a condition to a comparison of one side with the other, or returns `None` if it is not one.
     fn comparison(&self, condition: &PhysicalExprRef) -> Result<Option<Comparison>> {
         let Some(binary) = condition.downcast_ref::<BinaryExpr>() else { return Ok(None) };
         let (lesser, greater, is_strict) = match binary.op() {
@@ -222,7 +226,7 @@ impl<'a> Join<'a> {
         Ok(Some(Comparison { lesser, greater, is_strict, lesser_side, data_type }))
     }
 
-    /// The side that all columns of an expression belong to.
+    /// Returns the side that all columns of an expression belong to, if there is one.
     fn side(&self, expression: &PhysicalExprRef) -> Option<JoinSide> {
         let indices = self.filter.column_indices();
         let mut sides =
@@ -231,20 +235,20 @@ impl<'a> Join<'a> {
         (first != JoinSide::None && sides.all(|side| side == Some(first))).then_some(first)
     }
 
-    /// An expression over the filter's columns as one over the columns of its side.
+    /// Converts an expression over the filter's columns to one over the columns of its side.
     fn of_side(&self, expression: &PhysicalExprRef) -> Result<PhysicalExprRef> {
         let indices = self.filter.column_indices();
         renumbered(Arc::clone(expression), |index| indices[index].index)
     }
 }
 
-/// Whether an input comes in order of this, by itself.
+/// Returns whether an input is already sorted by `start`.
 fn is_sorted(input: &Arc<dyn ExecutionPlan>, start: &PhysicalExprRef) -> Result<bool> {
     let order = PhysicalSortExpr { expr: Arc::clone(start), options: ASCENDING };
     input.equivalence_properties().ordering_satisfy([order])
 }
 
-/// Types of which two values are equal exactly if neither sorts before the other.
+/// Returns whether two values of a type are equal exactly if neither sorts before the other.
 fn is_key(data_type: &DataType) -> bool {
     use DataType::*;
     data_type.is_integer()
@@ -259,7 +263,7 @@ fn share_columns(a: &PhysicalExprRef, b: &PhysicalExprRef) -> bool {
     !collect_columns(a).is_disjoint(&collect_columns(b))
 }
 
-/// The expression with other column numbers.
+/// Returns the expression with its column indices replaced by `number`.
 fn renumbered(expression: PhysicalExprRef, number: impl Fn(usize) -> usize) -> Result<PhysicalExprRef> {
     let renumber = |expression: PhysicalExprRef| {
         Ok(match expression.downcast_ref::<Column>() {
@@ -273,7 +277,7 @@ fn renumbered(expression: PhysicalExprRef, number: impl Fn(usize) -> usize) -> R
     Ok(expression.transform_up(renumber)?.data)
 }
 
-/// A filter with only the columns that its expression needs.
+/// Returns a filter for `expression` that has only the columns which it uses.
 fn narrowed(expression: PhysicalExprRef, filter: &JoinFilter) -> Result<JoinFilter> {
     let used: HashSet<usize> = collect_columns(&expression).iter().map(Column::index).collect();
     let used: Vec<usize> = (0..filter.column_indices().len()).filter(|index| used.contains(index)).collect();

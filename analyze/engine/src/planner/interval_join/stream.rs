@@ -1,12 +1,13 @@
-//! One partition of an interval join while it runs: reads both inputs, sweeps, and gathers the pairs' columns.
+//! Runs one partition of an interval join: reads both inputs, sweeps them, and gathers the columns of the
+//! pairs.
 //!
 //! ```text
 //! slots   [ batch ][ batch ][ active rows of earlier batches ][ batch ] ◄─ next
 //!              ▲          ▲   pairs point at (slot, row)
 //! ```
 //!
-//! A batch stays in its slot while rows of it can still match. So that one long interval does not keep its whole
-//! batch, the rows that matter are moved together when they have become few among what is kept.
+//! A batch stays in its slot while rows of it can still match. When few of the kept rows can, these are
+//! copied together, so that one long interval does not keep its whole batch.
 
 use std::collections::HashMap;
 
@@ -43,7 +44,8 @@ pub(super) struct Input {
     pub(super) interval: Interval,
 }
 
-/// Which columns are kept of each side, and which of these are put out and filtered by: (side, kept column).
+/// The columns of each side that are kept, and which of them are returned and filtered by, as (side, kept
+/// column).
 pub(super) struct Layout {
     kept: [Vec<usize>; 2],
     output: Vec<(usize, usize)>,
@@ -53,7 +55,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// From the columns that are put out and filtered by: (side, column of the input).
+    /// Creates the layout from the columns that are returned and filtered by, as (side, column of the input).
     pub(super) fn new(
         mut output: Vec<(usize, usize)>,
         mut filter_columns: Vec<(usize, usize)>,
@@ -73,18 +75,18 @@ impl Layout {
     }
 }
 
-/// A side's batches that are still of use.
+/// The batches of one side that are still needed.
 #[derive(Default)]
 struct Slots {
     batches: Vec<Option<RecordBatch>>,
     free: Vec<usize>,
     rows: usize,
     bytes: usize,
-    // At so many batches, the rows of interest are moved together.
+    // The number of batches at which the rows that can still match are copied together.
     compact_at: usize,
 }
 
-/// So many batches may be kept before it is asked which are of use.
+/// The number of batches that may be kept before the needed ones are determined.
 const FEW_SLOTS: usize = 16;
 
 impl Slots {
@@ -115,7 +117,7 @@ impl Slots {
         }
     }
 
-    /// The batches there are, and the number of each slot among them.
+    /// Returns the kept batches, and the index of each slot among them.
     fn packed(&self) -> (Vec<&RecordBatch>, Vec<usize>) {
         let mut numbers = Vec::with_capacity(self.batches.len());
         let mut batches = Vec::with_capacity(self.len());
@@ -127,12 +129,12 @@ impl Slots {
     }
 }
 
-/// The number of every combination of keys, where the inputs are sorted by start alone.
+/// Numbers the distinct combinations of keys, for inputs that are sorted by start alone.
 pub(super) struct Groups {
     converter: RowConverter,
     rows: Rows,
     numbers: HashMap<Box<[u8]>, u32>,
-    // What the keys take, and an entry each.
+    // The bytes that the keys take, including an entry for each.
     bytes: usize,
 }
 
@@ -164,13 +166,13 @@ impl Groups {
     }
 }
 
-/// How rows of equal keys are found.
+/// How rows with equal keys are found.
 pub(super) enum Keys {
-    /// There are none.
+    /// The join has no equality keys.
     None,
-    /// The inputs are sorted by them.
+    /// The inputs are sorted by their keys.
     Sorted(RowConverter),
-    /// The inputs are sorted by start alone.
+    /// The inputs are sorted by start alone, so each row gets the number of its keys.
     Numbered(Groups),
 }
 
@@ -182,11 +184,11 @@ struct Running {
     batch_size: usize,
     sweep: Sweep,
     slots: [Slots; 2],
-    // Where each side has come to.
+    // The last keys and start read from each side.
     last: [Option<Last>; 2],
-    // What the chunk of each side takes that is being swept, with room to make all its rows active.
+    // The bytes of the chunk of each side that is being swept, including room to make all its rows active.
     chunk_bytes: [usize; 2],
-    // Pairs whose residual filter has not been evaluated, and those that passed.
+    // The pairs whose residual filter has not been evaluated, and those that passed it.
     candidates: Pairs,
     passed: Pairs,
     is_done: bool,
@@ -195,7 +197,7 @@ struct Running {
     peak: Gauge,
 }
 
-/// Runs one partition.
+/// Runs one partition of the join.
 pub(super) fn join(
     inputs: [Input; 2],
     layout: Layout,
@@ -253,7 +255,7 @@ impl Running {
             if output.is_some() {
                 return Ok(output.record_output(&self.metrics));
             }
-            // Where the filter lets nothing through, this loop is the only one that can give way.
+            // If the filter passes no pairs, this loop is the only place that can yield to other tasks.
             tokio::task::consume_budget().await;
         }
         self.metrics.done();
@@ -284,7 +286,7 @@ impl Running {
         self.account()
     }
 
-    /// Registers what is kept with the memory pool.
+    /// Registers the memory that is kept with the memory pool.
     fn account(&mut self) -> Result<()> {
         let batches = self.slots.iter().map(|slots| slots.bytes).sum::<usize>();
         let groups = match &self.keys {
@@ -297,7 +299,7 @@ impl Running {
         Ok(())
     }
 
-    /// Evaluates keys, starts and ends of a batch, once, and leaves out the rows that match nothing.
+    /// Evaluates the keys, starts and ends of a batch once, and drops the rows that can match nothing.
     fn prepare(&mut self, side: usize, batch: RecordBatch) -> Result<Option<(Chunk, RecordBatch)>> {
         let Input { keys, interval, .. } = &self.inputs[side];
         let rows = batch.num_rows();
@@ -310,7 +312,8 @@ impl Running {
         }
         let [mut starts, mut ends] = [ordinals(&bounds[0])?, ordinals(&bounds[1])?];
         if interval.is_open {
-            // Nothing lies before the least value. Where ends are inclusive, the last moment is the one before.
+            // Nothing lies before the least value. For inclusive ends, the last time is the one before the
+            // open end.
             if ends.contains(&i64::MIN) {
                 let some = NullBuffer::from_iter(ends.iter().map(|end| *end != i64::MIN));
                 valid = NullBuffer::union(valid.as_ref(), Some(&some));
@@ -342,7 +345,7 @@ impl Running {
         Ok(Some((chunk, batch)))
     }
 
-    /// Filters the candidates, and puts out what passed if it is enough, or if it must go.
+    /// Filters the candidates, and returns the pairs that passed if there are enough of them or `all` is set.
     fn flush(&mut self, all: bool) -> Result<Option<RecordBatch>> {
         self.candidate_count.add(self.candidates.len());
         match &self.layout.filter {
@@ -387,8 +390,8 @@ impl Running {
         columns.iter().map(column).collect()
     }
 
-    /// Lets batches go that no row of interest is in, and moves the rows of interest together where they are few.
-    /// No pair may be waiting.
+    /// Drops batches without rows that can still match, and copies these rows together if they are few. No
+    /// pairs may be pending.
     fn tidy(&mut self) -> Result<()> {
         for side in 0..2 {
             self.slots[side].keep(|slot| self.sweep.uses(side, slot));

@@ -1,8 +1,9 @@
-//! The sweep: which rows of two sorted inputs have intervals that meet, within equal keys.
+//! The sweep: finds the rows of two sorted inputs that have equal keys and overlapping intervals.
 //!
-//! Both sides come sorted by (keys, start), or by start alone with the number of each row's keys (its *group*). The
-//! sweep takes, of the two rows in front, the one that starts first, pairs it with every row of the other side that is
-//! still *active* in its group, and makes it active in turn, unless the other side's next row starts after its end:
+//! Both sides are sorted by (keys, start), or by start alone with the number of each row's keys (its
+//! *group*). Of the two front rows, the sweep takes the one that starts first and pairs it with every row of
+//! the other side that is still *active* in its group. The row then becomes active itself, unless the other
+//! side's next row starts after its end:
 //!
 //! ```text
 //! left    ├───── a ─────┤      ├─ c ─┤
@@ -12,14 +13,15 @@
 //!                           y: a has ended, and leaves the active rows
 //! ```
 //!
-//! Two rows match if each starts no later than the other ends. Of a matching pair, the row that comes second finds
-//! the first one active, because the first one ends no earlier than the second one starts: so no pair is missed,
-//! whatever the intervals are. An interval that ends before it starts is never active (no row that comes later
-//! can match it), but it does look at the active rows: it can lie, turned around, inside of one.
+//! Two rows match if each starts no later than the other ends. When the later row of a matching pair is
+//! taken, the earlier one is active, because it ends no earlier than the later one starts. So no pair is
+//! missed, whatever the intervals are. An interval that ends before it starts is never active (no later row
+//! can match it), but it is still compared with the active rows, because it can lie, reversed, inside one of
+//! them.
 //!
-//! Starts and ends are ordinals ([`super::ordinal`]) and ends are inclusive; open ends were moved by one before.
-//! A row is looked at only while it matches or once when it leaves, so the work is linear in rows and matches,
-//! but for turned-around intervals.
+//! Starts and ends are ordinals (the module `ordinal`), and ends are inclusive: open ends have been decreased
+//! by one. A row is looked at only while it matches, or once when it leaves, so the work is linear in rows
+//! and matches, except for reversed intervals.
 
 use std::cmp::Ordering;
 
@@ -28,32 +30,33 @@ use arrow::{
     row::{OwnedRow, Rows},
 };
 
-/// A row of a batch: the number of the batch's slot, and of the row in it.
+/// A row of a batch: the slot of the batch, and the index of the row in it.
 pub(super) type Place = (usize, usize);
 
 /// One batch of a side, ready to be swept.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// Where the batch is kept.
+    /// The slot in which the batch is kept.
     pub(super) slot: usize,
-    /// When each row starts.
+    /// The start of each row.
     pub(super) starts: ScalarBuffer<i64>,
-    /// The last moment of each row.
+    /// The inclusive end of each row.
     pub(super) ends: ScalarBuffer<i64>,
-    /// The end of each run of rows of equal keys.
+    /// The end of each run of rows with equal keys.
     pub(super) runs: Vec<usize>,
-    /// The keys of each run; none if the join has no equality keys, or the rows are sorted by start alone.
+    /// The keys of each run. `None` if the join has no equality keys, or if the rows are sorted by start
+    /// alone.
     pub(super) keys: Option<Rows>,
-    /// The number of each row's keys, if the rows are sorted by start alone.
+    /// The number of each row's keys if the rows are sorted by start alone.
     pub(super) groups: Option<Vec<u32>>,
 }
 
-/// The last keys and start of a chunk.
+/// The last keys and the last start of a chunk.
 pub(super) type Last = (Option<OwnedRow>, i64);
 
 impl Chunk {
-    /// Whether the rows are in order, after the last one of the chunk before. The sweep would miss pairs without a
-    /// word if an input were not sorted as it was asked to be, so that is never taken on trust.
+    /// Returns whether the rows are sorted and follow the last row of the chunk before. The sweep would
+    /// silently miss pairs if an input were not sorted as required, so this is always checked.
     pub(super) fn is_sorted(&self, before: Option<&Last>) -> bool {
         let begins = [0].into_iter().chain(self.runs.iter().copied());
         let starts_are = begins.zip(&self.runs).all(|(from, to)| self.starts[from..*to].is_sorted());
@@ -72,14 +75,14 @@ impl Chunk {
         self.groups.as_ref().map_or(0, |groups| groups[row] as usize)
     }
 
-    /// What the next chunk must not come before.
+    /// Returns the keys and start that the next chunk must not precede.
     pub(super) fn last(&self) -> Option<Last> {
         let keys = self.keys.as_ref().map(|keys| keys.row(keys.num_rows() - 1).owned());
         Some((keys, *self.starts.last()?))
     }
 }
 
-/// Pairs that were found: the rows of the left side, and beside them those of the right.
+/// The pairs found: the rows of the left side, and the rows of the right side at the same indices.
 #[derive(Debug, Default)]
 pub(super) struct Pairs(pub(super) [Vec<Place>; 2]);
 
@@ -93,14 +96,14 @@ impl Pairs {
     }
 }
 
-/// Why the sweep stopped.
+/// The reason why the sweep stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// As many pairs as were asked for are there.
+    /// As many pairs as requested have been found.
     Full,
-    /// It needs the next batch of a side, or to know that there is none.
+    /// The sweep needs the next batch of this side, or to be told that there is none.
     Needs(usize),
-    /// No further pair exists.
+    /// There are no further pairs.
     Done,
 }
 
@@ -113,30 +116,30 @@ struct Active {
     row: u32,
 }
 
-/// Bytes that one active row takes.
+/// The size of one active row in bytes.
 pub(super) const ACTIVE_BYTES: usize = size_of::<Active>();
 
-/// Below this many active rows, nobody looks for ended ones among them.
+/// The number of active rows below which ended rows are not searched for.
 const SMALL: usize = 1024;
 
-/// One side.
+/// The state of one side.
 #[derive(Debug, Default)]
 struct Side {
     chunk: Option<Chunk>,
     row: usize,
     run: usize,
-    // A run began whose keys have not been compared with the current ones.
+    // A run has begun whose keys have not been compared with the current keys.
     is_new_run: bool,
     is_finished: bool,
-    // Of each group; one if the rows are sorted by their keys.
+    // The active rows of each group; there is one group if the rows are sorted by their keys.
     groups: Vec<Vec<Active>>,
     active_count: usize,
-    // What the groups have room for.
+    // The number of active rows that the groups have room for.
     capacity: usize,
-    // When so many are active, those that have ended are removed: without it, a side whose rows find no partner
-    // to look at them would pile up.
+    // The number of active rows at which those that have ended are removed. Without this, the rows of a side
+    // would accumulate if no row of the other side looks at them.
     purge_at: usize,
-    // How many rows of each slot are active.
+    // The number of active rows of each slot.
     live: Vec<usize>,
 }
 
@@ -173,7 +176,7 @@ impl Side {
         self.capacity += active.capacity() - before;
     }
 
-    /// Removes the rows that ended before a moment that all rows to come start at or after.
+    /// Removes the rows that ended before `start`. All rows to come start at or after it.
     fn purge(&mut self, start: i64) {
         let live = &mut self.live;
         let mut count = 0;
@@ -201,12 +204,13 @@ impl Side {
 pub(super) struct Sweep {
     sides: [Side; 2],
     keys: Option<OwnedRow>,
-    // How many active rows the front row has looked at: it goes on there after a full batch of pairs.
+    // The number of active rows that the front row has been compared with, where it continues after a full
+    // batch of pairs.
     looked: usize,
 }
 
 impl Sweep {
-    /// Gives the next batch of a side; the slot must not be in use.
+    /// Adds the next batch of a side. Its slot must not be in use.
     pub(super) fn add(&mut self, side: usize, chunk: Chunk) {
         let side = &mut self.sides[side];
         if side.live.len() <= chunk.slot {
@@ -216,18 +220,18 @@ impl Sweep {
         side.chunk = Some(chunk);
     }
 
-    /// Says that a side has no further batch.
+    /// Declares that a side has no further batch.
     pub(super) fn finish(&mut self, side: usize) {
         self.sides[side].chunk = None;
         self.sides[side].is_finished = true;
     }
 
-    /// How many rows of a side can still match.
+    /// Returns the number of rows of a side that can still match.
     pub(super) fn active(&self, side: usize) -> usize {
         self.sides[side].active_count
     }
 
-    /// Bytes that the active rows take, the batches not counted.
+    /// Returns the memory of the active rows in bytes, without the batches.
     pub(super) fn bytes(&self) -> usize {
         let of = |side: &Side| {
             side.capacity * ACTIVE_BYTES
@@ -237,20 +241,20 @@ impl Sweep {
         self.sides.iter().map(of).sum()
     }
 
-    /// Whether rows of a slot can still match or come.
+    /// Returns whether a slot has rows that can still match or have not been swept.
     pub(super) fn uses(&self, side: usize, slot: usize) -> bool {
         let side = &self.sides[side];
         side.live.get(slot).is_some_and(|live| *live > 0)
             || side.chunk.as_ref().is_some_and(|chunk| chunk.slot == slot)
     }
 
-    /// Where the active rows of a side are.
+    /// Returns the places of the active rows of a side.
     pub(super) fn places(&self, side: usize) -> Vec<Place> {
         let active = self.sides[side].groups.iter().flatten();
         active.map(|active| (active.slot as usize, active.row as usize)).collect()
     }
 
-    /// Tells where the active rows of a side were moved to, in the order of [`Self::places`].
+    /// Sets the new places of the active rows of a side, in the order of [`Self::places`].
     pub(super) fn moved(&mut self, side: usize, places: impl Iterator<Item = Place>) {
         let side = &mut self.sides[side];
         side.live.fill(0);
@@ -263,7 +267,7 @@ impl Sweep {
         }
     }
 
-    /// Sweeps on until `limit` pairs are there, or a batch is missing, or all is done.
+    /// Continues the sweep until there are `limit` pairs, a batch is needed, or the sweep is done.
     pub(super) fn advance(&mut self, pairs: &mut Pairs, limit: usize) -> Step {
         loop {
             for (number, side) in self.sides.iter().enumerate() {
@@ -295,7 +299,7 @@ impl Sweep {
         }
     }
 
-    /// If the front row's keys are new, nothing that was active matches any more.
+    /// Deactivates all rows if the front row has new keys, because no active row can match them.
     fn meet_keys(&mut self, number: usize) {
         let side = &mut self.sides[number];
         if !std::mem::take(&mut side.is_new_run) {
@@ -311,7 +315,8 @@ impl Sweep {
         }
     }
 
-    /// Sweeps a run of one side whose keys the other side has no further row of.
+    /// Sweeps a run of one side whose keys have no further row on the other side. Returns whether the pairs
+    /// are full.
     fn alone(&mut self, number: usize, pairs: &mut Pairs, limit: usize) -> bool {
         self.meet_keys(number);
         let end = self.sides[number].run_end();
@@ -327,7 +332,7 @@ impl Sweep {
         false
     }
 
-    /// Sweeps two runs of equal keys until one of them ends.
+    /// Sweeps two runs with equal keys until one of them ends. Returns whether the pairs are full.
     fn together(&mut self, pairs: &mut Pairs, limit: usize) -> bool {
         self.meet_keys(0);
         self.meet_keys(1);
@@ -343,8 +348,8 @@ impl Sweep {
         false
     }
 
-    /// Takes the front row of a side: pairs it with the active rows of the other. True if the pairs are full; then
-    /// the row is still in front.
+    /// Takes the front row of a side and pairs it with the active rows of the other side. Returns true if the
+    /// pairs are full; the row is then still in front.
     fn take(&mut self, number: usize, activate: bool, pairs: &mut Pairs, limit: usize) -> bool {
         let [left, right] = &mut self.sides;
         let (side, other) = if number == 0 { (left, right) } else { (right, left) };
@@ -373,7 +378,7 @@ impl Sweep {
             }
         }
         self.looked = 0;
-        // No row of the other side starts before the one in its front.
+        // No row that the other side has yet to take starts before its front row.
         let can_match = || other.front().is_some_and(|(_, next)| next <= end);
         if activate && start <= end && can_match() {
             side.activate(group, Active { start, end, slot: slot as u32, row: row as u32 });
@@ -387,7 +392,7 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    /// Sweeps one batch a side, without keys.
+    /// Sweeps one batch per side, without keys.
     fn sweep(left: &[(i64, i64)], right: &[(i64, i64)], limit: usize) -> (Vec<(usize, usize)>, usize) {
         let mut sweep = Sweep::default();
         for (side, rows) in [left, right].into_iter().enumerate() {
@@ -414,7 +419,7 @@ mod tests {
 
     #[test]
     fn pairs_the_timeline_of_the_module() {
-        // a and c against x and y, with inclusive ends.
+        // The intervals are a and c, and x and y, with inclusive ends.
         let (left, right) = ([(0, 14), (20, 26)], [(5, 12), (14, 40)]);
         for limit in [1, 2, 100] {
             assert_eq!(sweep(&left, &right, limit).0, [(0, 0), (0, 1), (1, 1)]);
@@ -440,7 +445,8 @@ mod tests {
 
     #[test]
     fn rows_meet_within_their_groups_and_leave_all_of_them() {
-        // Two rounds of 20,000 groups; a row of every group, each for a moment, and one in three for long.
+        // There are two rounds of 20,000 groups. Each round has one row per group; one row in three is long,
+        // the others are points.
         let rows = 40_000;
         let chunk = |offset: i64| {
             let starts: Vec<i64> = (0..rows).map(|row| 4 * row + offset).collect();
@@ -456,7 +462,7 @@ mod tests {
         loop {
             let step = sweep.advance(&mut pairs, 100);
             most = most.max(sweep.active(0)).max(sweep.active(1));
-            // A group's rows lie 80,000 apart, but for the pair that begins within one moment.
+            // The rows of a group are 80,000 apart, except for the pair that starts almost at the same time.
             assert!(
                 pairs.0[0].iter().zip(&pairs.0[1]).all(|(left, right)| left.1 == right.1 && left.1 % 3 == 0)
             );

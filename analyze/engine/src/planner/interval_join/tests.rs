@@ -1,4 +1,5 @@
-//! The operator against DataFusion's own plans: the same SQL in a session with the rule and in one without.
+//! Compares the operator with DataFusion's own plans: the same SQL runs in a session with the rule and in one
+//! without.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use datafusion::{
 
 use super::rules;
 
-/// A small generator of our own: the tests need no more, and a failing seed is named by its number.
+/// A small random number generator: the tests need no more, and a failing case is identified by its seed.
 struct Random(u64);
 
 impl Random {
@@ -43,7 +44,7 @@ fn session_of(
     by_hash: bool,
 ) -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch_size);
-    // Small tables are not worth distributing to DataFusion; here they are what is tested.
+    // DataFusion does not distribute small tables by default, but the tests need it.
     config.options_mut().optimizer.prefer_hash_join = by_hash;
     config.options_mut().optimizer.repartition_file_min_size = 0;
     config.options_mut().optimizer.hash_join_single_partition_threshold = 0;
@@ -61,7 +62,8 @@ fn session_of(
 
 const ROOM: usize = 1 << 30;
 
-/// Rows with everything that intervals can have: no value, no length, less than none, overflow, doubles.
+/// Creates rows with everything that intervals can have: nulls, zero and negative lengths, overflow,
+/// floats.
 fn rows(random: &mut Random, count: u64, id: i64) -> RecordBatch {
     let mut ts = Vec::new();
     let mut dur = Vec::new();
@@ -124,7 +126,7 @@ fn register(context: &SessionContext, name: &str, batch: &RecordBatch, parts: us
 async fn lines(context: &SessionContext, sql: &str) -> Result<Vec<String>, DataFusionError> {
     let batches = context.sql(sql).await?.collect().await?;
     let text = pretty_format_batches(&batches)?.to_string();
-    // Without batches there is no header either; and the frame is of no interest.
+    // Without batches there is no header either, and the frame of the table is not compared.
     let rows = text.lines().enumerate().filter(|(number, line)| *number != 1 && line.starts_with('|'));
     let mut lines: Vec<String> = rows.map(|(_, line)| line.replace(' ', "")).collect();
     lines.sort();
@@ -136,7 +138,7 @@ async fn explain(context: &SessionContext, sql: &str) -> String {
     pretty_format_batches(&batches).unwrap().to_string()
 }
 
-/// Conditions that are interval joins.
+/// Conditions that are planned as interval joins.
 const TAKEN: &[&str] = &[
     "a.tid = b.tid AND a.ts < b.ts + b.dur AND b.ts < a.ts + a.dur",
     "a.tid = b.tid AND a.ts <= b.ts + b.dur AND b.ts <= a.ts + a.dur",
@@ -157,7 +159,7 @@ const TAKEN: &[&str] = &[
     "a.tid = b.tid AND a.ts < b.x AND b.ts > a.x AND b.dur < a.dur",
 ];
 
-/// Conditions that are not.
+/// Conditions that are not planned as interval joins.
 const NOT_TAKEN: &[&str] = &[
     "a.tid = b.tid",
     "a.tid = b.tid AND a.dur < b.x",
@@ -168,7 +170,7 @@ const NOT_TAKEN: &[&str] = &[
     "a.tid = b.tid AND (a.ts < b.ts + b.dur OR b.ts < a.ts + a.dur)",
 ];
 
-/// The rows of both sessions, asserted to be the same.
+/// Asserts that both sessions return the same rows.
 async fn compare(seed: u64, from: &str, condition: &str) {
     let mut random = Random(seed);
     let sizes = [0, 1, 7, 40, 160];
@@ -204,7 +206,8 @@ async fn gives_the_rows_of_datafusion() {
 
 #[tokio::test]
 async fn gives_the_rows_of_datafusion_over_runs_and_outer_joins() {
-    // A key that is a constant of each of two branches, as the name of a run is, and one that a filter makes constant.
+    // One key is a constant in each of two branches, as the name of a run is, and one is made constant by a
+    // filter.
     let runs = "(SELECT 'p' AS r, * FROM a UNION ALL SELECT 'q' AS r, * FROM b)";
     let of_runs = format!("{runs} a JOIN {runs} b");
     let one_thread = "(SELECT * FROM a WHERE tid = 1) a JOIN b";
@@ -246,10 +249,10 @@ async fn gives_the_rows_of_datafusion_over_inputs_in_order_of_start() {
     for condition in [0, 3, 4, 8] {
         let plan = plan(2, TAKEN[condition]).await;
         assert!(plan.contains("by=start"), "{plan}");
-        // Those of the query itself.
+        // These two sorts are those of the query itself.
         assert_eq!(plan.matches("SortExec").count(), 2, "{plan}");
     }
-    // No keys, another start, many partitions.
+    // These are not swept by start: no keys, another start, many partitions.
     for (partitions, condition) in [(2, TAKEN[6]), (2, TAKEN[12]), (16, TAKEN[0])] {
         let plan = plan(partitions, condition).await;
         assert!(plan.contains("IntervalJoinExec") && !plan.contains("by=start"), "{plan}");
@@ -333,7 +336,7 @@ async fn little_memory_spills_or_ends_cleanly() {
     };
     let sql =
         "SELECT count(*) AS n, sum(a.id) AS s FROM a JOIN b ON a.ts < b.ts + b.dur AND b.ts < a.ts + a.dur";
-    // Short intervals: the sweep keeps next to nothing, and the sorts spill.
+    // With short intervals, the sweep keeps next to nothing, and the sorts spill.
     for bytes in [ROOM, 400_000] {
         let context = session(1, 256, true, bytes);
         context.register_table("a", table(15)).unwrap();
@@ -341,7 +344,7 @@ async fn little_memory_spills_or_ends_cleanly() {
         let rows = lines(&context, sql).await.unwrap();
         assert!(rows.iter().any(|row| row.contains("59998")), "{rows:?}");
     }
-    // Intervals without end: all rows stay active, more than there is room for.
+    // With intervals without end, all rows stay active, which needs more memory than there is.
     let context = session(1, 256, true, 400_000);
     context.register_table("a", table(1 << 40)).unwrap();
     context.register_table("b", table(1 << 40)).unwrap();
