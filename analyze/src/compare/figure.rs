@@ -43,8 +43,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Prefixes of quantile metrics, and the number of calls that a run needs for each: more than a handful of
-/// calls must lie beyond a quantile.
+/// Parts of names that mark quantile metrics, and the number of calls that a run needs for each: more than a
+/// handful of calls must lie beyond a quantile.
 const QUANTILES: [(&str, i64); 4] = [("p50_", 10), ("p90_", 50), ("p99_", 500), ("p999_", 5000)];
 
 impl Key {

@@ -64,9 +64,10 @@ pub struct Change {
     pub new_mean: f64,
     /// Estimated ratio of new to base, minus 1; `None` if not all values are positive.
     pub change_ratio: Option<f64>,
-    /// Lower end of the 95 % confidence interval of `change_ratio`; `None` if there are too few runs.
+    /// Lower end of the 95 % confidence interval of `change_ratio`; `None` if there are too few runs for an
+    /// interval, or if `change_ratio` is `None`.
     pub low_ratio: Option<f64>,
-    /// Upper end of that interval; `None` if there are too few runs.
+    /// Upper end of that interval; `None` as `low_ratio`.
     pub high_ratio: Option<f64>,
     #[serde(flatten)]
     /// Result of the test.
@@ -231,7 +232,7 @@ pub struct Comparison {
     pub accounts: Vec<Account>,
     /// Listed changes: whole subjects before groups, largest relative change first.
     pub changes: Vec<Change>,
-    /// Number of figures that were compared.
+    /// Number of distinct figures in the runs, among which changes were looked for.
     pub figures_count: usize,
 }
 

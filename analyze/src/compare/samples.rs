@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | 1, 2 | none: the variation between runs is unknown | the ratio alone |
 //! | 3, 4 | Welch's t-test on means | Welch's |
-//! | 5 and more | exact permutation of the runs' ranks (Wilcoxon–Mann–Whitney), with ties | Hodges and Lehmann's |
+//! | 5 and more | exact permutation of the runs' ranks (Wilcoxon–Mann–Whitney) | Hodges and Lehmann's |
 //! | more than 25 on a side | Welch's t-test: means of that many runs are nearly normal | Welch's |
 //!
 //! Figures that are all positive are compared as logarithms, so that the estimated effect is a ratio.
@@ -127,7 +127,7 @@ fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     let (n, m) = (base.len() as f64, new.len() as f64);
     let (a, b) = (base_var / n, new_var / m);
     let (difference, error) = (new_mean - base_mean, (a + b).sqrt());
-    // Differences of rounding errors are not noise: a t-test on them would be meaningless.
+    // A spread no larger than rounding errors is not noise, and a t-test would divide by it.
     if error <= 1e-12 * base_mean.abs().max(new_mean.abs()).max(f64::MIN_POSITIVE) {
         let of = |is_so: bool| if is_so { 0.0 } else { 1.0 };
         let p = if difference == 0.0 { (1.0, 1.0) } else { (of(difference > 0.0), of(difference < 0.0)) };
@@ -241,6 +241,7 @@ fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> V
 }
 
 /// Returns the places of values that lie far from the others, by Iglewicz and Hoaglin's modified z-score.
+/// Returns none for fewer than five values.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     if values.len() < EXACT_FROM {

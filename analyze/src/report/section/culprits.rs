@@ -1,4 +1,4 @@
-//! Who kept slow calls from running.
+//! Tasks that kept slow calls from running.
 
 use trace_schema::Nanos;
 
@@ -8,7 +8,7 @@ use crate::{
     report::document::{Block, Cell, Row, Section, Table, number, word},
 };
 
-/// `None` if nobody did.
+/// Builds the section; `None` if there is no such task.
 pub fn build(chains: &Chains) -> Option<Section> {
     let row = |culprit: &Culprit| -> Row {
         let links = linked(chains, |_, call| {
