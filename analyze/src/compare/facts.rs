@@ -50,9 +50,9 @@ pub struct Facts {
     pub rows_count: u64,
     /// Number of events that the recorder lost.
     pub lost_count: u64,
-    /// Whether the source counts lost events. If not, a `lost_count` of 0 proves nothing.
+    /// True if the source counts lost events. If not, a `lost_count` of 0 proves nothing.
     pub lost_is_counted: bool,
-    /// Whether the processes were already running when recording began.
+    /// True if the processes were already running when recording began.
     pub joined_running: bool,
     /// Unix time at which recording began, in ns; `None` if unknown.
     pub start_wall_ns: Option<i64>,
@@ -128,7 +128,7 @@ pub struct RunFigures {
 pub struct Discord {
     /// Name of the circumstance, which is also the argument of `--allow`.
     pub what: &'static str,
-    /// Whether the difference forbids a verdict.
+    /// True if the difference forbids a verdict.
     pub forbids: bool,
     /// Distinct values among the base runs.
     pub base: Vec<String>,

@@ -55,7 +55,7 @@ pub struct Gate {
     pub metric: String,
     /// Part of the run that the gate checks.
     pub subject: Subject,
-    /// Whether the figure may not fall; otherwise it may not rise.
+    /// True if the figure may not fall; otherwise it may not rise.
     pub may_not_fall: bool,
     /// Largest allowed change for the worse.
     pub limit: Limit,
@@ -159,7 +159,7 @@ pub struct File {
 pub struct Rules {
     /// Gates of the comparison.
     pub gates: Vec<Gate>,
-    /// Whether these are the default gates, of which those that cannot be measured are left out.
+    /// True if these are the default gates, of which those that cannot be measured are left out.
     are_default: bool,
     /// Probability that any gate fails although nothing changed (family-wise error rate).
     pub alpha: f64,

@@ -8,7 +8,8 @@
 //! | 5 and more | exact permutation of the runs' ranks (Wilcoxon–Mann–Whitney) | Hodges and Lehmann's |
 //! | more than 25 on a side | Welch's t-test: means of that many runs are nearly normal | Welch's |
 //!
-//! Figures that are all positive are compared as logarithms, so that the estimated effect is a ratio.
+//! Figures that are all positive are compared as logarithms, so that the estimated effect is a ratio. The
+//! permutation test gives tied values the mean of their ranks.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -75,7 +76,7 @@ fn subsets(of: usize, chosen: usize) -> f64 {
 pub struct Difference {
     /// The test that was used.
     pub method: Method,
-    /// Whether `estimate`, `low` and `high` are differences of natural logarithms.
+    /// True if `estimate`, `low` and `high` are differences of natural logarithms.
     pub is_log: bool,
     /// Estimated difference.
     pub estimate: f64,
@@ -300,8 +301,8 @@ mod tests {
 
     #[test]
     fn intervals_have_the_confidence_they_claim() {
-        // The true shift of 3 between two sets of five uniform numbers lies outside in at most 5 % of 4,000
-        // draws, allowing for chance.
+        // The true shift of 3 between two sets of five uniform numbers lies outside the interval in at most 5
+        // % of 4,000 draws, allowing for chance.
         let mut random = crate::random::Random(5);
         let mut draw = |shift: f64| {
             (0..5).map(|_| 100.0 + shift + random.below(1000) as f64 / 100.0).collect::<Vec<_>>()

@@ -33,7 +33,7 @@ const CALLS_ALPHA: f64 = 0.05;
 pub enum Noise {
     /// Run means vary by 2 %, log-normally.
     Normal,
-    /// As `Normal`, and each call correlates with the one before it (0.9).
+    /// `Normal`, with each call correlated with the one before it (0.9).
     Autocorrelated,
     /// Run means follow Student's t with 3 degrees of freedom, scaled to the same variance.
     HeavyTails,

@@ -2,13 +2,14 @@
 //!
 //! | quantity | frames of a stack | value |
 //! |---|---|---|
-//! | on-cpu-calls | process, thread, callers (if sampled), outer calls, call | ns on CPU excluding nested calls |
+//! | on-cpu-calls | process, thread, functions (if recorded), enclosing calls, call | ns on CPU |
 //! | off-cpu | process, thread, functions, enclosing calls, state and system call | ns off CPU |
 //! | allocated-bytes | process, device, thread, functions | bytes of blocks allocated at an instant |
 //! | pinned-bytes | as above, for blocks beside free memory | free bytes not releasable at an instant |
 //!
-//! The values sum to what the views report. The pinned bytes of a segment are divided equally among its live
-//! blocks: each of these blocks alone holds all of them, and the sum counts each byte once.
+//! The values sum to what the views report. The on-CPU time of a call excludes that of calls nested in it.
+//! The pinned bytes of a segment are divided equally among its live blocks: each of these blocks alone holds
+//! all of them, and the sum counts each byte once.
 
 mod memory;
 mod time;

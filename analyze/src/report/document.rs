@@ -160,7 +160,7 @@ impl Part {
 pub struct Column {
     /// Heading.
     pub name: &'static str,
-    /// Whether the cells are numbers, which are aligned to the right.
+    /// True if the cells are numbers, which are aligned to the right.
     pub is_number: bool,
 }
 
@@ -232,7 +232,7 @@ pub struct Table {
     pub all_count: usize,
     /// Query that returns the whole result.
     pub sql: String,
-    /// Whether the table is collapsed until the reader opens it.
+    /// True if the table is collapsed until the reader opens it.
     pub is_folded: bool,
 }
 
@@ -289,7 +289,7 @@ pub struct Figure {
     pub legend: Vec<(&'static str, String)>,
     /// Values from 0 to 1 for a one-line chart of text; empty if there is none.
     pub spark: Vec<f64>,
-    /// Whether the drawing is collapsed until the reader opens it.
+    /// True if the drawing is collapsed until the reader opens it.
     pub is_folded: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct Report {
     pub report_version: u32,
     /// The run, its circumstances and its warnings.
     pub info: Info,
-    /// Whether the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
+    /// True if the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
     pub has_schedule: bool,
     /// Slow calls, their causes and wait chains.
     pub chains: Chains,

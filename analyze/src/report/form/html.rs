@@ -16,7 +16,7 @@ const DATA_BYTES: usize = 1 << 20;
 #[template(path = "report.html")]
 struct Page<'a> {
     document: &'a Document,
-    /// Whether the page includes the data, which it does unless they are too large.
+    /// True if the page includes the data, which it does unless they exceed `DATA_BYTES`.
     has_data: bool,
 }
 
