@@ -98,7 +98,7 @@ fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     let total: f64 = calls_ns.iter().sum();
     let mut sorted = calls_ns.clone();
     sorted.sort_by(f64::total_cmp);
-    // Time between calls: about 100 times that within calls, with noise of its own.
+    // Time between calls: more than 100 times the total of the generated calls, with noise of its own.
     let gaps = 1e9 * factor * (0.01 * own).exp();
     let allocated = (1_u64 << 30) as f64 * (1.0 + 0.001 * random.normal());
     let reserved = (allocated * 1.1 / 2_097_152.0).ceil() * 2_097_152.0
