@@ -1,4 +1,4 @@
-//! Rows of a profile on the clock of the run that it is aligned with.
+//! Moves the rows of a profile onto the clock of the run that it is aligned with.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,31 +18,33 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// How rows move.
+/// State of moving the rows of a profile.
 pub(super) struct Move {
     line: Line,
-    /// Rows of calls that the run has, in order.
+    /// Row numbers, within the profile, of calls that the run has too, ascending.
     matched: Vec<u64>,
-    /// Threads of the run, by those of the profile.
+    /// Threads of the run (process, thread), by those of the profile.
     threads: HashMap<(u32, u32), (u32, u32)>,
     pids: HashMap<u32, u32>,
-    /// The run's process, if the profile is of one.
+    /// Process of the run, if the profile covers exactly one.
     only_pid: Option<u32>,
-    /// Kinds that the run has itself.
+    /// Kinds of rows that the run has itself.
     kinds: HashSet<String>,
     marks: Marks,
-    /// Number of the next row.
+    /// Number of the next row of the profile.
     next: u64,
 }
 
-/// Rows by kind: what came of them.
+/// Numbers of rows that were added and left out, by kind.
 #[derive(Default)]
 pub(super) struct Moved {
+    /// Rows added to the run.
     pub(super) added: BTreeMap<String, u64>,
+    /// Rows left out because the run has them.
     pub(super) left_out: BTreeMap<String, u64>,
 }
 
-/// A kind and whether rows of it are added although the run has some.
+/// How rows of one kind are treated.
 struct Fate {
     name: String,
     is_call: bool,
@@ -51,6 +53,7 @@ struct Fate {
 }
 
 impl Move {
+    /// Prepares to move the rows of an aligned profile. `kinds` and `marks` are those of the captured run.
     pub(super) fn new(aligned: &Aligned, kinds: HashSet<String>, marks: Marks) -> Self {
         let mut matched: Vec<u64> = aligned.matched.iter().map(|matched| matched.profile_row).collect();
         matched.sort_unstable();
@@ -62,14 +65,14 @@ impl Move {
         Self { line: aligned.line, matched, threads, pids, only_pid, kinds, marks, next: 0 }
     }
 
-    /// Whether the run has a mark of that name and thread at that time.
+    /// Returns whether the run has a mark with this name on this thread at about this time.
     fn has_mark(&self, tid: u32, name: &Arc<str>, ts: i64) -> bool {
         let times = self.marks.get(&(tid, Arc::clone(name))).map(Vec::as_slice).unwrap_or_default();
         let place = times.partition_point(|time| *time < ts.saturating_sub(REACH_NS));
         times.get(place).is_some_and(|time| *time <= ts.saturating_add(REACH_NS))
     }
 
-    /// The rows of a batch that the run lacks, moved.
+    /// Moves the rows of a batch and returns those that the run lacks.
     pub(super) fn batch(
         &mut self,
         batch: &RecordBatch,

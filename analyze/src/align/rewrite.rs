@@ -1,11 +1,12 @@
-//! A captured run with what a profiler knew of the same process, on the run's clock.
+//! Combines a captured run with a profiler's profile of the same process, on the run's clock.
 //!
 //! ```text
 //! run      call ──────────── correlation ◄─┐   its rows stay as they are; a call that the profile has, too,
 //! profile  call (matched) ────────────────►│   gets its `correlation`, which leads to the work it caused
 //!          device, host, mark, other calls ┴►  moved onto the run's clock
 //! ```
-//! Of what the run has itself (allocator events, time off CPU, samples …), the profile's rows are left out.
+//! Rows of the profile whose kind the run records itself (allocator events, off-CPU time, samples, …) are
+//! left out.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -35,36 +36,37 @@ use analyze_run::{
     run_file::RunFile,
 };
 
-/// By how much the two may disagree on the time of day.
+/// Largest difference between the wall clocks of the two recordings, in ns.
 const MAX_WALL_DIFFERENCE_NS: i64 = 10_000_000_000;
 
-/// Columns of calls and marks.
+/// Columns needed to match calls and marks.
 const COLUMNS: &[&str] = &["ts", "dur", "kind", "op", "pid", "tid", "detail"];
 
-/// What was done.
+/// Result of an alignment.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// How the clocks relate, and how well that is known.
+    /// Relation between the clocks, and its uncertainty.
     pub alignment: Alignment,
-    /// The profile's time of day less the run's; null: one of them does not know it.
+    /// Wall-clock time of the profile minus that of the run, in ns; `None` if one of them does not record it.
     pub wall_difference_ns: Option<i64>,
-    /// Rows of the profile that the run has now, by kind.
+    /// Number of rows added from the profile, by kind.
     pub added: BTreeMap<String, u64>,
-    /// Rows of the profile that the run had itself, by kind.
+    /// Number of rows of the profile left out because the run has them itself, by kind.
     pub left_out: BTreeMap<String, u64>,
-    /// Rows of the new run.
+    /// Number of rows of the new run.
     pub rows_count: u64,
-    /// Its size.
+    /// Size of the new run in bytes.
     pub size_bytes: u64,
 }
 
-/// A text column, each text worked on once: what becomes of it, by row.
+/// A text column decoded once per distinct text, with the result available by row.
 pub(super) struct Coded<T> {
     keys: arrow::array::Int32Array,
     values: Vec<T>,
 }
 
 impl<T> Coded<T> {
+    /// Decodes the column `name`, calling `of` once for each distinct text.
     pub(super) fn new(
         batch: &RecordBatch,
         name: &str,
@@ -80,16 +82,16 @@ impl<T> Coded<T> {
         Ok(Self { keys: texts.keys().clone(), values })
     }
 
-    /// That of a row; `None`: it is null.
+    /// Returns the value of a row; `None` if it is null.
     pub(super) fn at(&self, row: usize) -> Option<&T> {
         (!self.keys.is_null(row)).then(|| self.values.get(self.keys.value(row) as usize)).flatten()
     }
 }
 
-/// Marks by thread and name: when they begin, in order.
+/// Start times of marks in ns, ascending, by thread and name.
 pub(super) type Marks = HashMap<(u32, Arc<str>), Vec<i64>>;
 
-/// What is read of a side before it is known how they relate.
+/// Data read from one side before the relation of the clocks is known.
 struct Read {
     side: Side,
     marks: Marks,
@@ -151,10 +153,11 @@ fn recording(run: &Run) -> Recording {
     Recording { span, lost: run.lost.iter().map(|lost| lost.from_ns..lost.to_ns).collect() }
 }
 
-/// Aligns `profile` with `captured` and writes both as one run. Blocks.
+/// Aligns `profile` with `captured` and writes both as one run to `out`. This function blocks.
 ///
 /// # Errors
-/// If a side cannot be read or is not one run, the alignment does not hold, or `out` cannot be written.
+/// Returns an error if a side cannot be read or is not exactly one run, if the alignment does not hold, or if
+/// `out` cannot be written.
 pub fn run(captured: &Trace, profile: &Trace, out: &Path, force: bool) -> Result<Outcome, AnalyzeError> {
     let (run, other) = (one(captured, "the captured run")?, one(profile, "the profile")?);
     new_file::differs(out, run.paths.iter().chain(&other.paths))?;
@@ -212,7 +215,8 @@ fn described(aligned: &Aligned, profile: &RunFile) -> Alignment {
     }
 }
 
-/// Rows of the run, in order, with the number that the profile has for the call.
+/// Returns the matched rows of the run, ascending, each with the correlation ID that the profile has for the
+/// call.
 fn correlations(profile: &RunFile, aligned: &Aligned) -> Result<Vec<(u64, u64)>, AnalyzeError> {
     let mut matched = aligned.matched.clone();
     matched.sort_unstable();
@@ -235,7 +239,7 @@ fn correlations(profile: &RunFile, aligned: &Aligned) -> Result<Vec<(u64, u64)>,
     Ok(found)
 }
 
-/// Puts the numbers into rows of the run, the first of which is `base`.
+/// Sets the correlation IDs in a batch of the run whose first row has the number `base`.
 fn correlate(batch: &RecordBatch, base: u64, numbers: &[(u64, u64)]) -> Result<RecordBatch, AnalyzeError> {
     let place = |row: u64| numbers.partition_point(|(of, _)| *of < row);
     let new = numbers.get(place(base)..place(base + batch.num_rows() as u64)).unwrap_or_default();
@@ -266,7 +270,7 @@ fn correlate(batch: &RecordBatch, base: u64, numbers: &[(u64, u64)]) -> Result<R
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(damaged)
 }
 
-/// When a batch begins; what cannot be read comes first, and ends the writing.
+/// Start time of a batch in ns. An unreadable batch sorts first, so that its error ends the write.
 fn begin(batch: &Result<RecordBatch, AnalyzeError>) -> i64 {
     let ts = batch.as_ref().ok().and_then(|batch| integers(batch, "ts").ok());
     ts.filter(|ts| !ts.is_empty()).map_or(i64::MIN, |ts| ts.value(0))
@@ -307,7 +311,7 @@ fn write(
     Ok((finished, moved))
 }
 
-/// What the new run says of itself.
+/// Builds the metadata of the new run.
 fn whole(run: &RunFile, other: &RunFile, alignment: &Alignment) -> Run {
     let mut whole = run.run.clone();
     (whole.part_number, whole.part_is_last) = (0, false);

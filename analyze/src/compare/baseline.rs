@@ -1,5 +1,7 @@
-//! Runs and baselines. A baseline is the figures of runs in a small Parquet file: one row per run and figure, and the runs'
-//! circumstances as JSON in the file's metadata. It stands wherever runs do, so that traces need not be kept.
+//! Baselines: the figures of runs in a small Parquet file.
+//!
+//! The file has one row per run and figure; the runs' circumstances are JSON in the file's metadata. A
+//! baseline is accepted wherever runs are, so that traces need not be kept.
 
 use std::{
     collections::BTreeMap,
@@ -32,11 +34,11 @@ use analyze_run::{
     run_file::tell_apart,
 };
 
-/// Metadata key; its presence makes a Parquet file a baseline.
+/// Key of the Parquet metadata entry whose presence makes a file a baseline.
 const META: &str = "inquest.baseline";
-/// Of the file. What is added keeps it.
+/// Version of the file format. Additions keep it.
 const VERSION: u32 = 1;
-/// Runs of which figures are made at once, at most: what one takes of memory is taken so many times.
+/// Upper bound of the number of runs measured concurrently: peak memory grows in proportion to it.
 const AT_ONCE: usize = 8;
 
 #[derive(Serialize, Deserialize)]
@@ -48,7 +50,7 @@ struct Head {
 /// Writes a baseline.
 ///
 /// # Errors
-/// If it exists and `force` is not given, or cannot be written.
+/// Returns an error if `path` exists and `force` is not set, or if the file cannot be written.
 pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), AnalyzeError> {
     let internal = |error: &dyn std::fmt::Display| AnalyzeError::Internal(error.to_string());
     let rows = || runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
@@ -95,9 +97,9 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
     writer.close().map(drop).map_err(failed)
 }
 
-/// Reads a baseline; `None`: the file is none.
+/// Reads a baseline. Returns `None` if the file is not a baseline.
 fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
-    // What is no Parquet file at all is told by who opens it as a run.
+    // A file that is not Parquet at all is reported by the code that opens it as a run.
     let Ok(file) = File::open(path) else { return Ok(None) };
     let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new(file) else { return Ok(None) };
     let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
@@ -145,10 +147,10 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
     Ok(Some(head.runs.into_iter().map(run).collect()))
 }
 
-/// Opens a baseline, and nothing else.
+/// Opens a file that must be a baseline.
 ///
 /// # Errors
-/// If it is missing, none, or damaged.
+/// Returns an error if the file is missing, is not a baseline, or is damaged.
 pub fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     std::fs::metadata(path).map_err(io)?;
@@ -157,7 +159,8 @@ pub fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
     })
 }
 
-/// One run's figures; nothing of the run stays in memory.
+/// Measures the figures of one run, or reads those of a baseline. Nothing of the run stays in memory
+/// afterwards.
 async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, AnalyzeError> {
     if let Some(runs) = read(&path)? {
         return Ok(runs);
@@ -170,14 +173,14 @@ async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, Ana
     Ok(vec![RunFigures { name, facts, figures: figure::of(&trace).await? }])
 }
 
-/// The figures of the runs and baselines that paths, directories and patterns stand for, in their order. Two runs of one
-/// name are told apart by a number.
+/// Loads the figures of all runs and baselines that the paths, directories and patterns name, in the order
+/// given. A number is appended to the names of runs that would otherwise share one.
 ///
 /// # Errors
-/// If one cannot be read, or there is none.
+/// Returns an error if a run or baseline cannot be read, or if a path names none.
 pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
     let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
-    // Of one run not every query uses all processors.
+    // The queries of a single run do not keep all processors busy, so several runs are measured concurrently.
     let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);
     let measured = paths.into_iter().map(|path| async move {
         tokio::spawn(measure(path, options.clone()))

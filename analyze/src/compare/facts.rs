@@ -1,7 +1,8 @@
-//! What a run was recorded with, and whether two sides may be compared at all.
+//! The circumstances under which a run was recorded, and whether two sides may be compared at all.
 //!
-//! A difference that makes figures mean something else forbids a verdict: another GPU or CPU, other probes, another
-//! recorder, lost events. A difference that may be the very change in question (driver, libraries, command) is shown.
+//! A difference that changes what the figures mean forbids a verdict: another GPU or CPU, other probes,
+//! another recorder, lost events. A difference that may be the very change under test (driver, libraries,
+//! command) is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,48 +11,62 @@ use trace_schema::Run;
 
 use super::figure::{Figures, Key};
 
-/// Up to this share of events may be lost before figures are not trusted.
+/// Share of events that a run may lose before its figures are no longer trusted.
 const LOST_RATIO: f64 = 1e-3;
-/// Clocks of GPUs, means of two sides, that differ by more are worth a word.
+/// Relative difference between the mean GPU clocks of two sides above which the difference is reported.
 const CLOCK_RATIO: f64 = 0.05;
 
-/// Circumstances of a run. What the source does not tell is empty.
+/// Circumstances of a run. A field is empty, zero or false if the source does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
+    /// Program and version that recorded or imported the run.
     pub producer: String,
+    /// Traced command line, its words joined by spaces.
     pub command: String,
+    /// Name of the recording host.
     pub host: String,
+    /// Processor model.
     pub cpu: String,
+    /// Number of logical processors; 0 if unknown.
     pub cpu_count: u32,
+    /// Linux kernel release.
     pub kernel: String,
+    /// GPU models, one entry per GPU.
     pub gpus: Vec<String>,
+    /// Distinct versions of the GPU driver.
     pub drivers: Vec<String>,
+    /// Probe profile of the recorder: light, default or full.
     pub profile: String,
-    /// Functions that were probed, as a number that changes with any of them.
+    /// Fingerprint of the set of probed functions: their count, and a hash that changes with any of them.
     pub probes: String,
-    /// File names of libraries, and their build ids.
+    /// Build IDs of the probed libraries, by file name.
     pub libraries: BTreeMap<String, String>,
+    /// Distinct PyTorch versions of the traced processes.
     pub torch: Vec<String>,
+    /// Recorded environment variables of the traced processes.
     pub environment: BTreeMap<String, String>,
+    /// Number of recorded events.
     pub rows_count: u64,
+    /// Number of events that the recorder lost.
     pub lost_count: u64,
+    /// True if the source counts lost events. If not, a `lost_count` of 0 proves nothing.
     pub lost_is_counted: bool,
-    /// The processes ran before recording began.
+    /// True if the processes were already running when recording began.
     pub joined_running: bool,
-    /// Unix time of the beginning; `None`: not known.
+    /// Unix time at which recording began, in ns; `None` if unknown.
     pub start_wall_ns: Option<i64>,
 }
 
-/// Those different from each other, in order.
+/// Returns the distinct non-empty values in ascending order.
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
     values.filter(|value| !value.is_empty()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The same for the same texts in any order.
+/// Returns a text that depends only on the set of texts, not on their order.
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let sorted: BTreeSet<&str> = texts.collect();
-    // FNV-1a: it must be the same in every version of this program.
+    // FNV-1a, because the hash must not change between versions of this program.
     let hash = sorted
         .iter()
         .flat_map(|text| text.bytes().chain([0]))
@@ -62,7 +77,7 @@ fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Facts {
-    /// Those of a run.
+    /// Collects the circumstances of a run that has `rows_count` events.
     pub fn of(run: &Run, rows_count: u64) -> Self {
         let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let placed = run.probes.iter().filter(|probe| probe.error.is_none());
@@ -91,31 +106,38 @@ impl Facts {
         }
     }
 
-    /// Share of events that was lost.
+    /// Share of the run's events that was lost, from 0 to 1.
     fn lost_ratio(&self) -> f64 {
         self.lost_count as f64 / (self.lost_count + self.rows_count).max(1) as f64
     }
 }
 
-/// A run with all that is compared of it.
+/// A run together with everything that is compared about it.
 #[derive(Clone, Debug)]
 pub struct RunFigures {
+    /// Name of the run, unique within a comparison.
     pub name: String,
+    /// Circumstances of the recording.
     pub facts: Facts,
+    /// All figures of the run.
     pub figures: Figures,
 }
 
-/// A circumstance that is not the same in all runs.
+/// A circumstance that differs between runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Discord {
+    /// Name of the circumstance, which is also the argument of `--allow`.
     pub what: &'static str,
-    /// It forbids a verdict.
+    /// True if the difference forbids a verdict.
     pub forbids: bool,
+    /// Distinct values among the base runs.
     pub base: Vec<String>,
+    /// Distinct values among the new runs.
     pub new: Vec<String>,
 }
 
-/// Circumstances: name, whether a difference forbids a verdict, and what it is of a run.
+/// A circumstance: its name, whether a difference forbids a verdict, and the function that reads it from a
+/// run.
 type Circumstance = (&'static str, bool, fn(&Facts) -> String);
 
 const CIRCUMSTANCES: [Circumstance; 11] = [
@@ -137,7 +159,7 @@ const CIRCUMSTANCES: [Circumstance; 11] = [
     }),
 ];
 
-/// Mean clock of the GPUs, over the runs in which it was read.
+/// Mean SM clock in MHz, over the runs in which it was sampled.
 fn clock(runs: &[RunFigures]) -> Option<f64> {
     let of_run = |run: &RunFigures| {
         let clocks = run.figures.iter().filter(|(key, _)| key.metric == "sm_clock_mean_mhz");
@@ -147,7 +169,7 @@ fn clock(runs: &[RunFigures]) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// Each library whose build differs.
+/// Reports the libraries whose builds differ between the sides.
 fn libraries(base: &[RunFigures], new: &[RunFigures]) -> Option<Discord> {
     let of = |runs: &[RunFigures]| -> BTreeMap<String, BTreeSet<String>> {
         let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -176,7 +198,7 @@ fn libraries(base: &[RunFigures], new: &[RunFigures]) -> Option<Discord> {
     })
 }
 
-/// What is not the same in all runs of both sides.
+/// Returns every circumstance that is not the same in all runs of both sides.
 pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
     let of = |runs: &[RunFigures], get: fn(&Facts) -> String| {
         runs.iter().map(|run| get(&run.facts)).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
@@ -209,7 +231,7 @@ pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
     found
 }
 
-/// What is true of every run, and weakens what is said of it.
+/// Returns warnings that hold for all runs and weaken the conclusions.
 pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
     let all = || base.iter().chain(new);
     let mut cautions = Vec::new();
@@ -234,7 +256,7 @@ pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
     cautions
 }
 
-/// The same run twice would count as two.
+/// Returns the names of two entries that are the same run, if there are any: the run would count twice.
 pub fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a str, &'a str)> {
     let mut seen: Vec<&RunFigures> = Vec::new();
     for run in runs {
@@ -249,7 +271,8 @@ pub fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a s
     None
 }
 
-/// A metric that the run measures at all. Slow calls are looked for wherever there are calls.
+/// Returns whether the run measures a metric at all. Slow calls are looked for in every run that records
+/// calls, so their metrics count as measured there even if the run has no slow call.
 pub fn measures(run: &RunFigures, key: &Key) -> bool {
     let is_of_slow_calls =
         key.metric.starts_with("lost_") || matches!(key.metric.as_str(), "slow_count" | "excess_ns");

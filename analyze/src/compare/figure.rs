@@ -1,8 +1,9 @@
-//! Figures of a run: one number each, as the views `metrics_…` have them. Their columns `subject` and `stratum` say what a
-//! row is about; every other number is a metric, named by its column. `calls_count` also says how many calls (or ranges)
-//! the row's quantiles rest on.
+//! Figures of a run: single numbers, read from the views `metrics_…`.
 //!
-//! A user's own metrics are files `metrics_….sql` of `--queries DIR`.
+//! The columns `subject` and `stratum` say what a row is about. Every other numeric column is a metric, named
+//! by the column; `calls_count` is also the number of calls (or ranges) on which the row's quantiles rest.
+//!
+//! Users add metrics of their own as files `metrics_….sql` in `--queries DIR`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,20 +16,20 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Views whose names begin so are made of metrics.
+/// Prefix of the names of views that consist of metrics.
 pub const VIEWS: &str = "metrics_";
 
-/// How many a row's quantiles rest on.
+/// Column with the number of calls on which a row's quantiles rest.
 const COUNT: &str = "calls_count";
 
-/// What a figure is of.
+/// Identity of a figure: what is measured, and about what.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
-    /// Its unit ends the name.
+    /// Name of the metric, which ends with its unit (`_ns`, `_bytes`, `_count`, `_ratio`, …).
     pub metric: String,
-    /// Function, state, phase, …; `None`: the whole run.
+    /// Function, thread state, phase, … that the figure is about; `None` for the whole run.
     pub subject: Option<String>,
-    /// Part of the subject; `None`: all of it.
+    /// Group within the subject (size class, direction, first call); `None` for the whole subject.
     pub stratum: Option<String>,
 }
 
@@ -42,42 +43,45 @@ impl fmt::Display for Key {
     }
 }
 
-/// Quantiles, and how many calls a run must have for one: what lies beyond a quantile must be more than a handful.
+/// Parts of names that mark quantile metrics, and the number of calls that a run needs for each: more than a
+/// handful of calls must lie beyond a quantile.
 const QUANTILES: [(&str, i64); 4] = [("p50_", 10), ("p90_", 50), ("p99_", 500), ("p999_", 5000)];
 
 impl Key {
-    /// The same of another metric.
+    /// Creates the key of a metric.
     pub fn of(metric: &str, subject: Option<&str>, stratum: Option<&str>) -> Self {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         Self { metric: metric.to_owned(), subject: owned(subject), stratum: owned(stratum) }
     }
 
-    /// The unit that ends its name.
+    /// Unit of the metric: the last part of its name.
     pub fn unit(&self) -> &str {
         self.metric.rsplit('_').next().unwrap_or_default()
     }
 
-    /// Calls that a run must have for it; `None`: it is no quantile.
+    /// Number of calls that a run needs for this quantile; `None` if the metric is not a quantile.
     pub fn min_calls(&self) -> Option<i64> {
         QUANTILES.iter().find(|(name, _)| self.metric.contains(name)).map(|(_, calls)| *calls)
     }
 
-    /// Where nothing of the kind happened it is zero, not unknown: counts, and sums of times and bytes.
+    /// Returns whether a missing value means zero rather than unknown: this holds for counts and for sums of
+    /// times and bytes.
     pub fn is_sum(&self) -> bool {
         let one_per_call = self.min_calls().is_some() || self.metric.contains("_per_");
         let over_time = self.metric.contains("_mean_") || self.is_better_high();
         matches!(self.unit(), "ns" | "count" | "bytes") && !one_per_call && !over_time
     }
 
-    /// More of it is better: rates.
+    /// Returns whether higher values are better, which holds for rates.
     pub fn is_better_high(&self) -> bool {
         self.metric.contains("rate_")
     }
 
-    /// Differences up to this are of no interest, whatever their share.
+    /// Absolute difference, in the metric's unit, up to which a change is of no interest, whatever its
+    /// relative size.
     pub fn floor(&self) -> f64 {
         match self.unit() {
-            // One call, or a sum over a run.
+            // A quantile concerns a single call; any other time is a sum over a run.
             "ns" if self.min_calls().is_some() => 200.0,
             "ns" => 1e6,
             "bytes" if !self.is_better_high() => 1_048_576.0,
@@ -87,7 +91,7 @@ impl Key {
         }
     }
 
-    /// A value of it, for reading.
+    /// Formats a value of this metric with its unit.
     pub fn show(&self, value: f64) -> String {
         match self.unit() {
             "ns" => Nanos(value.round() as i64).to_string(),
@@ -100,21 +104,24 @@ impl Key {
     }
 }
 
-/// One number.
+/// Value of a figure in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
+    /// The value, in the unit of its metric.
     pub value: f64,
-    /// What a quantile rests on.
+    /// Number of calls on which a quantile rests; `None` if unknown.
     pub calls_count: Option<i64>,
 }
 
-/// All of a run.
+/// All figures of a run.
 pub type Figures = BTreeMap<Key, Figure>;
 
-/// Asks every view of metrics, one after the other: what one takes of memory is given back before the next.
+/// Reads the figures of a run. The metrics views are queried one after the other, so that the memory of one
+/// query is released before the next begins.
 ///
 /// # Errors
-/// If the run's data cannot be read, or a user's view has no number or one that is none.
+/// Returns an error if the run's data cannot be read, or if a user's view has no metric, a non-finite value,
+/// or two rows with the same key.
 pub async fn of(trace: &Trace) -> Result<Figures, AnalyzeError> {
     let mut figures = Figures::new();
     for query in trace.queries() {

@@ -1,14 +1,15 @@
-//! Gates: what a change may not do.
+//! Gates: limits on how much a figure may get worse.
 //!
 //! ```text
-//! p99(cudaLaunchKernel) < +5%            a quantile of a function's calls; the unit's ending may be left out
-//! calls_ns(cudaMemcpyAsync; h2d, 2^24 bytes) < +5%     of one stratum
-//! phase_p50_ns(step #) < +2% floor 1ms   differences up to 1 ms do not count
-//! reserved_peak_bytes < +512MiB          by so much, rather than by a share
-//! calls_count(*) < +0                    each function by itself
-//! copy_rate_bytes(h2d) > -5%             more is better
+//! p99(cudaLaunchKernel) < +5%            a quantile of a function's calls; the unit's suffix may be omitted
+//! calls_ns(cudaMemcpyAsync; h2d, 2^24 bytes) < +5%     one group of a function's calls
+//! phase_p50_ns(step #) < +2% floor 1ms   differences of up to 1 ms do not count
+//! reserved_peak_bytes < +512MiB          an absolute amount rather than a share
+//! calls_count(*) < +0                    a separate gate for each function
+//! copy_rate_bytes(h2d) > -5%             for a metric of which more is better
 //! ```
-//! A file of gates is TOML: `gates = ["…", …]`, and what `--alpha` and `--resolution` are if not given.
+//! A gate file is TOML: `gates = ["…", …]`, and optionally `alpha` and `resolution`, which `--alpha` and
+//! `--resolution` override.
 
 use std::{path::Path, str::FromStr};
 
@@ -18,45 +19,53 @@ use trace_schema::{Bytes, Nanos};
 use super::figure::Key;
 use analyze_run::error::AnalyzeError;
 
-/// By how much a figure may change.
+/// Amount by which a figure may change for the worse.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Of the base.
+    /// Share of the base value: 0.05 is 5 %.
     Ratio(f64),
-    /// In the figure's unit.
+    /// Amount in the figure's unit.
     By(f64),
 }
 
-/// What a gate is about.
+/// Part of a run that a gate checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The run.
+    /// The whole run.
     Whole,
-    /// Every subject by itself.
+    /// Every subject, each with a gate of its own.
     Each,
+    /// One subject, or one group of it.
     One {
+        /// Name of the function, phase, …
         name: String,
+        /// Group within the subject; `None` for the whole subject.
         stratum: Option<String>,
     },
 }
 
-/// One gate.
+/// A gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gate {
-    /// As it was given.
+    /// Text of the gate as the user wrote it.
     pub text: String,
+    /// Name of the metric; the suffix with its unit may be missing.
     pub metric: String,
+    /// Part of the run that the gate checks.
     pub subject: Subject,
-    /// The figure may not fall; else it may not rise.
+    /// True if the figure may not fall; otherwise it may not rise.
     pub may_not_fall: bool,
+    /// Largest allowed change for the worse.
     pub limit: Limit,
-    /// Differences up to this do not count; `None`: the metric's own.
+    /// Differences up to this amount do not count, in the metric's unit; `None` for the metric's default
+    /// floor.
     pub floor: Option<f64>,
 }
 
-/// If none are given: whole runs, and only what their recordings measure.
+/// Gates used if the user gives none. They concern whole runs, and those that the recordings do not measure
+/// are skipped.
 pub const DEFAULTS: [&str; 6] = [
     "wall_ns < +2%",
     "launch_gap_ns < +2%",
@@ -66,7 +75,7 @@ pub const DEFAULTS: [&str; 6] = [
     "allocated_peak_bytes < +2%",
 ];
 
-/// A number without unit, a time or a size.
+/// Parses a non-negative number: plain, a time (to ns) or a size (to bytes).
 fn quantity(text: &str) -> Option<f64> {
     let plain = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
     let time = || text.parse().ok().map(|Nanos(ns)| ns as f64);
@@ -74,6 +83,7 @@ fn quantity(text: &str) -> Option<f64> {
 }
 
 impl FromStr for Gate {
+    /// Description of the syntax error.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -134,7 +144,7 @@ impl FromStr for Gate {
     }
 }
 
-/// Of a file.
+/// Contents of a gate file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
@@ -147,21 +157,23 @@ pub struct File {
 /// The gates, and how strictly they are judged.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rules {
+    /// Gates of the comparison.
     pub gates: Vec<Gate>,
-    /// Nobody has named them: those that cannot be measured are left out.
+    /// True if these are the default gates, of which those that cannot be measured are left out.
     are_default: bool,
-    /// Probability that any of the gates fails though nothing has changed.
+    /// Probability that any gate fails although nothing changed (family-wise error rate).
     pub alpha: f64,
-    /// A gate passes only if a change beyond this is excluded.
+    /// Share of the base value: a gate passes only if its confidence interval excludes a larger change for
+    /// the worse.
     pub resolution_ratio: f64,
 }
 
-/// Of [`Rules::alpha`].
+/// Default of [`Rules::alpha`].
 pub const ALPHA: f64 = 0.05;
-/// Of [`Rules::resolution_ratio`].
+/// Default of [`Rules::resolution_ratio`].
 pub const RESOLUTION: f64 = 0.10;
 
-/// A share such as `10%`.
+/// Parses a share such as `10%` to a ratio, here 0.1.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
     number
@@ -171,10 +183,12 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 impl Rules {
-    /// From the command line: gates, each as such or the name of a file of them. None: the usual ones.
+    /// Builds the rules from the command line. Each of `given` is a gate or the path of a gate file; without
+    /// any, the default gates apply.
     ///
     /// # Errors
-    /// If one is malformed, or two of them say different things of the same figure.
+    /// Returns an error if a gate or file is malformed, if two gates concern the same figure in the same
+    /// direction, or if `alpha` is out of range.
     pub fn new(given: &[String], alpha: Option<f64>, resolution: Option<f64>) -> Result<Self, AnalyzeError> {
         let mut gates: Vec<Gate> = Vec::new();
         let (mut file_alpha, mut file_resolution) = (None, None);
@@ -227,10 +241,12 @@ impl Rules {
 }
 
 impl Rules {
-    /// The figures that its gates are about. Of the usual gates those are left out that the recordings do not measure.
+    /// Returns the figures that the gates check, each with its gate. Default gates that the recordings do not
+    /// measure are left out.
     ///
     /// # Errors
-    /// If a gate that was asked for is of no metric.
+    /// Returns an error if a gate that the user asked for matches no metric or more than one, or has to name
+    /// a subject.
     pub fn figures<'a>(
         &self,
         known: impl Iterator<Item = &'a Key> + Clone,
@@ -247,10 +263,10 @@ impl Rules {
 }
 
 impl Gate {
-    /// The figures it is about, of those that there are.
+    /// Returns those of the known figures that the gate checks.
     ///
     /// # Errors
-    /// If its metric is none; with those that there are.
+    /// Returns an error that lists the known metrics if none of them matches.
     fn keys<'a>(&self, known: impl Iterator<Item = &'a Key> + Clone) -> Result<Vec<Key>, String> {
         let is_named = |key: &&Key| {
             key.metric == self.metric
@@ -305,7 +321,7 @@ impl Gate {
     }
 }
 
-/// The first of some names, and how many there are.
+/// Returns the first names in alphabetical order, and how many more there are.
 fn some(names: &[&str]) -> String {
     const SHOWN: usize = 8;
     let mut names = names.to_vec();

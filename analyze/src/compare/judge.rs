@@ -1,4 +1,4 @@
-//! The rule of [`super`], applied.
+//! Applies the rule of [`super`] to two sets of runs.
 
 use std::collections::BTreeSet;
 
@@ -13,28 +13,31 @@ use super::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// Of the data. What is added keeps it; what changes or goes raises it.
+/// Version of the comparison's JSON. Additions keep it; changes and removals raise it.
 const VERSION: u32 = 1;
 
-/// Smaller changes are not listed, however sure they are.
+/// Smallest relative change that is listed, however certain it is.
 const LISTED_RATIO: f64 = 0.01;
-/// Share of the listed that may be false.
+/// False discovery rate of the listed changes.
 const LISTED_Q: f64 = 0.05;
 
-/// What a gate, or all of them, came to.
+/// Outcome of one gate, or of all gates together. The order is that of severity: the outcome of a comparison
+/// is the maximum over its gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
+    /// The gate holds.
     Pass,
-    /// The trace, or the number of runs, does not answer.
+    /// The trace or the number of runs does not suffice for an answer.
     Inconclusive,
-    /// Beyond the limit, but one or two runs a side prove nothing.
+    /// The change exceeds the limit, but one or two runs on a side prove nothing.
     Suspect,
+    /// The figure got significantly worse, beyond its limit and floor.
     Regression,
 }
 
 impl Outcome {
-    /// For reading.
+    /// Name of the outcome in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -45,29 +48,38 @@ impl Outcome {
     }
 }
 
-/// A figure of both sides.
+/// Comparison of one figure between the two sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {
     #[serde(flatten)]
+    /// The figure.
     pub key: Key,
+    /// Values of the base runs, in the figure's unit.
     pub base: Vec<f64>,
+    /// Values of the new runs, in the figure's unit.
     pub new: Vec<f64>,
+    /// Mean of the base values.
     pub base_mean: f64,
+    /// Mean of the new values.
     pub new_mean: f64,
-    /// New over base, less 1; `None`: there are zeros.
+    /// Estimated ratio of new to base, minus 1; `None` if not all values are positive.
     pub change_ratio: Option<f64>,
-    /// Ends of its 95 % interval; `None`: too few runs.
+    /// Lower end of the 95 % confidence interval of `change_ratio`; `None` if there are too few runs for an
+    /// interval, or if `change_ratio` is `None`.
     pub low_ratio: Option<f64>,
+    /// Upper end of that interval; `None` as `low_ratio`.
     pub high_ratio: Option<f64>,
     #[serde(flatten)]
+    /// Result of the test.
     pub difference: Difference,
-    /// p of both directions, by Benjamini and Hochberg over all figures; `None`: no test.
+    /// Two-sided p, corrected by Benjamini and Hochberg's method over all figures; `None` if there was no
+    /// test.
     pub q: Option<f64>,
-    /// Runs far from the others of their side. They are not left out.
+    /// Names of runs that lie far from the others of their side. They are not left out.
     pub outliers: Vec<String>,
 }
 
-/// A side's values of a figure, each with its run.
+/// Returns a side's values of a figure, each with its run.
 fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
     let value = |run: &RunFigures| match run.figures.get(key) {
         Some(figure) => {
@@ -81,7 +93,8 @@ fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
 }
 
 impl Change {
-    /// `None`: a side has no run with this figure. What no run has at all is not known to be zero: it may not be probed.
+    /// Compares one figure. Returns `None` if a side has no run with it. A figure that no run has is not
+    /// known to be zero, because it may not have been probed.
     pub fn of(base: &[RunFigures], new: &[RunFigures], key: &Key) -> Option<Self> {
         if !base.iter().chain(new).any(|run| run.figures.contains_key(key)) {
             return None;
@@ -113,17 +126,17 @@ impl Change {
         })
     }
 
-    /// A difference in the figure's unit.
+    /// Converts a difference to the figure's unit.
     fn delta(&self, difference: f64) -> f64 {
         self.difference.ratio(difference).map_or(difference, |ratio| ratio * self.base_mean)
     }
 
-    /// By how much it changed, in its unit.
+    /// Estimated change, in the figure's unit.
     pub fn estimate(&self) -> f64 {
         self.delta(self.difference.estimate)
     }
 
-    /// A difference as a share of the base: infinite where the base is nothing.
+    /// Converts a difference to a share of the base mean; infinite if the base mean is zero.
     fn share(&self, difference: f64) -> f64 {
         self.difference.ratio(difference).unwrap_or_else(|| match difference {
             0.0 => 0.0,
@@ -132,13 +145,13 @@ impl Change {
         })
     }
 
-    /// The change for reading.
+    /// Formats the estimated change.
     pub fn shown(&self) -> String {
         let share = self.share(self.difference.estimate);
         if share.is_infinite() { "from 0".to_owned() } else { signed(share) }
     }
 
-    /// Its interval for reading.
+    /// Formats the confidence interval of the change; a dash if there is none.
     pub fn interval(&self) -> String {
         let (low, high) = (self.difference.low, self.difference.high);
         if self.difference.method == Method::None || !(low.is_finite() && high.is_finite()) {
@@ -154,7 +167,7 @@ impl Change {
     }
 }
 
-/// A share with its sign; a multiple, where that reads better.
+/// Formats a relative change as a signed percentage, or as a multiple if it is tenfold or more.
 pub fn signed(ratio: f64) -> String {
     if ratio >= 9.0 {
         let times = 1.0 + ratio;
@@ -164,54 +177,70 @@ pub fn signed(ratio: f64) -> String {
     format!("{:+.digits$} %", 100.0 * ratio)
 }
 
-/// A gate, judged on one figure.
+/// Result of a gate for one figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
+    /// The gate.
     pub gate: Gate,
+    /// The figure that the gate checks.
     pub key: Key,
+    /// Outcome of the gate.
     pub outcome: Outcome,
-    /// In a sentence.
+    /// Explanation of the outcome in one sentence.
     pub reason: String,
-    /// By Holm over all gates.
+    /// One-sided p, corrected by Holm's method over all gates; `None` if the figure could not be compared.
     pub p: Option<f64>,
+    /// The comparison; `None` if a side does not have the figure.
     pub change: Option<Change>,
 }
 
-/// A run that took part.
+/// A run that took part in a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Taking {
+    /// Name of the run.
     pub run: String,
+    /// Wall time in ns; `None` if it was not measured.
     pub wall_ns: Option<f64>,
+    /// Number of recorded events.
     pub rows_count: u64,
+    /// Number of lost events.
     pub lost_count: u64,
-    /// Gates on whose figures it is far from the others of its side.
+    /// Figures of gates for which the run lies far from the others of its side.
     pub is_outlier_of: Vec<String>,
 }
 
-/// All that is found.
+/// Result of a comparison, as its JSON has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
+    /// Version of this format.
     pub comparison_version: u32,
+    /// Most severe outcome of any gate; inconclusive if there is no gate.
     pub outcome: Outcome,
+    /// The rules that were applied.
     pub rules: Rules,
+    /// Runs of the base side.
     pub base: Vec<Taking>,
+    /// Runs of the new side.
     pub new: Vec<Taking>,
+    /// Circumstances that differ between runs.
     pub discords: Vec<Discord>,
+    /// Warnings that weaken the conclusions.
     pub cautions: Vec<String>,
+    /// Results of the gates.
     pub gates: Vec<Judged>,
-    /// What the differences are made of.
+    /// Breakdowns of the differences into parts.
     pub accounts: Vec<Account>,
-    /// Figures that changed, surest first.
+    /// Listed changes: whole subjects before groups, largest relative change first.
     pub changes: Vec<Change>,
-    /// Figures that were looked at.
+    /// Number of distinct figures in the runs, among which changes were looked for.
     pub figures_count: usize,
 }
 
 impl Comparison {
-    /// As JSON.
+    /// Serializes the comparison as JSON.
     ///
     /// # Errors
-    /// If a value has no JSON.
+    /// Returns an error if a value cannot be represented in JSON.
     pub fn json(&self) -> Result<String, AnalyzeError> {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
@@ -229,12 +258,12 @@ impl Judged {
         }
     }
 
-    /// For the worse is up.
+    /// Gives a value the sign with which worse is positive.
     fn adverse(&self, value: f64) -> f64 {
         if self.gate.may_not_fall { -value } else { value }
     }
 
-    /// Judges a gate whose p is `p` of `gates_count`.
+    /// Judges the gate, which is one of `gates_count` gates with a p-value.
     fn judge(mut self, rules: &Rules, gates_count: usize) -> Self {
         let Some(change) = &self.change else { return self };
         let found = &change.difference;
@@ -296,12 +325,13 @@ impl Judged {
     }
 }
 
-/// p for reading.
+/// Formats a p-value.
 pub fn p_shown(p: f64) -> String {
     if p < 0.001 { "below 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// Gates with the figures of both sides; those without are said to be so.
+/// Looks up the figures of every gate on both sides. A gate whose figure is missing is marked as
+/// inconclusive, with the reason.
 fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
     let known = || base.iter().chain(new).flat_map(|run| run.figures.keys());
     let mut gates = Vec::new();
@@ -339,15 +369,16 @@ fn judged(rules: &Rules, gates: Vec<Judged>) -> Vec<Judged> {
     gates.into_iter().map(with_p).collect()
 }
 
-/// Only the gates: for simulations.
+/// Judges the gates only, without the rest of the comparison, as simulations need it.
 pub fn gates_of(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
     Ok(judged(rules, gated(rules, base, new)?))
 }
 
-/// Compares two sides, of at least one run each. `allowed`: circumstances that may differ all the same.
+/// Compares two sides of at least one run each. `allowed` names circumstances that may differ without
+/// forbidding a verdict.
 ///
 /// # Errors
-/// If a gate is about a metric that there is not, or a run stands twice.
+/// Returns an error if a gate matches no metric, or if the same run is given twice.
 pub fn compare(
     base: &[RunFigures],
     new: &[RunFigures],

@@ -1,5 +1,5 @@
-//! A comparison as JUnit's XML, for CI systems that show it: a gate is a test case; inconclusive ones are skipped, with the
-//! reason.
+//! A comparison as JUnit XML, for CI systems that display it. Each gate is a test case; an inconclusive or
+//! suspect gate is a skipped test case with the reason as its message.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -27,10 +27,10 @@ fn case(gate: &Judged) -> TestCase {
     case
 }
 
-/// The XML.
+/// Renders the comparison as JUnit XML.
 ///
 /// # Errors
-/// If it cannot be made.
+/// Returns an error if the XML cannot be written.
 pub fn text(comparison: &Comparison) -> Result<String, AnalyzeError> {
     let mut suite = TestSuite::new("analyze compare");
     suite.add_test_cases(comparison.gates.iter().map(case));

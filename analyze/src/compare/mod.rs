@@ -1,18 +1,24 @@
-//! Did it get slower or hungrier? Two sets of runs, gate by gate, with a probability of crying wolf that holds.
+//! Answers whether a set of runs became slower or uses more memory than another set: it tests each gate and
+//! keeps the false alarm rate at the promised level.
 //!
 //! ```text
-//! runs, baselines ──► RunFigures (facts, figures) ──► gates, exploration ──► why ──► Comparison (data, versioned)
+//! runs, baselines ─► RunFigures (facts, figures) ─► gates, exploration ─► why ─► Comparison (versioned data)
 //! ```
 //! The rule:
-//! 1. The unit is the run, and a figure one number of it ([`figure`]); sums that nothing contributed to are zero, what was
-//!    not measured or rests on too few calls is left out.
-//! 2. Runs whose circumstances make figures mean something else are not compared ([`facts`]): inconclusive.
-//! 3. The test is that of [`samples`], by the number of runs. One or two on a side allow no verdict: at most `suspect`.
-//! 4. A gate **fails** if the change for the worse is significant (p of one direction, by Holm over all gates, at most α),
-//!    larger than its limit, and larger than its floor.
-//! 5. It **passes** if it does not fail and the interval of the change excludes anything beyond the resolution (or the limit,
-//!    if that is more). Else the runs are too few or too noisy to tell: inconclusive.
-//! 6. Everything else is exploration: what changed, by Benjamini and Hochberg at 5 %; it fails nothing.
+//! 1. The unit of comparison is the run, and a figure is one number per run ([`figure`]). A sum to which
+//!    nothing contributed is zero; a figure that was not measured, or that rests on too few calls, is left
+//!    out.
+//! 2. Runs whose circumstances change what their figures mean are not compared ([`facts`]); the outcome is
+//!    inconclusive.
+//! 3. The number of runs selects the test ([`samples`]). One or two runs on a side allow no verdict: the
+//!    outcome is at most `suspect`.
+//! 4. A gate **fails** if the change for the worse is significant (one-sided p, corrected by Holm's method
+//!    over all gates, at most α), larger than the gate's limit, and larger than its floor.
+//! 5. A gate **passes** if it does not fail and the confidence interval of the change excludes everything
+//!    beyond the resolution (or beyond the limit, if the limit is larger). Otherwise the runs are too few or
+//!    too noisy, and the outcome is inconclusive.
+//! 6. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
+//!    Hochberg), and never fails a comparison.
 
 pub mod baseline;
 pub mod facts;

@@ -1,39 +1,43 @@
-//! Two sets of runs, one figure: is it the same? The unit is the run: calls of one run have its noise in common, so that
-//! testing calls finds "changes" where there are none.
+//! Tests whether a figure differs between two sets of runs. The unit is the run: the calls of one run share
+//! its noise, so that a test on calls finds "changes" where there are none.
 //!
 //! | runs on the smaller side | test | estimate and interval |
 //! |---|---|---|
-//! | 1, 2 | none: nothing is known of how runs differ | the ratio alone |
-//! | 3, 4 | Welch's t on means | its own |
-//! | 5 and more | exact permutation of the runs' ranks (Wilcoxon, Mann and Whitney), ties as they are | Hodges and Lehmann's |
-//! | more than 25 on a side | Welch's t: means of so many are normal | its own |
+//! | 1, 2 | none: the variation between runs is unknown | the ratio alone |
+//! | 3, 4 | Welch's t-test on means | Welch's |
+//! | 5 and more | exact permutation of the runs' ranks (Wilcoxon–Mann–Whitney) | Hodges and Lehmann's |
+//! | more than 25 on a side | Welch's t-test: means of that many runs are nearly normal | Welch's |
 //!
-//! Figures that are all positive are compared as logarithms, so that what is found is a ratio.
+//! Figures that are all positive are compared as logarithms, so that the estimated effect is a ratio. The
+//! permutation test gives tied values the mean of their ranks.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Confidence of intervals.
+/// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// From so many runs on the smaller side on ranks are permuted; before, they cannot reach a verdict.
+/// Smallest number of runs on the smaller side for the permutation test; with fewer it cannot become
+/// significant.
 const EXACT_FROM: usize = 5;
-/// Beyond, means are as good.
+/// Largest number of runs on a side for the permutation test; above it, a test on means is as good.
 const EXACT_TO: usize = 25;
-/// From so many runs on the smaller side on there is a test.
+/// Smallest number of runs on the smaller side for which there is a test.
 pub const TEST_FROM: usize = 3;
 
-/// How it was found out.
+/// Statistical test of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Too few runs.
+    /// No test: there are too few runs.
     None,
+    /// Welch's t-test on means.
     Welch,
+    /// Exact permutation test of ranks.
     Exact,
 }
 
 impl Method {
-    /// For reading.
+    /// Name of the test in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "no test",
@@ -42,7 +46,7 @@ impl Method {
         }
     }
 
-    /// That of so many runs a side.
+    /// Returns the test used for these numbers of runs.
     pub fn of(base: usize, new: usize) -> Self {
         match base.min(new) {
             0..TEST_FROM => Self::None,
@@ -52,7 +56,7 @@ impl Method {
         }
     }
 
-    /// The smallest p, of one direction, that it can reach with so many runs.
+    /// Returns the smallest one-sided p that the test can reach with these numbers of runs.
     pub fn least_p(self, base: usize, new: usize) -> f64 {
         match self {
             Self::None => 1.0,
@@ -62,51 +66,56 @@ impl Method {
     }
 }
 
-/// Ways to choose.
+/// Number of ways to choose `chosen` of `of` items.
 fn subsets(of: usize, chosen: usize) -> f64 {
     (0..chosen).map(|i| (of - i) as f64 / (i + 1) as f64).product::<f64>().round()
 }
 
-/// What is found. Differences are new less base: of logarithms, or of the figures themselves.
+/// Estimated difference between two sides: new minus base, of the logarithms or of the figures themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
+    /// The test that was used.
     pub method: Method,
-    /// Of logarithms.
+    /// True if `estimate`, `low` and `high` are differences of natural logarithms.
     pub is_log: bool,
+    /// Estimated difference.
     pub estimate: f64,
-    /// Ends of its interval; infinite: too few runs for one.
+    /// Lower end of its 95 % confidence interval; infinite if there are too few runs.
     pub low: f64,
+    /// Upper end of that interval; infinite if there are too few runs.
     pub high: f64,
-    /// Probability of such a difference, or a larger one, up or down, if there is none.
+    /// Probability of a rise at least as large if there is no difference.
     pub p_up: f64,
+    /// Probability of a fall at least as large if there is no difference.
     pub p_down: f64,
 }
 
 impl Difference {
-    /// Of both directions.
+    /// Two-sided p-value.
     pub fn p(&self) -> f64 {
         (2.0 * self.p_up.min(self.p_down)).min(1.0)
     }
 
-    /// A difference as a share of the base, where it is one of logarithms.
+    /// Converts a difference of logarithms to a relative change; `None` if this is not a difference of
+    /// logarithms.
     pub fn ratio(&self, difference: f64) -> Option<f64> {
         self.is_log.then(|| difference.exp() - 1.0)
     }
 }
 
-/// The mean; 0 of nothing.
+/// Arithmetic mean; 0 for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The median, of at least one.
+/// Median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Mean and variance.
+/// Mean and sample variance. The variance is not finite for fewer than two values.
 pub fn moments(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = mean(values);
@@ -119,7 +128,7 @@ fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     let (n, m) = (base.len() as f64, new.len() as f64);
     let (a, b) = (base_var / n, new_var / m);
     let (difference, error) = (new_mean - base_mean, (a + b).sqrt());
-    // Rounding is no noise.
+    // A spread no larger than rounding errors is not noise, and a t-test would divide by it.
     if error <= 1e-12 * base_mean.abs().max(new_mean.abs()).max(f64::MIN_POSITIVE) {
         let of = |is_so: bool| if is_so { 0.0 } else { 1.0 };
         let p = if difference == 0.0 { (1.0, 1.0) } else { (of(difference > 0.0), of(difference < 0.0)) };
@@ -134,7 +143,8 @@ fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     (difference, difference - reach, difference + reach, 1.0 - below, below)
 }
 
-/// How many subsets of `chosen` of the ranks (doubled, so that ties have whole ones) have each sum.
+/// Counts, for each sum, the subsets of `chosen` ranks that have it. Ranks are doubled so that those of ties
+/// are integers.
 fn rank_sums(ranks: &[usize], chosen: usize) -> Vec<f64> {
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0; most + 1]; chosen + 1];
@@ -172,7 +182,8 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     differences.sort_by(f64::total_cmp);
     let count = differences.len();
     let estimate = (differences[(count - 1) / 2] + differences[count / 2]) / 2.0;
-    // Without ties: pairs that may be left out on each side before the interval would have too little confidence.
+    // Counts the pairs that may be left out at each end before the confidence falls short. Ties are ignored
+    // here.
     let plain: Vec<usize> = (1..=all.len()).map(|rank| 2 * rank).collect();
     let (ways, least) = (rank_sums(&plain, new.len()), new.len() * (new.len() + 1));
     let mut outside = 0.0;
@@ -188,7 +199,7 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     }
 }
 
-/// Compares two sets, of at least one run each.
+/// Compares two sets of at least one run each.
 pub fn difference(base: &[f64], new: &[f64]) -> Difference {
     let is_log = base.iter().chain(new).all(|value| *value > 0.0);
     let scaled =
@@ -203,12 +214,14 @@ pub fn difference(base: &[f64], new: &[f64]) -> Difference {
     Difference { method, is_log, estimate, low, high, p_up, p_down }
 }
 
-/// Holm: p of each such that rejecting those up to α makes a false one at most with probability α in the whole family.
+/// Adjusts p-values by Holm's method: rejecting those up to α makes a false rejection with a probability of
+/// at most α in the whole family.
 pub fn holm(ps: &[f64]) -> Vec<f64> {
     adjusted(ps, |rank, count| (count - rank) as f64, true)
 }
 
-/// Benjamini and Hochberg: of those up to q, a share of at most q is expected to be false.
+/// Adjusts p-values by Benjamini and Hochberg's method: of those up to q, a share of at most q is expected to
+/// be false.
 pub fn benjamini_hochberg(ps: &[f64]) -> Vec<f64> {
     adjusted(ps, |rank, count| count as f64 / (rank + 1) as f64, false)
 }
@@ -228,7 +241,8 @@ fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> V
     by_place
 }
 
-/// Runs that lie far from the others of their side, by Iglewicz and Hoaglin's modified z-score.
+/// Returns the places of values that lie far from the others, by Iglewicz and Hoaglin's modified z-score.
+/// Returns none for fewer than five values.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     if values.len() < EXACT_FROM {
@@ -244,7 +258,7 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// All ways to choose, one by one.
+    /// Enumerates all subsets.
     fn by_hand(base: &[f64], new: &[f64]) -> (f64, f64) {
         let all: Vec<f64> = base.iter().chain(new).copied().collect();
         let rank = |value: f64| {
@@ -287,7 +301,8 @@ mod tests {
 
     #[test]
     fn intervals_have_the_confidence_they_claim() {
-        // A shift of 3 between two sets of five uniform numbers: in at most 5 % of 4,000 draws, give or take, outside.
+        // The true shift of 3 between two sets of five uniform numbers lies outside the interval in at most 5
+        // % of 4,000 draws, allowing for chance.
         let mut random = analyze_run::random::Random(5);
         let mut draw = |shift: f64| {
             (0..5).map(|_| 100.0 + shift + random.below(1000) as f64 / 100.0).collect::<Vec<_>>()
@@ -304,7 +319,8 @@ mod tests {
 
     #[test]
     fn welch_as_published() {
-        // Student's sleep data, treated as two groups; R: t.test(extra ~ group), p = 0.07939, interval -3.365 to 0.2055.
+        // Student's sleep data, treated as two groups. R's t.test(extra ~ group) gives p = 0.07939, interval
+        // -3.365 to 0.2055.
         let one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
         let two = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
         let (estimate, low, high, p_up, _) = welch(&one, &two);

@@ -1,8 +1,8 @@
-//! Does the rule hold what it promises? Comparisons in which the truth is known: how often any gate fails though nothing
-//! changed, and how often one does when something did. Beside it what others do: a rank test and a t-test on pooled calls,
-//! and a plain limit in percent.
+//! Checks that the rule keeps its promise, on simulated comparisons whose truth is known: how often any gate
+//! fails although nothing changed, and how often one fails when something did. Common alternatives are
+//! measured beside it: a rank test and a t-test on pooled calls, and a plain limit in percent.
 //!
-//! Runs are generated, with the noise that benchmarks have, or drawn from recorded ones.
+//! Runs are either generated, with the noise that benchmarks have, or drawn from recorded runs.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -20,34 +20,34 @@ use super::{
 use analyze_run::{error::AnalyzeError, random::Random};
 
 const SEED: u64 = 0x1296;
-/// Calls of a generated run.
+/// Number of calls in a generated run.
 const CALLS: usize = 600;
-/// A plain limit, as gates without statistics have it.
+/// Relative limit of the plain comparison without statistics.
 const PLAIN_LIMIT: f64 = 0.05;
-/// Of tests on calls.
+/// Significance level of the tests on pooled calls.
 const CALLS_ALPHA: f64 = 0.05;
 
-/// Where runs come from.
+/// Source of the variation between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Noise {
-    /// Runs differ by 2 %, log-normal.
+    /// Run means vary by 2 %, log-normally.
     Normal,
-    /// The same, and a call resembles the one before it.
+    /// `Normal`, with each call correlated with the one before it (0.9).
     Autocorrelated,
-    /// Student's t with 3 degrees of freedom, as wide.
+    /// Run means follow Student's t with 3 degrees of freedom, scaled to the same variance.
     HeavyTails,
     /// Three runs in ten are 6 % slower.
     Bimodal,
-    /// Drawn from recorded runs.
+    /// Runs are drawn from recorded runs.
     Recorded,
 }
 
 impl Noise {
-    /// Those that are generated.
+    /// The kinds of noise that are generated.
     pub const GENERATED: [Self; 4] = [Self::Normal, Self::Autocorrelated, Self::HeavyTails, Self::Bimodal];
 
-    /// For reading.
+    /// Name of the noise in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Normal => "runs differ by 2 %",
@@ -59,11 +59,12 @@ impl Noise {
     }
 }
 
-/// A run with the durations of some of its calls.
+/// A run, with the durations of some of its calls.
 #[derive(Clone, Debug)]
 pub struct Simulated {
+    /// The run's figures.
     pub run: RunFigures,
-    /// Empty: not known.
+    /// Durations of calls in ns; empty if unknown.
     pub calls_ns: Vec<f64>,
 }
 
@@ -73,11 +74,12 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + part * (sorted[(low + 1).min(sorted.len() - 1)] - sorted[low])
 }
 
-/// A run, `change` slower.
+/// Generates a run that is slower by the ratio `change`.
 fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     let (own, common) = (random.normal(), random.normal());
     let of_run = match noise {
-        // Of unit variance: a normal number over the root of a mean of three squares, by the root of three.
+        // Scaled to unit variance: a normal number over the root of the mean of three squares, divided by the
+        // root of three.
         Noise::HeavyTails => {
             let squares: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
             0.02 * common / (squares / 3.0).sqrt() / 3_f64.sqrt()
@@ -96,7 +98,7 @@ fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     let total: f64 = calls_ns.iter().sum();
     let mut sorted = calls_ns.clone();
     sorted.sort_by(f64::total_cmp);
-    // Between calls, 100 times as long, with some noise of its own.
+    // Time between calls: more than 100 times the total of the generated calls, with noise of its own.
     let gaps = 1e9 * factor * (0.01 * own).exp();
     let allocated = (1_u64 << 30) as f64 * (1.0 + 0.001 * random.normal());
     let reserved = (allocated * 1.1 / 2_097_152.0).ceil() * 2_097_152.0
@@ -117,7 +119,7 @@ fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     Simulated { run: RunFigures { name: String::new(), facts: Facts::default(), figures }, calls_ns }
 }
 
-/// Times of a recorded run, `change` slower.
+/// Scales the times of a recorded run so that it is slower by the ratio `change`.
 fn slowed(run: &Simulated, change: f64) -> Simulated {
     let mut run = run.clone();
     for (key, figure) in &mut run.run.figures {
@@ -129,7 +131,7 @@ fn slowed(run: &Simulated, change: f64) -> Simulated {
     run
 }
 
-/// Ranks of pooled calls, normal approximation: what most tools' "Mann–Whitney" does.
+/// Rank test on pooled calls with the normal approximation, which is what most tools' "Mann–Whitney" does.
 fn ranks_say_slower(base: &[f64], new: &[f64]) -> bool {
     let mut all: Vec<(f64, bool)> =
         base.iter().map(|v| (*v, false)).chain(new.iter().map(|v| (*v, true))).collect();
@@ -141,18 +143,18 @@ fn ranks_say_slower(base: &[f64], new: &[f64]) -> bool {
     1.0 - Normal::standard().cdf((sum - mean) / deviation) < CALLS_ALPHA
 }
 
-/// Welch's t on the calls' logarithms.
+/// Welch's t-test on the logarithms of pooled calls.
 fn means_say_slower(base: &[f64], new: &[f64]) -> bool {
     let of = |values: &[f64]| {
         let (mean, variance) = moments(&values.iter().map(|v| v.ln()).collect::<Vec<_>>());
         (mean, variance / values.len() as f64)
     };
     let ((old, a), (now, b)) = (of(base), of(new));
-    // Of thousands of calls Student's t is normal.
+    // For thousands of calls, Student's t distribution is practically normal.
     1.0 - Normal::standard().cdf((now - old) / (a + b).sqrt()) < CALLS_ALPHA
 }
 
-/// Which methods call it slower.
+/// The methods that report a regression, and whether the gates leave it undecided.
 #[derive(Clone, Copy, Debug, Default)]
 struct Says {
     gates: bool,
@@ -185,29 +187,36 @@ fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, An
     })
 }
 
-/// What became of comparisons of one kind.
+/// Results of simulated comparisons of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
+    /// Source of the variation between runs.
     pub noise: Noise,
+    /// Number of runs on each side.
     pub runs_a_side: usize,
-    /// What new runs are slower by.
+    /// Relative amount by which the new runs are slower.
     pub change_ratio: f64,
+    /// Number of simulated comparisons.
     pub comparisons_count: usize,
-    /// Shares of the comparisons that were called a regression.
+    /// Share of comparisons in which the gates report a regression.
     pub gates_ratio: f64,
-    /// By no means a regression, nor a pass.
+    /// Share of comparisons that the gates leave inconclusive.
     pub undecided_ratio: f64,
-    /// `None`: calls are not known.
+    /// Share in which the rank test on pooled calls reports a regression; `None` if calls are unknown.
     pub pooled_ranks_ratio: Option<f64>,
+    /// Share in which the t-test on pooled calls reports a regression; `None` if calls are unknown.
     pub pooled_means_ratio: Option<f64>,
+    /// Share in which the plain limit on wall time reports a regression.
     pub percent_ratio: f64,
 }
 
-/// How much, and of what.
+/// Parameters of a simulation.
 pub struct Plan<'a> {
+    /// Rules to check.
     pub rules: &'a Rules,
+    /// Number of comparisons to simulate.
     pub comparisons: usize,
-    /// Recorded runs without a change.
+    /// Recorded runs, without a change among them.
     pub recorded: &'a [Simulated],
 }
 
@@ -230,10 +239,11 @@ impl Plan<'_> {
         (side(0..runs, 0.0), side(runs..2 * runs, change))
     }
 
-    /// Comparisons with so many runs a side, and such a change. `None`: fewer runs are recorded.
+    /// Simulates comparisons with this many runs on each side and this relative change. Returns `None` if too
+    /// few runs are recorded.
     ///
     /// # Errors
-    /// If a gate is of no figure.
+    /// Returns an error if a gate matches no figure.
     pub fn line(&self, noise: Noise, runs: usize, change: f64) -> Result<Option<Line>, AnalyzeError> {
         if noise == Noise::Recorded && self.recorded.len() < 2 * runs {
             return Ok(None);
@@ -262,24 +272,26 @@ impl Plan<'_> {
     }
 }
 
-/// Power with so many runs a side.
+/// Statistical power of a comparison with this many runs on each side.
 #[derive(Clone, Debug, Serialize)]
 pub struct Power {
+    /// Number of runs on each side.
     pub runs_a_side: usize,
-    /// Of each change: the change, and how often it would be found.
+    /// Share of comparisons that find a change, from 0 to 1, by the change (`+5%`).
     pub found: BTreeMap<String, f64>,
-    /// Share of comparisons without a change that fail, and that end undecided.
+    /// Share of comparisons without a change in which a gate fails.
     pub false_ratio: f64,
+    /// Share of comparisons without a change that are inconclusive.
     pub undecided_ratio: f64,
 }
 
-/// Changes that are asked for.
+/// Relative changes for which the power is computed.
 pub const CHANGES: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
-/// Runs a side.
+/// Numbers of runs on each side for which the power is computed.
 pub const RUNS: [usize; 7] = [3, 4, 5, 6, 8, 10, 12];
 
-/// Runs like those of a baseline, as many as wanted: drawn with replacement, their distance from the mean widened by what
-/// a sample of so few understates.
+/// Draws a run like those of a baseline, with replacement. Its distance from the mean is widened by as much
+/// as a sample of this size understates the deviation.
 fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures {
     let mut run = recorded[random.below(recorded.len())].clone();
     let n = recorded.len() as f64;
@@ -295,10 +307,11 @@ fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures
     run
 }
 
-/// What a number of runs like these can show. Only figures of gates are needed.
+/// Computes, from runs like these, which changes a comparison of how many runs can detect. Only the figures
+/// of the gates are needed.
 ///
 /// # Errors
-/// If there are fewer than three runs, or a gate is of no figure.
+/// Returns an error if there are fewer than three runs, or if a gate matches no figure.
 pub fn power(rules: &Rules, recorded: &[RunFigures], comparisons: usize) -> Result<Vec<Power>, AnalyzeError> {
     if recorded.len() < 3 {
         let count = recorded.len();
@@ -359,7 +372,7 @@ mod tests {
         let line = |noise, runs, change| plan.line(noise, runs, change).expect("a line").expect("generated");
         for (noise, runs) in Noise::GENERATED.into_iter().zip([5, 3, 8, 5]) {
             let none = line(noise, runs, 0.0);
-            // Up to 5 %, and what chance does with 150.
+            // The bound is 5 %, plus what chance adds with 150 comparisons.
             assert!(none.gates_ratio <= 0.10, "{none:?}");
         }
         for found in [line(Noise::Normal, 5, 0.10), line(Noise::Normal, 8, 0.05)] {

@@ -1,49 +1,56 @@
-//! When did it change? Change points in an ordered series of runs.
+//! Finds change points in an ordered series of runs.
 //!
-//! E-divisive (Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate data", JASA
-//! 109, 2014) with exponent 1 and one split a segment: the split where the energy distance of the two sides is largest is
-//! tested by permuting the segment's runs; where it holds, both sides are searched in turn. It asks nothing of the noise's
-//! distribution, as a t-test would; like every test of this kind it takes runs without a change for exchangeable.
+//! The method is E-divisive (Matteson and James, "A nonparametric approach for multiple change point analysis
+//! of multivariate data", JASA 109, 2014) with exponent 1 and one split per segment. The split with the
+//! largest energy distance between its sides is tested by permuting the segment's runs; if it is significant,
+//! both sides are searched in turn. Unlike a t-test, the method assumes nothing about the distribution of the
+//! noise; like every permutation test, it assumes that runs without a change are exchangeable.
 
 use serde::Serialize;
 
 use super::{facts::RunFigures, figure::Key, samples::median};
 use analyze_run::random::Random;
 
-/// Runs between two changes at least: fewer are an outlier, not a level.
+/// Smallest number of runs between two changes: fewer are outliers, not a level.
 pub const SEGMENT: usize = 3;
-/// Permutations at most.
+/// Largest number of permutations of a test.
 const PERMUTATIONS: usize = 999;
-/// So many that are as extreme end the test: it cannot become significant.
+/// Number of permutations at least as extreme after which a test ends, because it cannot become significant.
 const ENOUGH: usize = 60;
 const SEED: u64 = 0x5eed;
 
-/// A change within a series.
+/// A change point of a series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Place of the first run after it, among those with the figure.
+    /// Index of the first run after the change, among the runs that have the figure.
     pub place: usize,
-    /// That run.
+    /// Name of that run.
     pub run: String,
-    /// Medians of the levels before and after it, up to the neighbouring changes.
+    /// Median of the level before the change, back to the previous change, in the figure's unit.
     pub before: f64,
+    /// Median of the level after the change, up to the next change, in the figure's unit.
     pub after: f64,
-    /// `None`: the level before is 0.
+    /// Relative change of the level; `None` if the level before is 0.
     pub change_ratio: Option<f64>,
+    /// p-value of the permutation test.
     pub p: f64,
 }
 
-/// A figure over the runs.
+/// A figure over a series of runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
+    /// The figure.
     #[serde(flatten)]
     pub key: Key,
+    /// Names of the runs that have the figure, in order.
     pub runs: Vec<String>,
+    /// Values of the figure in these runs, in its unit.
     pub values: Vec<f64>,
+    /// Change points, in order.
     pub points: Vec<Point>,
 }
 
-/// The best split of values in this order: its place, and the energy statistic there.
+/// Returns the best split of the values in this order: its index, and the energy statistic there.
 fn best_split(values: &[f64], order: &[usize], row_sums: &[f64]) -> Option<(usize, f64)> {
     let n = order.len();
     let total: f64 = row_sums.iter().sum::<f64>() / 2.0;
@@ -69,7 +76,7 @@ fn best_split(values: &[f64], order: &[usize], row_sums: &[f64]) -> Option<(usiz
     best
 }
 
-/// Splits a part of the series, and its parts. `offset`: where it begins.
+/// Splits a part of the series that begins at `offset`, and then its parts.
 fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)>) {
     let n = values.len();
     if n < 2 * SEGMENT {
@@ -97,7 +104,8 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
     split(&values[place..], offset + place, alpha, found);
 }
 
-/// Finds the changes of a figure over runs in their order; each is tested at `alpha`.
+/// Finds the change points of a figure over runs in the given order; each split is tested at the level
+/// `alpha`.
 pub fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
     let with: Vec<(&str, f64)> = runs
         .iter()

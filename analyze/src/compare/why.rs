@@ -1,8 +1,9 @@
-//! What a difference is made of. Every account is an identity: its parts sum to the whole on either side, means over the
-//! side's runs, so the parts' differences sum to the whole's.
+//! Breaks differences down into parts. Every account is an identity: its parts sum to the whole on either
+//! side (as means over the side's runs), so the parts' differences sum to the whole's difference.
 //!
-//! A change of mix is told from a change within: a function's time is Σ over strata of calls × mean time. What the new
-//! number of calls would cost at the base's means is the mix; the rest is the change within strata.
+//! A change of mix is told apart from a change within groups. A function's time is the sum over groups of
+//! calls × mean time. The mix is what the new numbers of calls would cost at the base's means; the rest is
+//! the change within groups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,26 +13,29 @@ use trace_schema::{Class, Op};
 use super::{figure::Key, judge::Change};
 use crate::questions::host_gaps;
 
-/// Functions that are taken apart.
+/// Number of functions that are broken down.
 const FUNCTIONS: usize = 3;
-/// Parts that are listed; smaller ones are one.
+/// Number of parts that are listed; smaller ones are summed up in one.
 const PARTS: usize = 7;
 
-/// Up to this share of all that changed within a function its mix is not worth an account.
+/// Share of a function's total change up to which its change of mix is too small for an account.
 const TRIFLE: f64 = 0.01;
 
 /// One part of a whole.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
+    /// Name of the part.
     pub name: String,
-    /// Means over the runs of a side.
+    /// Mean over the base runs, in the unit of the account.
     pub base: f64,
+    /// Mean over the new runs, in the unit of the account.
     pub new: f64,
-    /// Share of the whole's difference; may be negative, or more than 1.
+    /// Share of the whole's difference. It may be negative or exceed 1.
     pub share_ratio: f64,
 }
 
 impl Part {
+    /// Difference, new minus base.
     pub fn delta(&self) -> f64 {
         self.new - self.base
     }
@@ -40,23 +44,28 @@ impl Part {
 /// A whole and its parts, largest difference first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
-    /// What the whole is, in words.
+    /// Description of the whole.
     pub title: String,
-    /// The figure, where it is one; else that of its parts.
+    /// Figure that the whole is; if it is none itself, the figure of its parts.
     pub key: Key,
+    /// Sum of the parts' means over the base runs, in the unit of `key`.
     pub base: f64,
+    /// Sum of the parts' means over the new runs, in the unit of `key`.
     pub new: f64,
+    /// The parts.
     pub parts: Vec<Part>,
-    /// The view that has it for each run.
+    /// Query that returns these numbers for each run.
     pub sql: String,
 }
 
 impl Account {
+    /// Difference, new minus base.
     pub fn delta(&self) -> f64 {
         self.new - self.base
     }
 
-    /// From named parts, on either side.
+    /// Creates an account from parts: name, base mean, new mean. Returns `None` if the difference is no
+    /// larger than the figure's floor.
     fn new(title: impl Into<String>, key: Key, view: &str, parts: Vec<(String, f64, f64)>) -> Option<Self> {
         let sum = |of: fn(&(String, f64, f64)) -> f64| parts.iter().map(of).sum::<f64>();
         let (base, new) = (sum(|part| part.1), sum(|part| part.2));
@@ -84,7 +93,7 @@ impl Account {
         (account.delta().abs() > account.key.floor()).then_some(account)
     }
 
-    /// In a sentence.
+    /// Describes the account in one sentence.
     pub fn sentence(&self) -> String {
         let signed = |value: f64| format!("{}{}", if value < 0.0 { "" } else { "+" }, self.key.show(value));
         let title = &self.title;
@@ -101,7 +110,7 @@ impl Account {
     }
 }
 
-/// Figures of both sides, by key.
+/// Mean figures of both sides, by key.
 struct Both<'a>(HashMap<&'a Key, (f64, f64)>);
 
 impl Both<'_> {
@@ -109,7 +118,7 @@ impl Both<'_> {
         self.0.get(&Key::of(metric, subject, None)).copied()
     }
 
-    /// Metrics of one subject, under names.
+    /// Returns metrics of one subject under the given names.
     fn parts<'n>(
         &self,
         names: impl Iterator<Item = (&'n str, &'n str)>,
@@ -121,14 +130,14 @@ impl Both<'_> {
         names.filter_map(part).collect()
     }
 
-    /// Every subject of a metric.
+    /// Returns every subject of a metric.
     fn subjects(&self, metric: &str) -> BTreeMap<&str, (f64, f64)> {
         let of = self.0.iter().filter(|(key, _)| key.metric == metric && key.stratum.is_none());
         of.filter_map(|(key, both)| key.subject.as_deref().map(|subject| (subject, *both))).collect()
     }
 }
 
-/// What an outermost call's time is made of: the view `metrics_time`.
+/// Parts of a top-level call's time: columns of the view `metrics_time`.
 const TIME: [(&str, &str); 13] = [
     ("on_cpu_ns", "on CPU"),
     ("preempted_ns", "preempted: another task had the CPU"),
@@ -145,7 +154,7 @@ const TIME: [(&str, &str); 13] = [
     ("unknown_ns", "off CPU, the source does not say why"),
 ];
 
-/// What slow calls lost: the view `metrics_causes`.
+/// Causes of the excess latency of slow calls: columns of the view `metrics_causes`.
 const LOST: [(&str, &str); 10] = [
     ("lost_scheduler_ns", "the scheduler: another task had the CPU"),
     ("lost_throttled_ns", "throttling"),
@@ -159,7 +168,7 @@ const LOST: [(&str, &str); 10] = [
     ("lost_unexplained_ns", "nothing of these"),
 ];
 
-/// Mix and within, of a function with strata.
+/// Splits the change of a function with groups into mix and change within groups.
 fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
     let strata =
         || all.iter().filter(|c| c.key.subject.as_deref() == Some(function) && c.key.stratum.is_some());
@@ -178,7 +187,8 @@ fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
         mix += by_mix;
         within += total.new_mean - total.base_mean - by_mix;
     }
-    // Where nothing else changed, the cost of the same calls is the whole: no account needs to say so.
+    // If nothing else changed, the cost of the same calls is the whole difference, and an account would add
+    // nothing.
     if (mix.abs() + fresh.abs()) < TRIFLE * (mix.abs() + fresh.abs() + within.abs()) {
         return None;
     }
@@ -192,7 +202,7 @@ fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
     Account::new(format!("{function} by stratum"), key, "metrics_strata", parts)
 }
 
-/// Everything that can be accounted for, of the figures of two sides.
+/// Returns all accounts that the figures of the two sides allow.
 pub fn accounts(all: &[Change]) -> Vec<Account> {
     let both = Both(all.iter().map(|change| (&change.key, (change.base_mean, change.new_mean))).collect());
     let mut accounts = Vec::new();

@@ -1,5 +1,6 @@
-//! Chrome's trace event format: JSON, an object a line. It knows processes and threads only, so that other tracks are
-//! threads with numbers that no thread has, named after the one they belong to. Times are microseconds with three digits.
+//! Chrome's trace event format: JSON with one object per line. The format knows only processes and threads,
+//! so other tracks are written as threads, with numbers that no thread can have and with the name of the
+//! thread they belong to. Times are microseconds with three decimals.
 
 use std::{
     collections::HashMap,
@@ -11,10 +12,10 @@ use trace_schema::Run;
 
 use super::timeline::{Kind, Sink, Slice, Value};
 
-/// Linux has no thread of this number or above.
+/// Smallest number that no thread has: Linux assigns smaller thread IDs only.
 const FIRST_FREE_TID: u64 = 1 << 22;
 
-/// A track, as the format has it.
+/// A track as the format represents it.
 #[derive(Clone, Debug)]
 struct Track {
     pid: u64,
@@ -22,7 +23,7 @@ struct Track {
     name: String,
 }
 
-/// The sink.
+/// Writer of the format.
 pub(super) struct Chrome<W> {
     out: W,
     tracks: HashMap<u64, Track>,
@@ -31,11 +32,13 @@ pub(super) struct Chrome<W> {
 }
 
 impl<W: Write> Chrome<W> {
+    /// Creates a writer to `out`.
     pub(super) fn new(out: W) -> Self {
         Self { out, tracks: HashMap::new(), other: Json::Null, is_first: true }
     }
 
-    /// An event; `fields` is an object whose braces are cut off, `ts` and `dur` are written exactly.
+    /// Writes an event. `fields` is a JSON object; `ts` and `dur` (both in ns) are appended before its
+    /// closing brace, so that they are written without rounding.
     fn event(&mut self, fields: &Json, ts: Option<i64>, dur: Option<i64>) -> io::Result<()> {
         let fields = fields.to_string();
         self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
@@ -59,7 +62,7 @@ impl<W: Write> Chrome<W> {
     fn flow(&mut self, ph: &str, track: &Track, flow: u64, ts: i64) -> io::Result<()> {
         let mut event = json!({ "ph": ph, "name": "cause", "cat": "chain", "id": format!("{flow:#x}"), "pid": track.pid, "tid": track.tid });
         if ph == "f" {
-            // To the slice that begins here, not to the next one.
+            // Binds the flow to the slice that begins here rather than to the next one.
             event["bp"] = "e".into();
         }
         self.event(&event, Some(ts), None)
@@ -116,7 +119,7 @@ impl<W: Write> Sink for Chrome<W> {
 
     fn begin(&mut self, track: u64, slice: &Slice<'_>) -> io::Result<()> {
         let track = self.of(track);
-        // One that did not end has a begin only.
+        // A slice without end has only a begin event.
         let ph = if slice.dur.is_some() { "X" } else { "B" };
         let event = json!({
             "ph": ph, "name": slice.name, "cat": slice.category, "pid": track.pid, "tid": track.tid, "args": args(slice),

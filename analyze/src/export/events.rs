@@ -1,10 +1,11 @@
-//! The rows of a run, in the order of its file, for programs that read no Parquet; `import::events` reads texts back.
+//! Exports the rows of a run, in file order, for programs that cannot read Parquet. `import::events` reads
+//! the text formats back.
 //!
-//! | file | what the run says about itself | a cell without value |
+//! | file | metadata of the run | null cell |
 //! |---|---|---|
-//! | `.arrow` (IPC file) | metadata of the schema, by the keys that the Parquet file has | null |
-//! | `.ndjson` (an object a line) | – | no field |
-//! | `.csv` | – | nothing: as an empty text |
+//! | `.arrow` (IPC file) | schema metadata, under the keys of the Parquet file | null |
+//! | `.ndjson` (one object per line) | – | the field is absent |
+//! | `.csv` | – | empty, like an empty text |
 
 use std::{
     collections::HashMap,
@@ -27,7 +28,7 @@ use analyze_run::{
     reading::plain,
 };
 
-/// The ending that tells the format, and whether gzip is wanted.
+/// Returns the file name's extension, which selects the format, and whether gzip is requested.
 fn ending(path: &Path) -> Result<(String, bool), AnalyzeError> {
     let with_gzip = is_gzip(path);
     let named = if with_gzip { PathBuf::from(path.file_stem().unwrap_or_default()) } else { path.to_owned() };
@@ -44,7 +45,7 @@ fn ending(path: &Path) -> Result<(String, bool), AnalyzeError> {
     }
 }
 
-/// The columns, with what the run says about itself.
+/// Schema of the exported rows, with the run's metadata.
 fn schema(mut run: Run) -> Result<SchemaRef, AnalyzeError> {
     (run.part_number, run.part_is_last) = (0, false);
     let run = serde_json::to_string(&run).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
@@ -53,10 +54,11 @@ fn schema(mut run: Run) -> Result<SchemaRef, AnalyzeError> {
     Ok(Arc::new(plain_schema().with_metadata(metadata)))
 }
 
-/// Writes the rows of one run; how many they are.
+/// Writes the rows of one run and returns their number.
 ///
 /// # Errors
-/// If the name of `out` tells no format, the run's data cannot be read, or the file not be written.
+/// Returns an error if the extension of `out` names no format, if the run's data cannot be read, or if the
+/// file cannot be written.
 pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, AnalyzeError> {
     let (ending, with_gzip) = ending(out)?;
     let Some(file) = trace.files().first().cloned() else {

@@ -1,4 +1,4 @@
-//! A flame graph: a frame lies on the one that called it, and is as wide as what it and those on it sum up to.
+//! Flame graphs: each frame lies on its caller, and its width is the sum over itself and all frames above it.
 //!
 //! ```text
 //!         ┌ c ┐
@@ -15,14 +15,14 @@ use trace_schema::{Bytes, Nanos};
 use super::folded::{Folded, What};
 use analyze_run::text::harmless;
 
-/// Height of a frame, and of a line of text.
+/// Height of a frame and of a line of text, in pixels.
 const ROW: usize = 17;
-/// Above the frames: the title.
+/// Height of the title above the frames, in pixels.
 const HEAD: usize = 34;
-/// Narrower frames are left out, and counted.
+/// Smallest share of the whole at which a frame is drawn. Narrower frames are counted instead.
 const NARROWEST_RATIO: f64 = 1e-5;
 
-/// A frame, from the bottom up and from left to right.
+/// A frame. `begin` and `sum` are its left end and its width, in the unit of the sums.
 #[derive(Debug, PartialEq, Eq)]
 struct Frame<'a> {
     name: &'a str,
@@ -31,11 +31,12 @@ struct Frame<'a> {
     sum: u64,
 }
 
-/// Frames of stacks; the lowest one is all of them.
+/// Returns the frames of all stacks; the lowest one spans all of them.
 fn frames<'a>(stacks: impl Iterator<Item = (&'a str, u64)>) -> Vec<Frame<'a>> {
     let mut stacks: Vec<(Vec<&str>, u64)> =
         stacks.map(|(stack, sum)| (stack.split(';').collect(), sum)).collect();
-    // By frames: names that begin alike would come between a function and what it calls.
+    // The order is by frames: in an order by text, a name with the same prefix could come between a function
+    // and its callees.
     stacks.sort_unstable();
     let mut frames = Vec::new();
     let mut open: Vec<(&str, u64)> = vec![("all", 0)];
@@ -50,7 +51,7 @@ fn frames<'a>(stacks: impl Iterator<Item = (&'a str, u64)>) -> Vec<Frame<'a>> {
     frames
 }
 
-/// Ends the frames that are not among the lowest `kept`.
+/// Ends all open frames except the lowest `kept`.
 fn close<'a>(open: &mut Vec<(&'a str, u64)>, kept: usize, at: u64, frames: &mut Vec<Frame<'a>>) {
     while open.len() > kept {
         let Some((name, begin)) = open.pop() else { break };
@@ -58,7 +59,7 @@ fn close<'a>(open: &mut Vec<(&'a str, u64)>, kept: usize, at: u64, frames: &mut 
     }
 }
 
-/// A frame as the template has it; lengths in percent of the figure.
+/// A frame as the template draws it. `left` and `width` are in percent of the figure, `top` in pixels.
 struct Drawn {
     name: String,
     shown: String,
@@ -73,12 +74,12 @@ struct Drawn {
 struct Figure {
     title: String,
     height: usize,
-    /// With where they are.
+    /// Notes, each with its vertical position in pixels.
     notes: Vec<(usize, String)>,
     frames: Vec<Drawn>,
 }
 
-/// The colour of a name, within those of what is summed up.
+/// Hue of a name, within the range of hues of the quantity.
 fn hue(what: What, name: &str) -> u64 {
     let hash = name.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     let (from, range) = match what {
@@ -89,10 +90,10 @@ fn hue(what: What, name: &str) -> u64 {
     from + hash % range
 }
 
-/// Draws the sums of a run. `notes`: what must be known to read them.
+/// Draws the sums of a run as SVG. `notes` say what must be known to read them.
 ///
 /// # Errors
-/// If they cannot be written.
+/// Returns an error if the SVG cannot be written.
 pub fn write(
     folded: &Folded,
     what: What,

@@ -1,14 +1,15 @@
-//! Sums by call stack, as flame graphs have them: `outer;inner;innermost 123`, a line a stack.
+//! Sums by call stack in the folded format of flame graphs: one line per stack, `outer;inner;innermost 123`.
 //!
-//! | what | a stack is | its number |
+//! | quantity | frames of a stack | value |
 //! |---|---|---|
-//! | on-cpu-calls | process, thread, functions that called (if stacks were taken), calls around, call | ns that the call had a CPU, without calls in it |
-//! | off-cpu | process, thread, functions, calls it was in, state and system call | ns off CPU |
-//! | allocated-bytes | process, device, functions that asked | bytes of blocks handed out at an instant |
-//! | pinned-bytes | as above, of blocks in use beside free memory | free bytes that cannot be given back at that instant |
+//! | on-cpu-calls | process, thread, functions (if recorded), enclosing calls, call | ns on CPU |
+//! | off-cpu | process, thread, functions, enclosing calls, state and system call | ns off CPU |
+//! | allocated-bytes | process, device, thread, functions | bytes of blocks allocated at an instant |
+//! | pinned-bytes | as above, for blocks beside free memory | free bytes not releasable at an instant |
 //!
-//! The numbers sum to what the views say. Pinned bytes of a segment are divided equally among the blocks in use in it: each
-//! of them pins all of it, and a sum has each byte once.
+//! The values sum to what the views report. The on-CPU time of a call excludes that of calls nested in it.
+//! The pinned bytes of a segment are divided equally among its live blocks: each of these blocks alone holds
+//! all of them, and the sum counts each byte once.
 
 mod memory;
 mod time;
@@ -26,24 +27,24 @@ use analyze_run::{
     symbols,
 };
 
-/// What is summed up.
+/// Quantity that is summed by call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum What {
     /// Time that calls had a CPU
     OnCpuCalls,
     /// Time that threads were off CPU
     OffCpu,
-    /// Memory handed out by PyTorch's allocator at an instant
+    /// Memory allocated by PyTorch at an instant
     AllocatedBytes,
-    /// Free memory that blocks in use keep from being given back, at an instant
+    /// Free memory that live blocks keep from being released, at an instant
     PinnedBytes,
 }
 
 impl What {
-    /// Each of them.
+    /// All quantities.
     pub const ALL: [Self; 4] = [Self::OnCpuCalls, Self::OffCpu, Self::AllocatedBytes, Self::PinnedBytes];
 
-    /// Its name, with its unit.
+    /// Name of the quantity, which ends with its unit.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnCpuCalls => "on_cpu_ns",
@@ -53,7 +54,7 @@ impl What {
         }
     }
 
-    /// Its unit.
+    /// Unit of the values.
     pub fn unit(self) -> &'static str {
         match self {
             Self::OnCpuCalls | Self::OffCpu => "nanoseconds",
@@ -61,7 +62,7 @@ impl What {
         }
     }
 
-    /// What a run without it has none of.
+    /// Describes what a run lacks if it has no value of this quantity.
     pub fn missing(self) -> &'static str {
         match self {
             Self::OnCpuCalls => "no call that is known to have had a CPU",
@@ -72,16 +73,16 @@ impl What {
     }
 }
 
-/// Sums by stack.
+/// Sums by call stack.
 #[derive(Debug, Default)]
 pub struct Folded {
     sums: BTreeMap<String, u64>,
-    /// What the sums do not have, in words.
+    /// Descriptions of what the sums do not include.
     pub notes: Vec<String>,
 }
 
 impl Folded {
-    /// Adds to the stack of these frames, outermost first.
+    /// Adds a value to the stack with these frames, outermost first.
     pub(super) fn add<'a>(&mut self, frames: impl Iterator<Item = &'a str>, value: u64) {
         if value == 0 {
             return;
@@ -101,38 +102,38 @@ impl Folded {
         *sum = sum.saturating_add(value);
     }
 
-    /// Notes that so many are not as they should be, if there are any.
+    /// Adds a note about `count` cases, unless there are none.
     fn note(&mut self, count: u64, what: &str) {
         if count > 0 {
             self.notes.push(format!("{count} {what}"));
         }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether there is no stack.
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// Stacks with their sums, in the order of their names.
+    /// Returns the stacks with their sums, ordered by stack.
     pub fn stacks(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sums.iter().map(|(stack, sum)| (stack.as_str(), *sum))
     }
 
-    /// All of it.
+    /// Sum over all stacks.
     pub fn sum(&self) -> u64 {
         self.sums.values().fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// The lines.
+    /// Formats one line per stack.
     pub fn text(&self) -> String {
         self.stacks().map(|(stack, sum)| format!("{stack} {sum}\n")).collect()
     }
 }
 
-/// What stacks are made of: names of processes, threads and functions.
+/// Names of processes and threads, and the functions of recorded stacks.
 struct Names {
     threads: HashMap<(u32, u32), String>,
-    /// By process and number of the stack, outermost first.
+    /// Functions by process and stack number, outermost first.
     stacks: HashMap<(u32, u32), Vec<String>>,
 }
 
@@ -168,10 +169,11 @@ impl Names {
     }
 }
 
-/// Sums up a run, each of `whats` (no two alike) by itself. What the run has nothing of is empty.
+/// Sums up each of the quantities `whats` (without duplicates) for a run. A quantity of which the run has no
+/// values is empty.
 ///
 /// # Errors
-/// If its data cannot be read, or there is no such instant.
+/// Returns an error if the run's data cannot be read, or if the instant does not exist.
 pub async fn run(trace: &Trace, whats: &[What], at: &At) -> Result<Vec<(What, Folded)>, AnalyzeError> {
     let names = Arc::new(Names::load(trace).await?);
     let times = match whats.iter().any(|what| matches!(what, What::OnCpuCalls | What::OffCpu)) {

@@ -1,30 +1,32 @@
-//! Slices of one kind and thread on tracks on which they nest.
+//! Distributes the slices of one kind and thread over tracks such that the slices of each track nest.
 //!
 //! ```text
 //! lane 0   ├──── a ────────────┤  ├ d ┤
 //!             ├ b ┤
-//! lane 1                ├── c ───────┤      c neither lies in a nor after it
+//! lane 1                ├── c ───────┤      c is neither within a nor after it
 //! ```
-//! Slices come in the order of their begins. One that is open at the end of the run ends at [`OPEN`].
+//! Slices arrive in the order of their start times. A slice that is still open when the run ends has the end
+//! [`OPEN`].
 
-/// The end of a slice without end.
+/// End of a slice that did not end.
 pub(super) const OPEN: i64 = i64::MAX;
 
-/// Tracks, each with the ends of the slices that it is in, outermost first.
+/// Tracks, each with the ends of its open slices, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Vec<(u64, Vec<i64>)>);
 
-/// Where a slice goes.
+/// Track on which a slice is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On this track.
+    /// An existing track, by its ID.
     Track(u64),
-    /// On a new one: it is the lane of this number.
+    /// A new track, which becomes the lane with this number.
     New(usize),
 }
 
 impl Lanes {
-    /// Where the slice `[ts, end)` goes. Told are the track and end of each slice that is over by then.
+    /// Places the slice `[ts, end)`. Appends to `ended` the track and end of each slice that has ended by
+    /// `ts`.
     pub(super) fn place(&mut self, ts: i64, end: i64, ended: &mut Vec<(u64, i64)>) -> Place {
         for (track, ends) in &mut self.0 {
             while let Some(over) = ends.pop_if(|end| *end <= ts) {
@@ -38,12 +40,12 @@ impl Lanes {
         Place::New(self.0.len())
     }
 
-    /// Adds a track, with a slice until `end` on it.
+    /// Adds a track that holds one slice, open until `end`.
     pub(super) fn add(&mut self, track: u64, end: i64) {
         self.0.push((track, vec![end]));
     }
 
-    /// The slices that are not over yet and have an end.
+    /// Returns the track and end of the remaining open slices that have an end.
     pub(super) fn rest(self) -> impl Iterator<Item = (u64, i64)> {
         let of = |(track, ends): (u64, Vec<i64>)| ends.into_iter().rev().map(move |end| (track, end));
         self.0.into_iter().flat_map(of).filter(|(_, end)| *end != OPEN)

@@ -1,5 +1,6 @@
-//! Runs to formats of other tools. One file a format; [`mod@timeline`] says what all formats of timelines show, [`folded`] what
-//! flame graphs and profiles do, and [`events`] hands out the rows themselves.
+//! Exports runs to the formats of other tools. Each format is one file; [`mod@timeline`] defines what all
+//! timeline formats show, [`folded`] what flame graphs and profiles show, and [`events`] exports the rows
+//! themselves.
 
 mod chrome;
 pub mod events;
@@ -20,17 +21,19 @@ use crate::{questions::info, trace::Trace};
 use analyze_run::error::AnalyzeError;
 use folded::{Folded, What};
 
-/// Formats of timelines.
+/// Format of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// Perfetto's protobuf trace format.
     Perfetto,
+    /// Chrome's trace event format (JSON).
     Chrome,
 }
 
-/// Writes the timeline of a run; with gzip if `out` ends in `.gz`.
+/// Writes the timeline of a run, compressed with gzip if `out` ends in `.gz`.
 ///
 /// # Errors
-/// If the run's data cannot be read, or the file not be written.
+/// Returns an error if the run's data cannot be read, or if the file cannot be written.
 pub async fn timeline(
     trace: &Trace,
     format: Format,
@@ -46,10 +49,10 @@ pub async fn timeline(
     Ok(counts)
 }
 
-/// Writes sums by call stack as a profile for pprof.
+/// Writes sums by call stack as a profile for pprof, compressed with gzip.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn pprof(trace: &Trace, found: &[(What, Folded)], out: &Path, force: bool) -> Result<(), AnalyzeError> {
     let Some(run) = trace.files().first().map(|file| &file.run) else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));

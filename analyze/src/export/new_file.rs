@@ -1,4 +1,5 @@
-//! The file that an export becomes: half of one looks like a whole one, so that what is not finished is removed.
+//! Output file of an export. It is removed unless it is finished, because a truncated export looks like a
+//! complete one.
 
 use std::{
     fs::{self, File},
@@ -17,23 +18,24 @@ enum Encoder {
     Gzip(Box<GzEncoder<BufWriter<File>>>),
 }
 
-/// A file under construction.
+/// An output file that is being written.
 pub struct NewFile {
     path: PathBuf,
     encoder: Encoder,
     is_finished: bool,
 }
 
-/// Whether a file's name asks for gzip.
+/// Returns whether a file name requests gzip, by the extension `.gz`.
 pub fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
 impl NewFile {
-    /// Creates it.
+    /// Creates the file.
     ///
     /// # Errors
-    /// If it is a file of the run, exists without `force`, or cannot be created.
+    /// Returns an error if `path` is a file of the run, if it exists and `force` is not set, or if it cannot
+    /// be created.
     pub fn create(trace: &Trace, path: &Path, force: bool, with_gzip: bool) -> Result<Self, AnalyzeError> {
         new_file::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
         let file = BufWriter::new(new_file::create(path, force)?);
@@ -44,10 +46,10 @@ impl NewFile {
         Ok(Self { path: path.to_owned(), encoder, is_finished: false })
     }
 
-    /// Writes what is left; the file stays.
+    /// Writes what is buffered, and keeps the file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> Result<(), AnalyzeError> {
         let written = match &mut self.encoder {
             Encoder::Plain(file) => file.flush(),
@@ -78,7 +80,7 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Why it failed is told already.
+            // The failure that led here has been reported already.
             let _ = fs::remove_file(&self.path);
         }
     }

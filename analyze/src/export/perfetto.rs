@@ -1,8 +1,8 @@
-//! Perfetto's trace format: a stream of packets with track events. Field numbers are those of its `trace_packet.proto`,
-//! `track_event.proto` and the files that these import.
+//! Perfetto's trace format: a stream of packets with track events. Field numbers are those of
+//! `trace_packet.proto`, `track_event.proto` and the files that these import.
 //!
-//! Times are on CLOCK_MONOTONIC; a clock snapshot ties them to the wall. Strings that recur are written once and have a
-//! number from then on ("interned").
+//! Times are on CLOCK_MONOTONIC; a clock snapshot relates them to the wall clock. Recurring strings are
+//! interned: each is written once, and referred to by its ID from then on.
 
 use std::{
     collections::HashMap,
@@ -14,17 +14,17 @@ use trace_schema::Run;
 use super::timeline::{Kind, Sink, Slice, Value};
 use analyze_import::protobuf::Message;
 
-/// Clocks as Perfetto numbers them.
+/// IDs of Perfetto's built-in clocks.
 const REALTIME: u64 = 1;
 const MONOTONIC: u64 = 3;
 
-/// Our one sequence of packets: interned strings belong to it.
+/// ID of the only packet sequence, to which the interned strings belong.
 const SEQUENCE: u64 = 1;
 
-/// Distinct strings of a kind that get numbers; later ones are written out, so that memory is bounded.
+/// Largest number of interned strings per kind. Further ones are written out, so that memory stays bounded.
 const INTERNED: usize = 1 << 16;
 
-/// Kinds of track events.
+/// Types of track events.
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
@@ -35,10 +35,10 @@ const UNIT_TIME_NS: u64 = 1;
 const UNIT_COUNT: u64 = 2;
 const UNIT_SIZE_BYTES: u64 = 3;
 
-/// Strings by number, of one kind.
+/// Interned strings of one kind, with their IDs.
 #[derive(Debug)]
 struct Interned {
-    /// Field of `InternedData`.
+    /// Field number of the kind in `InternedData`.
     field: u64,
     numbers: HashMap<String, u64>,
 }
@@ -48,7 +48,7 @@ impl Interned {
         Self { field, numbers: HashMap::new() }
     }
 
-    /// The number of a string, introduced in `data` if it is new; `None`: there are too many.
+    /// Returns the ID of a string, and adds it to `data` if it is new. Returns `None` if the table is full.
     fn number(&mut self, text: &str, data: &mut Message) -> Option<u64> {
         if let Some(number) = self.numbers.get(text) {
             return Some(*number);
@@ -65,7 +65,7 @@ impl Interned {
     }
 }
 
-/// The sink.
+/// Writer of the format.
 pub(super) struct Perfetto<W> {
     out: W,
     categories: Interned,
@@ -75,6 +75,7 @@ pub(super) struct Perfetto<W> {
 }
 
 impl<W: Write> Perfetto<W> {
+    /// Creates a writer to `out`.
     pub(super) fn new(out: W) -> Self {
         Self {
             out,
@@ -85,7 +86,7 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// A packet of the trace.
+    /// Writes one packet.
     fn packet(&mut self, build: impl FnOnce(&mut Message)) -> io::Result<()> {
         let mut trace = Message::default();
         trace.with(1, |packet| {
@@ -131,7 +132,7 @@ impl<W: Write> Perfetto<W> {
     fn timed(&mut self, ts: i64, event: &Message, data: &Message) -> io::Result<()> {
         self.packet(|packet| {
             packet.number(8, ts as u64);
-            // Needs what was interned before.
+            // The packet needs the strings that were interned before it.
             packet.number(13, 2);
             packet.message(11, event);
             if !data.is_empty() {
@@ -140,7 +141,7 @@ impl<W: Write> Perfetto<W> {
         })
     }
 
-    /// The clocks at one moment.
+    /// Writes a snapshot of the clocks at one moment, in ns.
     fn clocks(&mut self, monotonic_ns: i64, wall_ns: Option<i64>) -> io::Result<()> {
         self.packet(|packet| {
             packet.with(6, |snapshot| {
@@ -157,7 +158,7 @@ impl<W: Write> Perfetto<W> {
     }
 }
 
-/// Unit of a counter, told by its name.
+/// Unit of a counter, taken from the end of its name; an error carries a unit that Perfetto does not know.
 fn unit(name: &str) -> Result<u64, &str> {
     match name.rsplit('_').next().unwrap_or_default() {
         "bytes" => Ok(UNIT_SIZE_BYTES),
@@ -177,7 +178,7 @@ impl<W: Write> Sink for Perfetto<W> {
             self.clocks(clock.end_ns, at_end)?;
         }
         self.packet(|packet| {
-            // Nothing is interned yet.
+            // The sequence starts without interned strings.
             packet.number(13, 1);
             packet.number(87, 1);
             packet.with(59, |defaults| defaults.number(58, MONOTONIC));

@@ -1,7 +1,8 @@
-//! Profiles for pprof: `profile.proto`. Field numbers are those of that file. A sample is a stack of
-//! [`super::folded`], innermost first, with its sum in the place of what was summed up and zeros in the others'.
+//! Profiles for pprof. Field numbers are those of `profile.proto`. A sample is a stack of [`super::folded`],
+//! innermost frame first; its sum is the value of the quantity that was summed, and its other values are
+//! zero.
 //!
-//! Nothing was sampled, so there is no period. A function has one location, without address or mapping.
+//! Nothing was sampled, so there is no period. Each function has one location, without address or mapping.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ use trace_schema::Run;
 use super::folded::{Folded, What};
 use analyze_import::protobuf::Message;
 
-/// Strings by their place in the table; the first is empty.
+/// String table: strings by their index. The first one is empty, as the format requires.
 struct Strings {
     places: HashMap<String, u64>,
     table: Vec<String>,
@@ -31,10 +32,11 @@ impl Strings {
     }
 }
 
-/// Writes one profile of everything that is there. `notes`: what a reader of any figure must know.
+/// Writes all sums as one profile. `notes` become the profile's comments: what must be known to read its
+/// numbers.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if the profile cannot be written.
 pub(super) fn write(
     found: &[(What, Folded)],
     run: &Run,
@@ -72,7 +74,7 @@ pub(super) fn write(
                 locations.push(function);
             }
             let mut values = vec![0; found.len()];
-            // The format's numbers are signed; no run is 292 years long.
+            // The format's numbers are signed. No run is 292 years long, so that the bound is never reached.
             values[place] = sum.min(i64::MAX as u64);
             profile.with(2, |sample| {
                 sample.packed(1, &locations);

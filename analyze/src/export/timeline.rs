@@ -1,17 +1,17 @@
-//! A run as tracks, slices, counters and flows: what every timeline format shows.
+//! Defines tracks, slices, counters and flows of a run: the content that all timeline formats show.
 //!
-//! | track | what is on it |
+//! | track | content |
 //! |---|---|
-//! | thread | its calls, nested; events of its process's life |
-//! | thread / off CPU | when it did not run: state, system call, who woke it, who had the CPU |
-//! | thread / marks | what the workload named |
-//! | thread / delayed others | links of chains behind slow calls of others that lead here; a flow comes from the call |
-//! | thread / host | operators and functions that an imported profile has; work without a thread is on a track of its own |
-//! | GPU, stream | its work, in imported profiles; a flow comes from the call that caused it |
-//! | process | counters: what its allocators have, per device; readings of the process |
-//! | no process | readings of devices, lost events, and the circumstances of the recording |
+//! | thread | its calls, nested; lifecycle events of its process |
+//! | thread / off CPU | off-CPU intervals: state, system call, waker, and the task that ran instead |
+//! | thread / marks | ranges that the workload named |
+//! | thread / delayed others | links of chains behind others' slow calls; a flow leads here from the call |
+//! | thread / host | operators and functions of imported profiles; those without a thread share a track |
+//! | GPU, stream | GPU work of imported profiles; a flow leads here from the call that caused it |
+//! | process | counters: memory of its allocators per device; samples of the process |
+//! | no process | samples of devices, lost events, and the circumstances of the recording |
 //!
-//! Everything streams: sorts may spill, and of the slices only those are held that are under way.
+//! Everything is streamed: sorts may spill to disk, and only the slices that are open are held in memory.
 
 mod content;
 mod imported;
@@ -26,66 +26,81 @@ use super::lanes::{Lanes, OPEN, Place};
 use crate::trace::Trace;
 use analyze_run::error::AnalyzeError;
 
-/// What a track is.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind<'a> {
+    /// A process.
     Process { pid: u32, name: &'a str, command: &'a [String] },
+    /// A thread of a process.
     Thread { pid: u32, tid: u32, name: &'a str },
+    /// A named track, below a thread or on its own.
     Child { name: &'a str },
+    /// A counter.
     Counter { name: &'a str },
 }
 
-/// A value beside a slice.
+/// Value of an argument of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
+    /// An integer.
     Int(i64),
+    /// A floating-point number.
     Float(f64),
+    /// A text.
     Text(&'a str),
 }
 
-/// Something on a track.
+/// A slice or an instant on a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice<'a> {
+    /// Start time in ns on the trace's clock.
     pub(super) ts: i64,
-    /// `None`: it did not end, or has no length.
+    /// Duration in ns; `None` for an instant, or for a slice that did not end.
     pub(super) dur: Option<i64>,
+    /// Name that is displayed.
     pub(super) name: &'a str,
+    /// Category, by which viewers filter.
     pub(super) category: &'a str,
+    /// Arguments, by name.
     pub(super) args: &'a [(&'a str, Value<'a>)],
-    /// Flows that begin here.
+    /// IDs of flows that begin here.
     pub(super) flows: &'a [u64],
-    /// The flow that ends here.
+    /// ID of the flow that ends here.
     pub(super) ended_flow: Option<u64>,
 }
 
-/// A format.
+/// Writer of a timeline format. Times are in ns on the trace's clock.
 pub(super) trait Sink {
-    /// Circumstances; comes first.
+    /// Begins the timeline with the circumstances of the run. This call comes first.
     fn begin_run(&mut self, run: &Run) -> io::Result<()>;
-    /// A track, before anything is on it, and after the one it belongs to.
+    /// Adds a track. The call comes after that of the track's parent, and before anything is on the track.
     fn track(&mut self, id: u64, parent: Option<u64>, kind: Kind<'_>) -> io::Result<()>;
-    /// A slice begins, within those that are open on the track.
+    /// Begins a slice within the slices that are open on the track.
     fn begin(&mut self, track: u64, slice: &Slice<'_>) -> io::Result<()>;
-    /// The innermost slice of the track ends.
+    /// Ends the innermost open slice of the track.
     fn end(&mut self, track: u64, ts: i64) -> io::Result<()>;
-    /// A moment.
+    /// Adds an instant.
     fn instant(&mut self, track: u64, slice: &Slice<'_>) -> io::Result<()>;
-    /// A value of a counter's track.
+    /// Adds a value of a counter track.
     fn value(&mut self, track: u64, ts: i64, value: i64) -> io::Result<()>;
-    /// There is no more.
+    /// Ends the timeline.
     fn finish(self) -> io::Result<()>;
 }
 
-/// What was written.
+/// Numbers of items written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Number of slices.
     pub slices_count: u64,
+    /// Number of instants.
     pub instants_count: u64,
+    /// Number of counter values.
     pub values_count: u64,
+    /// Number of flows.
     pub flows_count: u64,
 }
 
-/// Kinds of slices, each with tracks of its own.
+/// Groups of slices, each with tracks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Calls,
@@ -94,12 +109,12 @@ enum Group {
     Delays,
     Lost,
     Host,
-    /// Of a device, on a stream.
+    /// Work of a device on a stream.
     Work(Option<i64>, Option<i64>),
 }
 
 impl Group {
-    /// Name of its track below the thread's; `None`: it is the thread's own.
+    /// Name of the group's track below the thread; `None` if the group is on the thread's own track.
     fn name(self) -> Option<String> {
         let name = match self {
             Self::Calls => return None,
@@ -116,10 +131,10 @@ impl Group {
     }
 }
 
-/// Who a track belongs to; `None`: nobody.
+/// Process and thread to which a track belongs; `None` if it belongs to no thread.
 type Owner = Option<(u32, u32)>;
 
-/// Puts things onto tracks, which it makes as they are needed.
+/// Writes items to tracks, which are created on first use.
 struct Timeline<S> {
     sink: S,
     out: std::path::PathBuf,
@@ -131,7 +146,7 @@ struct Timeline<S> {
     lanes: HashMap<(Owner, Group), Lanes>,
     counters: HashMap<(Option<u32>, String), u64>,
     names: HashMap<(u32, u32), String>,
-    /// The track of moments of no process.
+    /// Track of instants without a process.
     moments: Option<u64>,
     ended: Vec<(u64, i64)>,
 }
@@ -156,7 +171,7 @@ impl<S: Sink> Timeline<S> {
         }
     }
 
-    /// The outcome of writing, as this program's.
+    /// Converts the result of a write to this program's error.
     fn written(&self, result: io::Result<()>) -> Result<(), AnalyzeError> {
         result.map_err(|source| AnalyzeError::Io { path: self.out.clone(), source })
     }
@@ -194,7 +209,7 @@ impl<S: Sink> Timeline<S> {
         Ok(track)
     }
 
-    /// A name for a thread that the run has no better one for.
+    /// Sets the name of a thread unless the run has one.
     fn name(&mut self, pid: u32, tid: u32, name: &str) {
         self.names.entry((pid, tid)).or_insert_with(|| name.to_owned());
     }
@@ -240,7 +255,7 @@ impl<S: Sink> Timeline<S> {
         self.written(result)
     }
 
-    /// A moment of no process.
+    /// Adds an instant without a process.
     fn moment(&mut self, slice: &Slice<'_>) -> Result<(), AnalyzeError> {
         let track = match self.moments {
             Some(track) => track,
@@ -267,7 +282,7 @@ impl<S: Sink> Timeline<S> {
         self.written(result)
     }
 
-    /// A time that the formats can express.
+    /// Returns the time if the formats can represent it, which excludes negative times.
     fn time(&self, ts: i64) -> Result<i64, AnalyzeError> {
         let damaged = || AnalyzeError::Damaged(format!("column ts: {ts} is before the clock's zero"));
         (ts >= 0).then_some(ts).ok_or_else(damaged)
@@ -286,10 +301,10 @@ impl<S: Sink> Timeline<S> {
     }
 }
 
-/// Writes the one run of `trace`.
+/// Writes the only run of `trace`.
 ///
 /// # Errors
-/// If its data cannot be read, or the timeline not be written.
+/// Returns an error if its data cannot be read, or if the timeline cannot be written.
 pub(super) async fn write(trace: &Trace, sink: impl Sink, out: &Path) -> Result<Counts, AnalyzeError> {
     let run = trace.files().first().map(|file| file.run.clone()).unwrap_or_default();
     let mut timeline = Timeline::new(sink, out, run);

@@ -1,65 +1,78 @@
-//! What a report says, as blocks that every form of it can show: HTML, Markdown, terminal. A block holds words and
-//! numbers for reading; each form escapes what comes from the trace in its own one place.
+//! Content of a report as blocks that every form (HTML, Markdown, terminal) can render. Blocks hold formatted
+//! words and numbers; each form escapes text from the trace in one place.
 
 use crate::questions::chains::Share;
 
 use super::section::{percent, time};
 
-/// The whole.
+/// A whole report.
 pub struct Document {
+    /// Title.
     pub title: String,
+    /// First lines, with the verdict.
     pub verdict: Headline,
+    /// Sections, in order.
     pub sections: Vec<Section>,
 }
 
-/// The first lines.
+/// First lines of a report.
 pub struct Headline {
-    /// The main one.
+    /// The main sentence: the verdict on the scheduler, or on a comparison.
     pub scheduler: String,
+    /// Further sentences, after the answers.
     pub sentences: Vec<String>,
-    /// The questions that everybody has, in order, before the sentences.
+    /// Answers to the questions that every reader has, in order.
     pub answers: Vec<Answer>,
+    /// Tone of the main sentence.
     pub tone: Tone,
 }
 
-/// An answer in a sentence or two.
+/// An answer of one or two sentences.
 pub struct Answer {
+    /// The question.
     pub question: &'static str,
+    /// The answer.
     pub text: String,
-    /// Where there is more of it.
+    /// Links to details.
     pub links: Vec<Link>,
 }
 
 /// A link within the document.
 #[derive(Clone)]
 pub struct Link {
+    /// Target: `#` and the ID of an element.
     pub href: String,
+    /// Text of the link.
     pub text: String,
 }
 
 impl Link {
-    /// To a section, by its id.
+    /// Creates a link to the section with this ID.
     pub fn to_section(id: &str, text: &str) -> Self {
         Self { href: format!("#{id}"), text: text.to_owned() }
     }
 
-    /// To a slow call and its chain, by its number.
+    /// Creates a link to the slow call with this number, and to its chain.
     pub fn to_chain(number: usize) -> Self {
         Self { href: format!("#chain-{number}"), text: number.to_string() }
     }
 }
 
-/// What a figure says of a suspect.
+/// Emphasis of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
+    /// Neutral.
     Plain,
+    /// Not a factor, or passed.
     Cleared,
+    /// A cause, or failed.
     Guilty,
+    /// Inconclusive, or a minor part.
     Open,
 }
 
 impl Tone {
-    /// Its class in the style sheet.
+    /// Class in the style sheet; empty for neutral text.
     pub fn class(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -70,43 +83,55 @@ impl Tone {
     }
 }
 
-/// One question and its answer.
+/// A section: a question, and blocks that answer it.
 pub struct Section {
-    /// Of links to it.
+    /// ID that links refer to.
     pub id: &'static str,
-    /// In the list of contents.
+    /// Title in the table of contents.
     pub short: &'static str,
+    /// The question.
     pub question: String,
+    /// The blocks.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a section.
+/// A block of a section.
 pub enum Block {
+    /// A subheading.
     Heading(&'static str),
+    /// A paragraph.
     Note(String),
+    /// A bulleted list.
     List(Vec<String>),
-    /// A bar of parts that sum to a whole.
+    /// A bar whose parts sum to a whole.
     Parts(Vec<Part>),
+    /// A table.
     Table(Table),
+    /// A drawing.
     Figure(Figure),
+    /// Slow calls with their chains.
     Calls(Vec<Call>),
 }
 
 /// One part of a whole.
 #[derive(Clone)]
 pub struct Part {
+    /// Name.
     pub name: String,
-    /// Class in the style sheet: what colour it has.
+    /// Class in the style sheet, which determines the colour.
     pub class: String,
+    /// Explanation of the name.
     pub meaning: &'static str,
+    /// Share of the whole, formatted in percent.
     pub percent: String,
-    /// Width in percent, for style.
+    /// Share of the whole in percent, as a number for CSS.
     pub width: String,
+    /// Amount, formatted with its unit.
     pub total: String,
 }
 
 impl Part {
-    /// A part of `total_ns` in some time.
+    /// Creates the part of a time that takes `ns` nanoseconds, the share `ratio` of the whole.
     pub fn of_time(name: &str, class: &str, meaning: &'static str, ns: f64, ratio: f64) -> Self {
         Self {
             name: name.to_owned(),
@@ -118,11 +143,11 @@ impl Part {
         }
     }
 
-    /// The shares of causes in an excess.
+    /// Creates the parts of an excess latency, one per cause.
     pub fn of_shares(shares: &[Share]) -> Vec<Self> {
         let part = |share: &Share| {
             let name = share.cause.name();
-            // `blocked:futex` has the colour of `blocked`.
+            // All of `blocked:…` have the colour of `blocked`.
             let class = name.split(':').next().unwrap_or(name);
             Self::of_time(name, class, share.cause.meaning(), share.total_ns, share.share_ratio)
         };
@@ -133,32 +158,36 @@ impl Part {
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub struct Column {
+    /// Heading.
     pub name: &'static str,
+    /// True if the cells are numbers, which are aligned to the right.
     pub is_number: bool,
 }
 
-/// A column of words.
+/// Creates a column of text.
 pub const fn word(name: &'static str) -> Column {
     Column { name, is_number: false }
 }
 
-/// A column of numbers.
+/// Creates a column of numbers.
 pub const fn number(name: &'static str) -> Column {
     Column { name, is_number: true }
 }
 
 /// A cell of a table.
 pub struct Cell {
+    /// Text.
     pub text: String,
+    /// Emphasis of the text.
     pub tone: Tone,
-    /// A colour's class, shown before the text.
+    /// Class of a colour that is shown before the text.
     pub swatch: Option<String>,
-    /// In place of the text, where links work.
+    /// Links that replace the text in forms that support them.
     pub links: Vec<Link>,
 }
 
 impl Cell {
-    /// Links, or what to say if there is none.
+    /// Creates a cell of links; its text is `none` if there are none.
     pub fn of_links(links: Vec<Link>, none: &str) -> Self {
         let texts: Vec<&str> = links.iter().map(|link| link.text.as_str()).collect();
         let text = if links.is_empty() { none.to_owned() } else { texts.join(", ") };
@@ -175,11 +204,13 @@ impl<T: ToString> From<T> for Cell {
 /// A row of a table.
 #[derive(Default)]
 pub struct Row {
+    /// Cells, one per column.
     pub cells: Vec<Cell>,
-    /// Shown below it.
+    /// Bar shown below the row; empty for none.
     pub parts: Vec<Part>,
+    /// Text shown below the row; empty for none.
     pub note: String,
-    /// Slow calls of it.
+    /// Links to slow calls of the row.
     pub links: Vec<Link>,
 }
 
@@ -189,25 +220,31 @@ impl From<Vec<Cell>> for Row {
     }
 }
 
-/// A table; bounded, with the number of all its rows, and the query that has them all.
+/// A table of the first rows of a result, with the number of all rows and the query that returns them.
 pub struct Table {
+    /// Caption; empty for none.
     pub caption: String,
+    /// Columns.
     pub columns: Vec<Column>,
+    /// Rows that are shown.
     pub rows: Vec<Row>,
+    /// Number of rows of the whole result.
     pub all_count: usize,
+    /// Query that returns the whole result.
     pub sql: String,
-    /// Shown when asked for.
+    /// True if the table is collapsed until the reader opens it.
     pub is_folded: bool,
 }
 
 impl Table {
-    /// A table with all its rows.
+    /// Creates a table that shows all of its rows.
     pub fn new(columns: &[Column], rows: Vec<Row>, sql: &str) -> Self {
         let (columns, all_count) = (columns.to_vec(), rows.len());
         Self { caption: String::new(), columns, rows, all_count, sql: sql.to_owned(), is_folded: false }
     }
 
-    /// What the parts of a bar are, in its colours. `name`: what a part is.
+    /// Creates the table that explains the parts of a bar in its colours. `name` heads the column of their
+    /// names.
     pub fn of_parts(name: &'static str, parts: &[Part], sql: &str) -> Self {
         let row = |part: &Part| -> Row {
             let name = Cell { swatch: Some(part.class.clone()), ..Cell::from(&part.name) };
@@ -217,24 +254,24 @@ impl Table {
         Self::new(&columns, parts.iter().map(row).collect(), sql)
     }
 
-    /// With one more column.
+    /// Appends a column.
     pub fn with(mut self, column: Column, cells: impl Iterator<Item = Cell>) -> Self {
         self.columns.push(column);
         self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.cells.push(cell));
         self
     }
 
-    /// Under these words.
+    /// Sets the caption.
     pub fn caption(self, caption: impl Into<String>) -> Self {
         Self { caption: caption.into(), ..self }
     }
 
-    /// Of so many rows.
+    /// Sets the number of rows of the whole result.
     pub fn of(self, all_count: usize) -> Self {
         Self { all_count, ..self }
     }
 
-    /// Only shown when asked for.
+    /// Collapses the table until the reader opens it.
     pub fn folded(self) -> Self {
         Self { is_folded: true, ..self }
     }
@@ -242,28 +279,36 @@ impl Table {
 
 /// A drawing.
 pub struct Figure {
-    /// Of its file, without ending.
+    /// Name of its file, without extension.
     pub name: String,
+    /// Caption.
     pub caption: String,
+    /// Drawing as SVG.
     pub svg: String,
-    /// Colours' classes and what they mean.
+    /// Classes of the colours, with their meanings.
     pub legend: Vec<(&'static str, String)>,
-    /// The same in one line of text: values from 0 to 1; empty: there is none.
+    /// Values from 0 to 1 for a one-line chart of text; empty if there is none.
     pub spark: Vec<f64>,
+    /// True if the drawing is collapsed until the reader opens it.
     pub is_folded: bool,
 }
 
 /// A slow call and its chain.
 pub struct Call {
+    /// Number within the report, from 1.
     pub number: usize,
+    /// Name of the function.
     pub op: String,
+    /// Duration, formatted.
     pub dur: String,
+    /// Facts about the call: thread, time, usual duration, …
     pub facts: String,
+    /// Excess latency by cause.
     pub parts: Vec<Part>,
-    /// `None`: it was on CPU all the time.
+    /// Drawing of the chain; `None` if the call has none.
     pub chain: Option<Figure>,
-    /// The chain in words.
+    /// Longest links of the chain, as sentences.
     pub links: Vec<String>,
-    /// Selects exactly this call.
+    /// Query that selects exactly this call.
     pub sql: String,
 }

@@ -1,4 +1,5 @@
-//! Gates as a forest plot: a row each, its change with its interval, around no change.
+//! Draws gates as a forest plot: each row is the change of one gate's figure with its confidence interval,
+//! centred on no change.
 
 use super::svg::{Anchor, Drawing, LINE, Plot};
 use crate::compare::{
@@ -7,10 +8,10 @@ use crate::compare::{
 };
 
 const ROW: f64 = 14.0;
-/// More is drawn as this much.
+/// Largest relative change that is drawn; larger ones are clamped to it.
 const MOST: f64 = 2.0;
 
-/// Those with an interval.
+/// Draws the gates whose change has a confidence interval.
 pub(super) fn draw(gates: &[&Judged]) -> String {
     let ends =
         |gate: &&Judged| gate.change.as_ref().and_then(|change| change.low_ratio.zip(change.high_ratio));
@@ -29,7 +30,7 @@ pub(super) fn draw(gates: &[&Judged]) -> String {
         })
         .fold(0.02, f64::max)
         .min(MOST);
-    // No change lies in the middle.
+    // No change is in the middle.
     let at = |ratio: f64| 0.5 + (ratio / reach).clamp(-1.0, 1.0) / 2.0;
     let mut drawing = Drawing::new();
     for gate in gates {

@@ -1,4 +1,4 @@
-//! Figures of memory: over time by class, the account of a device, the address space at the peak, and lives of blocks.
+//! Draws memory: over time by class, by owner on a device, by address at the peak, and by lifetime of blocks.
 
 use trace_schema::{Bytes, Nanos};
 
@@ -11,20 +11,20 @@ use crate::questions::memory::{
 
 const CURVE: f64 = 260.0;
 const BAR: f64 = 16.0;
-/// A row of a segment or a life.
+/// Height of a row for a segment or a block's lifetime, in pixels.
 const THIN: f64 = 14.0;
-/// Places of the curve that say what they are.
+/// Number of places on the curve that have a tooltip.
 const PLACES: usize = 240;
 
-/// How high the stack is, up to a class.
+/// Height of the stack up to and including a class, in bytes.
 type Height = fn(&Point) -> i64;
 
-/// A size.
+/// Formats a size.
 fn size(bytes: i64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// A moment in words: its classes sum to what was reserved.
+/// Describes the curve at one moment, by classes that sum to what was reserved.
 fn words(point: &Point, origin_ns: i64) -> String {
     let classes = [
         ("in use", point.in_use_bytes),
@@ -39,7 +39,7 @@ fn words(point: &Point, origin_ns: i64) -> String {
     format!("{at}: {} reserved: {}", size(point.reserved_bytes), classes.join(", "))
 }
 
-/// What was reserved over time, by class; an out-of-memory is a line across.
+/// Draws the reserved memory over time by class. A failed allocation is a vertical line.
 pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
     let start = curve.points.first().map_or(0, |point| point.ts_ns);
     let end = curve.points.last().map_or(1, |point| point.ts_ns).max(start + 1);
@@ -47,7 +47,7 @@ pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
     let top = curve.peak_reserved_bytes.max(1) as f64 * 1.08;
     let height = |bytes: f64| CURVE - CURVE * bytes / top;
     let mut plot = Plot::default();
-    // From the top of the stack down: each covers what lies below it.
+    // The classes are drawn from the top of the stack down: each covers those below it.
     let classes: [(&str, Height); 5] = [
         ("not-known", |p| p.reserved_bytes),
         ("private", |p| p.reserved_bytes - p.unknown_bytes),
@@ -62,7 +62,7 @@ pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
     }
     let levels = size_ticks(top);
     levels.iter().for_each(|level| plot.line("grid", height(*level)));
-    // Of the moments that share a place the one with most reserved speaks.
+    // Of the moments at the same place, the one with the most reserved memory is described.
     let mut spoken: Vec<(usize, &Point)> = Vec::new();
     for point in &curve.points {
         let at = (place(point.ts_ns) * PLACES as f64) as usize;
@@ -92,7 +92,8 @@ pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
     drawing.finish("Memory reserved over time, by class")
 }
 
-/// Who has a device's memory: each share begins where the one before ends, and the last ends at what is used.
+/// Draws who has a device's memory: each share begins where the one before ends, and the last ends at the
+/// used size.
 pub(super) fn ledger(device: &Device) -> String {
     let mut drawing = Drawing::new();
     let all = device.used_bytes.max(1) as f64;
@@ -124,7 +125,7 @@ pub(super) fn ledger(device: &Device) -> String {
     drawing.finish("Who has the memory of the GPU")
 }
 
-/// Every segment a row, its blocks where they lie.
+/// Draws each segment as a row, with its blocks at their addresses.
 pub(super) fn addresses(map: &Map) -> String {
     let largest = map.segments.first().map_or(1, |segment| segment.size_bytes).max(1) as f64;
     let mut drawing = Drawing::new();
@@ -157,7 +158,7 @@ pub(super) fn addresses(map: &Map) -> String {
     drawing.finish("Segments and their blocks, by address")
 }
 
-/// From when to when the largest blocks were handed out; what was never given back has a colour of its own.
+/// Draws the lifetimes of the largest blocks; those that were never freed have their own colour.
 pub(super) fn lives(map: &Map, (start_ns, end_ns): (i64, i64), origin_ns: i64) -> String {
     let mut drawing = Drawing::new();
     let span = (end_ns - start_ns).max(1) as f64;

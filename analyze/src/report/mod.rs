@@ -1,11 +1,11 @@
-//! The report that people send to each other: what was slow, why, who is innocent, where the memory is.
+//! The report that users share: what was slow, why, what was not a factor, and where the memory was.
 //!
 //! ```text
 //! analyses ──► Report (data, versioned) ──► sections ──► Document ──► form: HTML, Markdown, terminal
 //!                   └──► JSON, also inside the page              └──► SVG files
 //! ```
-//! [`Report::of`] asks every analysis once; a section turns answers into blocks and asks nothing; a form shows blocks
-//! and knows nothing of what they mean.
+//! [`Report::of`] runs every analysis once; a section turns their results into blocks without further
+//! queries; a form renders blocks without knowing what they mean.
 
 mod document;
 mod forest_svg;
@@ -42,34 +42,41 @@ pub use form::{
 };
 pub use section::comparison::document as comparison;
 
-/// Of the data. What is added keeps it; what changes or goes raises it.
+/// Version of the report's JSON. Additions keep it; changes and removals raise it.
 pub const VERSION: u32 = 1;
 
-/// What the analyses say of one run.
+/// Results of all analyses of one run.
 #[derive(Serialize)]
 pub struct Report {
+    /// Version of this format.
     pub report_version: u32,
+    /// The run, its circumstances and its warnings.
     pub info: Info,
-    /// Whether the scheduler's doings are on record at all: if not, that a thread did not wait proves nothing.
+    /// True if the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
     pub has_schedule: bool,
+    /// Slow calls, their causes and wait chains.
     pub chains: Chains,
+    /// Durations of calls by function and group.
     pub strata: Vec<Line>,
+    /// Phases that the workload named.
     pub phases: Vec<Phase>,
+    /// Time between launches, by what the host did.
     pub launch_gaps: Gaps,
+    /// Time in calls and waiting for a CPU, by thread.
     pub timeline: Timeline,
-    /// `None`: no event of an allocator is on record.
+    /// Memory of PyTorch's allocators; `None` if no allocator event was recorded.
     pub memory: Option<Overview>,
-    /// Counters of GPUs; none: they were not read.
+    /// Counters of GPUs; empty if none were sampled.
     pub devices: Vec<Device>,
-    /// NCCL's operations; none: none is on record.
+    /// NCCL operations; empty if none were recorded.
     pub nccl: Vec<Volume>,
 }
 
 impl Report {
-    /// Asks every analysis.
+    /// Runs every analysis.
     ///
     /// # Errors
-    /// If the run's data cannot be read.
+    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
@@ -90,21 +97,21 @@ impl Report {
         })
     }
 
-    /// As JSON.
+    /// Serializes the report as JSON.
     ///
     /// # Errors
-    /// If a value has no JSON.
+    /// Returns an error if a value cannot be represented in JSON.
     pub fn json(&self) -> Result<String, AnalyzeError> {
         serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
     }
 
-    /// When recording began: 0 of every time that is shown.
+    /// Time in ns at which recording began, from which all displayed times count.
     fn origin_ns(&self) -> i64 {
         let clock = &self.info.provenance.clock;
         if clock.end_ns > clock.start_ns { clock.start_ns } else { self.timeline.start_ns }
     }
 
-    /// As blocks.
+    /// Arranges the report as blocks.
     pub fn document(&self) -> Document {
         let origin_ns = self.origin_ns();
         let mut sections = vec![

@@ -1,17 +1,17 @@
-//! A drawing as wide as what it stands in. Horizontal places are shares of the width, so that text keeps the page's size
-//! at any width, and marks stretch:
+//! Builds drawings as wide as their container. Horizontal positions are shares of the width, so that text
+//! keeps the size of the page's text at any width, while marks stretch:
 //!
 //! ```text
-//! name of a lane                          text: a place in percent, a size in pixels
-//! ████████   ██                           plot: a nested svg, 1000 units wide, stretched; zoom changes what of it is seen
-//! 0           1 s           2 s           ticks
+//! name of a lane                 text: positioned in percent, sized in pixels
+//! ████████   ██                  plot: a nested SVG, 1000 units wide, stretched; zooming changes its view
+//! 0           1 s           2 s  ticks
 //! ```
-//! Every mark says what it is, with units, in its `<title>`. Colours are those of classes in the style sheet; the same are
-//! written beside them, for files that have none.
+//! Every mark describes itself, with units, in its `<title>`. Colours come from classes of the style sheet;
+//! they are also written as attributes, for files without a style sheet.
 
 use analyze_run::text;
 
-/// A class of marks, and its colour on white. The style sheet has the same; a test compares them.
+/// Classes of marks and their colours on white. The style sheet has the same colours, which a test compares.
 const COLOURS: &[(&str, &str)] = &[
     ("scheduler", "#be4632"),
     ("throttled", "#d6785a"),
@@ -47,27 +47,27 @@ const COLOURS: &[(&str, &str)] = &[
     ("grid", "#d9d6cd"),
 ];
 
-/// The colour of a class.
+/// Colour of a class.
 pub(super) fn colour(class: &str) -> &'static str {
     COLOURS.iter().find(|(name, _)| *name == class).map_or("#5d636b", |(_, colour)| colour)
 }
 
-/// Every class that marks may have.
+/// All classes of marks, with their colours.
 #[cfg(test)]
 pub(super) fn colours() -> &'static [(&'static str, &'static str)] {
     COLOURS
 }
 
-/// Of text, in pixels: that of small text on the page.
+/// Font size in pixels: that of small text on the page.
 const FONT: f64 = 13.6;
-/// A line of text.
+/// Height of a line of text, in pixels.
 pub(super) const LINE: f64 = 18.0;
-/// Units of a plot from edge to edge.
+/// Width of a plot in its own units.
 pub(super) const UNITS: f64 = 1000.0;
-/// Of a file on its own, and about that of a wide page.
+/// Width in pixels of a drawing in a file of its own, which is about that of a wide page.
 const WIDTH: f64 = 944.0;
 
-/// Text that no SVG takes for more than text.
+/// Escapes text for SVG.
 pub(super) fn escaped(text: &str) -> String {
     text::harmless(text)
         .replace('&', "&amp;")
@@ -76,17 +76,20 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// A number with at most two decimals.
+/// Formats a number with at most two decimals.
 fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Where a text ends, starts or has its middle.
+/// Part of a text that is at its position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
+    /// The start.
     Start,
+    /// The middle.
     Middle,
+    /// The end.
     End,
 }
 
@@ -107,7 +110,8 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// A bar between shares of the width, with what it is. A sliver is still to be seen.
+    /// Adds a bar between two shares of the width, with a tooltip. Its width is at least one unit, so that it
+    /// stays visible.
     pub(super) fn bar(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
         let (from, to) = (x.0.clamp(0.0, 1.0) * UNITS, x.1.clamp(0.0, 1.0) * UNITS);
         let width = (to - from).max(1.0);
@@ -122,7 +126,7 @@ impl Plot {
         );
     }
 
-    /// A surface from a base line up to steps: each level holds from its place to the next.
+    /// Adds a surface between a base line and steps; each step holds from its position to the next.
     pub(super) fn steps(&mut self, class: &str, base: f64, steps: &[(f64, f64)], end: f64) {
         let (Some((first, _)), false) = (steps.first(), steps.iter().all(|(_, y)| *y == base)) else {
             return;
@@ -139,7 +143,7 @@ impl Plot {
         self.body += &format!("<path class=\"{class}\" fill=\"{}\" d=\"{path}\"/>", colour(class));
     }
 
-    /// A line across.
+    /// Adds a horizontal line.
     pub(super) fn line(&mut self, class: &str, y: f64) {
         self.body += &format!(
             "<rect class=\"{class}\" fill=\"{}\" y=\"{}\" width=\"1000\" height=\"1\"/>",
@@ -148,7 +152,7 @@ impl Plot {
         );
     }
 
-    /// Says what lies between two places, of which nothing else is to be seen.
+    /// Adds a tooltip to an area without a visible mark.
     pub(super) fn hover(&mut self, x: (f64, f64), y: (f64, f64), title: &str) {
         self.body += &format!(
             "<rect fill=\"transparent\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{}</rect>",
@@ -165,19 +169,20 @@ impl Plot {
     }
 }
 
-/// A drawing in the making, from top to bottom.
+/// A drawing that is built from top to bottom.
 pub(super) struct Drawing {
     body: String,
-    /// Where the next thing goes.
+    /// Vertical position of the next item, in pixels.
     pub(super) y: f64,
 }
 
 impl Drawing {
+    /// Creates an empty drawing.
     pub(super) fn new() -> Self {
         Self { body: String::new(), y: 0.0 }
     }
 
-    /// Text in this line, which does not move when the drawing is zoomed.
+    /// Adds text to the current line. It does not move when the drawing is zoomed.
     pub(super) fn label(&mut self, x: f64, anchor: Anchor, words: &str) {
         self.body += &format!(
             "<text x=\"{}%\" y=\"{}\"{}>{}</text>",
@@ -188,16 +193,16 @@ impl Drawing {
         );
     }
 
-    /// Text over a plot, `up` pixels above its bottom line.
+    /// Adds text at the left edge, just above the height `y`, over a plot.
     pub(super) fn level(&mut self, y: f64, words: &str) {
         self.body +=
             &format!("<text class=\"level\" x=\"0\" y=\"{}\">{}</text>", short(y - 3.0), escaped(words));
     }
 
-    /// Words within a bar, cut where it ends; none if there is no room for a few letters.
+    /// Adds text within a bar, clipped at its end. Nothing is added if the text does not fit.
     pub(super) fn inside(&mut self, x: (f64, f64), y: f64, height: f64, words: &str) {
         let width = x.1 - x.0;
-        // Seven and a half pixels a letter.
+        // A letter takes about seven and a half pixels.
         if width * WIDTH < 7.5 * words.chars().count() as f64 + 8.0 {
             return;
         }
@@ -213,7 +218,7 @@ impl Drawing {
         );
     }
 
-    /// A plot of some height here; goes below it.
+    /// Adds a plot of a height in pixels, and moves below it.
     pub(super) fn plot(&mut self, height: f64, plot: &Plot) {
         self.body += &format!(
             "<svg class=\"plot\" x=\"0\" y=\"{}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 1000 {}\" preserveAspectRatio=\"none\">{}</svg>",
@@ -225,7 +230,7 @@ impl Drawing {
         self.y += height;
     }
 
-    /// Words below places of the plot above, from left to right.
+    /// Adds labels below positions of the plot above, from left to right.
     pub(super) fn ticks(&mut self, ticks: &[(f64, String)]) {
         for (x, words) in ticks {
             let anchor = match x {
@@ -244,7 +249,8 @@ impl Drawing {
         self.y += LINE + 4.0;
     }
 
-    /// The drawing as a file. `name`: for who does not see it; no string from a trace.
+    /// Returns the drawing as an SVG file. `name` is its accessible name; it must not come from a trace,
+    /// because it is not escaped.
     pub(super) fn finish(self, name: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{WIDTH}\" height=\"{}\" font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif\" font-size=\"{FONT}\" fill=\"#22252a\">{}</svg>\n",
@@ -254,11 +260,11 @@ impl Drawing {
     }
 }
 
-/// Units of time that people count in, in nanoseconds.
+/// Common units of time, in nanoseconds.
 const UNITS_OF_TIME: [(f64, &str); 7] =
     [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"), (6e10, "min"), (3.6e12, "h"), (8.64e13, "d")];
 
-/// The smallest round step of time that is no smaller than this.
+/// Returns the smallest round step of time, in ns, that is at least `least`.
 fn time_step(least: f64) -> f64 {
     let decimal = 10_f64.powf(least.max(1.0).log10().floor());
     let decimals = [1.0, 2.0, 5.0, 10.0].map(|count| count * decimal);
@@ -273,11 +279,13 @@ fn time_step(least: f64) -> f64 {
     steps.into_iter().find(|step| *step >= least).unwrap_or(least)
 }
 
-/// At most about six round places of a time from `from` to `to`, as shares, with their words.
+/// Returns at most about six round times between `from` and `to` (ns), as shares of the span with their
+/// labels.
 pub(super) fn time_ticks(from: f64, to: f64) -> Vec<(f64, String)> {
     let span = (to - from).max(1.0);
     let step = time_step(span / 6.0);
-    // The unit is that of the whole, and from minutes on that of the step, which is no fraction of it.
+    // The unit suits the whole span. From minutes on it suits the step, so that labels are no fractions of
+    // it.
     let of = if step < 6e10 { to.abs().min(5e10) } else { step };
     let (unit, name) = UNITS_OF_TIME.iter().rev().find(|(unit, _)| *unit <= of).unwrap_or(&UNITS_OF_TIME[0]);
     let decimals = (unit / step).log10().ceil().clamp(0.0, 9.0) as usize;
@@ -287,7 +295,7 @@ pub(super) fn time_ticks(from: f64, to: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// About four round levels of a size up to `top`, in binary units.
+/// Returns about four round sizes up to `top` bytes, in binary units.
 pub(super) fn size_ticks(top: f64) -> Vec<f64> {
     let least = (top / 5.0).max(1.0);
     let unit = 1024_f64.powf((least.log2() / 10.0).floor());

@@ -1,4 +1,4 @@
-//! Figures of time: how threads spent the run, what the GPUs' counters read meanwhile, and the chain of one call.
+//! Draws time: how threads spent the run, the GPU counters meanwhile, and the chain of one call.
 
 use trace_schema::Nanos;
 
@@ -13,15 +13,15 @@ use analyze_verdict::causes::Cause;
 const UP: f64 = 20.0;
 const DOWN: f64 = 10.0;
 const LINK: f64 = 20.0;
-/// Of a counter's lane.
+/// Height of a counter's lane, in pixels.
 const COUNTER: f64 = 34.0;
 
-/// A share in whole percent.
+/// Formats a share in whole percent.
 fn percent(ratio: f64) -> String {
     format!("{:.0} %", 100.0 * ratio)
 }
 
-/// One thread: share of each step inside CUDA calls (up), and waiting for a CPU (down).
+/// Draws one thread: the share of each step inside CUDA calls (upwards) and waiting for a CPU (downwards).
 fn lane(lane: &Lane, since_ns: f64, span_ns: f64, has_schedule: bool) -> Plot {
     let mut plot = Plot::default();
     let steps = lane.in_calls_ratio.len().max(1);
@@ -37,7 +37,7 @@ fn lane(lane: &Lane, since_ns: f64, span_ns: f64, has_schedule: bool) -> Plot {
         let waiting = if has_schedule { percent(waiting.min(1.0)) } else { "not known how much".to_owned() };
         (percent(lane.in_calls_ratio[step].min(1.0)), waiting)
     };
-    // What is alike is one.
+    // Consecutive steps with the same description share one tooltip.
     let mut from = 0;
     for step in 1..=steps {
         if step == steps || words(step) != words(from) {
@@ -55,7 +55,7 @@ fn lane(lane: &Lane, since_ns: f64, span_ns: f64, has_schedule: bool) -> Plot {
     plot
 }
 
-/// One lane a thread. `origin_ns`: when recording began.
+/// Draws one lane per thread. `origin_ns` is the time at which recording began.
 pub(super) fn timeline(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> String {
     let mut drawing = Drawing::new();
     let since = (timeline.start_ns - origin_ns) as f64;
@@ -71,7 +71,7 @@ pub(super) fn timeline(timeline: &Timeline, origin_ns: i64, has_schedule: bool) 
     drawing.finish("Share of time in calls and waiting, thread by thread")
 }
 
-/// The class of a counter's marks.
+/// Class of a counter's marks.
 fn class_of(counter: &str) -> &'static str {
     match counter {
         "memory_used_bytes" => "in-use",
@@ -82,14 +82,14 @@ fn class_of(counter: &str) -> &'static str {
     }
 }
 
-/// One counter on the axis of the timeline: the most of every step, which holds until the next.
+/// Draws one counter on the timeline's axis: the maximum of each step, which holds until the next one.
 fn counter(counter: &Counter, timeline: &Timeline, origin_ns: i64) -> Plot {
     let mut plot = Plot::default();
     let span = (timeline.end_ns - timeline.start_ns).max(1) as f64;
     let place = |ts: i64| ((ts - timeline.start_ns) as f64 / span).clamp(0.0, 1.0);
     let top = counter.scale.max(1) as f64;
     let height = |value: i64| COUNTER - COUNTER * (value as f64 / top).clamp(0.0, 1.0);
-    // Before the first reading, and after the last, nothing is known.
+    // Nothing is known before the first sample and after the last.
     let end = counter.readings.last().map_or(0.0, |last| place(last.ts_ns) + 0.002).min(1.0);
     let shown = |one: &Reading| match counter.name.as_str() {
         THROTTLE_REASONS => height(i64::from(is_throttled(one.most))),
@@ -110,7 +110,7 @@ fn counter(counter: &Counter, timeline: &Timeline, origin_ns: i64) -> Plot {
     plot
 }
 
-/// The counters of a GPU, on the axis of the timeline.
+/// Draws the counters of a GPU on the timeline's axis.
 pub(super) fn device(device: &Device, timeline: &Timeline, origin_ns: i64) -> String {
     let mut drawing = Drawing::new();
     for one in device.counters.iter().filter(|counter| counter.is_drawn()) {
@@ -127,7 +127,7 @@ pub(super) fn device(device: &Device, timeline: &Timeline, origin_ns: i64) -> St
     drawing.finish("Counters of a GPU over time")
 }
 
-/// What a link of a chain is, by colour: what its own thread did.
+/// Class of a chain link, by what its own thread did.
 fn of_link(link: &Link) -> &'static str {
     match (link.state, link.cause) {
         ("on-cpu", _) => "on-cpu",
@@ -139,7 +139,7 @@ fn of_link(link: &Link) -> &'static str {
     }
 }
 
-/// What a link is called.
+/// Label of a chain link.
 fn words(link: &Link) -> String {
     match &link.task_comm {
         Some(comm) if link.cause.is_some() => format!("{}: {comm}", link.state),
@@ -147,10 +147,10 @@ fn words(link: &Link) -> String {
     }
 }
 
-/// Places of a row of which each shows one link.
+/// Number of places in a row, each of which shows one link.
 const PLACES: f64 = 400.0;
 
-/// Of the links that begin at one place the longest, with how many they are.
+/// Returns the longest of the links that begin at the same place, and their number, for each place.
 fn thinned<'a>(links: impl Iterator<Item = &'a Link>, all_ns: f64) -> Vec<(&'a Link, usize)> {
     let mut shown: Vec<(i64, &Link, usize)> = Vec::new();
     let mut first = None;
@@ -170,7 +170,8 @@ fn thinned<'a>(links: impl Iterator<Item = &'a Link>, all_ns: f64) -> Vec<(&'a L
     shown.into_iter().map(|(_, link, count)| (link, count)).collect()
 }
 
-/// A slow call from end to end: a row for its thread, and one for every thread that it waited for, directly or not.
+/// Draws a slow call from start to end: a row for its thread, and one for each thread that it waited for,
+/// directly or indirectly.
 pub(super) fn chain(call: &Example) -> String {
     let mut rows: Vec<(usize, u32, u32)> =
         call.chain.iter().map(|link| (link.depth, link.pid, link.tid)).collect();

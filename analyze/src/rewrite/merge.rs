@@ -1,7 +1,7 @@
-//! Several runs of one host as one: slices of a run, or recordings of different processes or times.
+//! Merges several runs of one host into one: slices of a run, or recordings of different processes or times.
 //!
-//! Their clocks must be the same, and no process may have rows of overlapping times in two of them: copies could not be told
-//! from originals.
+//! The runs must share a clock, and no process may have rows of overlapping times in two of them, because
+//! copies could not be told from originals.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,20 +26,23 @@ use analyze_run::{
     run_file::RunFile,
 };
 
-/// By how much the offsets of the wall's clock may differ within one boot beyond what is known of it: it is corrected in steps.
+/// Allowed difference between wall-clock offsets within one boot, in ns, beyond their known error: the wall
+/// clock is corrected in steps.
 const WALL_SLACK_NS: i64 = 1_000_000_000;
 
-/// Merged.
+/// Result of a merge.
 pub struct Merged {
+    /// Number of rows and size of the merged run.
     pub finished: Finished,
-    /// What does not fit together.
+    /// Descriptions of metadata that disagree between the runs.
     pub conflicts: Vec<String>,
 }
 
-/// Merges the runs of `trace`.
+/// Merges the runs of `trace` and writes them to `out`.
 ///
 /// # Errors
-/// If they are of different hosts or boots, or overlap; if they cannot be read, or `out` cannot be written.
+/// Returns an error if the runs are from different hosts or boots, if they overlap, if they cannot be read,
+/// or if `out` cannot be written.
 pub async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, AnalyzeError> {
     let mut files = trace.files().to_vec();
     files.sort_by_key(|file| file.run.clock.start_ns);
@@ -55,7 +58,7 @@ pub async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, Analy
     Ok(Merged { finished: finished.await?, conflicts })
 }
 
-/// Checks that times of all runs can be compared.
+/// Checks that the runs' times are on the same clock.
 fn one_clock(files: &[RunFile]) -> Result<(), AnalyzeError> {
     for pair in files.windows(2) {
         let [a, b] = pair else { continue };
@@ -79,7 +82,7 @@ fn one_clock(files: &[RunFile]) -> Result<(), AnalyzeError> {
     Ok(())
 }
 
-/// Checks that no process has rows of one time in two runs.
+/// Checks that no process has rows of the same time in two runs.
 async fn no_overlap(trace: &Trace) -> Result<(), AnalyzeError> {
     let query = "SELECT run, pid, min(ts) AS first_ns, max(ts) AS last_ns FROM events \
          WHERE kind NOT IN ('name', 'run') AND pid > 0 GROUP BY run, pid ORDER BY pid, first_ns, run";
@@ -104,7 +107,7 @@ async fn no_overlap(trace: &Trace) -> Result<(), AnalyzeError> {
     Ok(())
 }
 
-/// The metadata of the whole, and what does not fit together.
+/// Builds the metadata of the merged run, and describes what disagrees.
 fn described(files: &[RunFile]) -> (Run, Vec<String>) {
     let mut conflicts = Vec::new();
     let mut whole = files.first().map(|file| file.run.clone()).unwrap_or_default();
@@ -172,10 +175,10 @@ fn add_new<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
     }
 }
 
-/// What tells names apart: process, time, what it names, the name.
+/// Identity of a name row: process, time, kind of name, function, stack, and the name itself.
 type Name = (u32, i64, String, Option<u64>, Option<u32>, String);
 
-/// Batches of all inputs, that which begins first first.
+/// Merges the batches of all inputs by their start times.
 struct Merge<I: Iterator> {
     inputs: Vec<std::iter::Peekable<I>>,
     names: HashSet<Name>,
@@ -186,7 +189,7 @@ impl<I: Iterator<Item = Result<RecordBatch, AnalyzeError>>> Merge<I> {
         Self { inputs: inputs.into_iter().map(Iterator::peekable).collect(), names: HashSet::new() }
     }
 
-    /// The rows without names that another input had.
+    /// Removes name rows that another input already had.
     fn unique(&mut self, batch: &RecordBatch) -> Result<RecordBatch, AnalyzeError> {
         let kind = texts(batch, "kind")?;
         if !kind.iter().flatten().any(|kind| kind == Kind::Name.name()) {
@@ -214,7 +217,7 @@ impl<I: Iterator<Item = Result<RecordBatch, AnalyzeError>>> Iterator for Merge<I
     fn next(&mut self) -> Option<Self::Item> {
         let begin = |batch: &Result<RecordBatch, AnalyzeError>| {
             let ts = batch.as_ref().ok().and_then(|batch| numbers::<Int64Type>(batch, "ts").ok());
-            // What cannot be read comes at once: it ends the merge.
+            // An unreadable batch sorts first: its error ends the merge.
             ts.and_then(|ts| ts.values().first().copied()).unwrap_or(i64::MIN)
         };
         let firsts = self.inputs.iter_mut().enumerate();

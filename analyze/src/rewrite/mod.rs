@@ -1,4 +1,4 @@
-//! Runs made of other runs: rows as they are, metadata that says what was done to them.
+//! Runs made from other runs: rows are copied, and the metadata records what was done to them.
 
 pub mod merge;
 pub mod slice;
@@ -11,7 +11,7 @@ use arrow::{
 
 use analyze_run::error::AnalyzeError;
 
-/// A column of numbers.
+/// Returns a numeric column of a batch.
 fn numbers<T: ArrowPrimitiveType>(
     batch: &RecordBatch,
     name: &str,
@@ -20,7 +20,7 @@ fn numbers<T: ArrowPrimitiveType>(
     column.cloned().ok_or_else(|| AnalyzeError::Damaged(format!("column {name} is not {}", T::DATA_TYPE)))
 }
 
-/// A column of strings.
+/// Returns a text column of a batch.
 fn texts(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
     let missing = || AnalyzeError::Damaged(format!("column {name} is missing"));
     let column = batch.column_by_name(name).ok_or_else(missing)?;
@@ -29,7 +29,10 @@ fn texts(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
     Ok(texts.as_string::<i32>().clone())
 }
 
-/// Does blocking work for asynchronous code.
+/// Runs blocking work from asynchronous code, on a thread where it may block.
+///
+/// # Errors
+/// Returns an error if the work fails or panics.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AnalyzeError> + Send + 'static,
 ) -> Result<T, AnalyzeError> {

@@ -1,12 +1,13 @@
-//! A part of a run: some time of it, a process of it.
+//! Copies a part of a run: an interval of its time, one of its processes, or both.
 //!
 //! ```text
 //!          from                  to
-//! ├── a ────┼─┤  ├── b ──┤ ├─ c ┼──┤        kept: b and c, whole. a began before: it is counted in `not_captured`
+//! ├── a ────┼─┤  ├── b ──┤ ├─ c ┼──┤      kept: b and c, whole. a began before: `not_captured` counts it
 //! ```
-//! A row is where its `ts` is, so that slices which follow each other have every row once. Names (of kernels, of call stacks)
-//! are kept, whenever they were told. With a process, what the verdicts on it need stays: who else had its CPUs, readings
-//! of devices.
+//! A row belongs to the slice that contains its `ts`, so that adjacent slices contain every row exactly once.
+//! Names (of kernels and call stacks) are kept regardless of when they were recorded. A slice of one process
+//! also keeps what its verdicts need: the scheduling slices of all processes on its CPUs, and samples of
+//! devices.
 
 use std::{cell::Cell, path::Path};
 
@@ -23,15 +24,18 @@ use crate::trace::Trace;
 use analyze_run::new_file;
 use analyze_run::{error::AnalyzeError, reading::plain};
 
-/// What is kept. Times are since recording began.
+/// What to keep. Times count from the beginning of the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
+    /// First time that is kept; `None` for the beginning.
     pub from: Option<Nanos>,
+    /// Time from which rows are no longer kept; `None` for the end.
     pub to: Option<Nanos>,
+    /// Process that is kept; `None` for all.
     pub pid: Option<u32>,
 }
 
-/// The same on the trace's clock.
+/// The interval on the trace's clock, and the process.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     from_ns: i64,
@@ -39,10 +43,10 @@ struct Bounds {
     pid: Option<u32>,
 }
 
-/// Writes the slice of one run.
+/// Writes a slice of one run to `out`.
 ///
 /// # Errors
-/// If the interval is empty, the run has no such process, its data cannot be read, or `out` cannot be written.
+/// Returns an error if the interval is empty, the run's data cannot be read, or `out` cannot be written.
 pub async fn run(trace: &Trace, params: Params, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let Some(file) = trace.files().first().cloned() else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));
@@ -68,7 +72,8 @@ pub async fn run(trace: &Trace, params: Params, out: &Path, force: bool) -> Resu
     .await
 }
 
-/// The rows of a batch that are in the slice. Counts spans that began before and reach into it.
+/// Returns the rows of a batch that are in the slice. Counts spans that begin before the slice and reach into
+/// it.
 fn keep(batch: &RecordBatch, bounds: Bounds, cut_count: &Cell<u64>) -> Result<RecordBatch, AnalyzeError> {
     let (ts, dur) = (numbers::<Int64Type>(batch, "ts")?, numbers::<Int64Type>(batch, "dur")?);
     let (pid, kind) = (numbers::<UInt32Type>(batch, "pid")?, texts(batch, "kind")?);
@@ -94,13 +99,13 @@ fn keep(batch: &RecordBatch, bounds: Bounds, cut_count: &Cell<u64>) -> Result<Re
     filter_record_batch(batch, &mask).map_err(|error| AnalyzeError::Damaged(error.to_string()))
 }
 
-/// The metadata of the slice.
+/// Builds the metadata of the slice.
 fn described(mut run: Run, params: Params, bounds: Bounds, cut_count: u64) -> Run {
     let clock = &mut run.clock;
     clock.start_ns = clock.start_ns.max(bounds.from_ns);
     clock.end_ns = clock.end_ns.min(bounds.to_ns);
     run.lost.retain(|lost| lost.to_ns > bounds.from_ns && lost.from_ns < bounds.to_ns);
-    // What came first in the slice need not have come first.
+    // The first event of its kind in the slice need not be the first of the process.
     run.joined_running |= params.from.is_some();
     (run.part_number, run.part_is_last) = (0, false);
     if let Some(pid) = bounds.pid {

@@ -1,4 +1,4 @@
-//! Memory at an instant by the stack that asked for it.
+//! Memory at an instant, by the stack that allocated it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use analyze_memory::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// Frame of bytes that no block on record pins.
+/// Frame for pinned bytes that no recorded block holds.
 const NOBODY: &str = "no block on record";
 
 struct Watch {
@@ -62,10 +62,10 @@ impl Listener for Watch {
     }
 }
 
-/// Sums up.
+/// Sums up the memory at an instant.
 ///
 /// # Errors
-/// If there is no such instant, or the data cannot be read.
+/// Returns an error if the instant does not exist, or if the data cannot be read.
 pub(super) async fn run(
     trace: &Trace,
     what: What,

@@ -1,4 +1,5 @@
-//! Time on and off CPU by stack of calls: one pass in the order of time, with the calls that each thread is in.
+//! Time on and off CPU by stack of calls. A single pass in order of time tracks the calls that each thread is
+//! in.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use analyze_run::{
     error::AnalyzeError,
 };
 
-/// Calls and, after those that begin at the same time, intervals off CPU.
+/// Calls, and off-CPU intervals after the calls that begin at the same time.
 const QUERY: &str = "
     SELECT * FROM (
         SELECT c.pid, c.tid, c.ts, c.dur, c.depth, CAST(c.op AS VARCHAR) AS op, c.on_cpu_ns, CAST(NULL AS BIGINT) AS syscall,
@@ -30,14 +31,14 @@ const QUERY: &str = "
 struct Call {
     op: String,
     end: i64,
-    /// `None`: it did not end, or the scheduler is not on record.
+    /// Time on CPU within the call; `None` if it did not end, or if the scheduler was not recorded.
     on_cpu_ns: Option<i64>,
-    /// In the calls directly in it.
+    /// On-CPU time of the calls nested directly in it.
     inner_ns: i64,
     stack: Option<u32>,
 }
 
-/// Frames of a thread within its calls.
+/// Returns the frames of a thread and its enclosing calls.
 fn frames<'a>(
     task: &'a [String; 2],
     calls: &'a [Call],
@@ -49,7 +50,7 @@ fn frames<'a>(
     task.iter().chain(names.stack(pid, stack)).chain(calls.iter().map(|call| &call.op)).map(String::as_str)
 }
 
-/// One thread.
+/// State of one thread.
 #[derive(Default)]
 struct Thread {
     task: [String; 2],
@@ -57,7 +58,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Ends the calls that are over at `ts`.
+    /// Ends the calls that are over at `ts`, and adds their on-CPU time.
     fn advance(&mut self, ts: i64, pid: u32, names: &Names, folded: &mut Folded) {
         while self.calls.last().is_some_and(|call| call.end <= ts) {
             let path = frames(&self.task, &self.calls, None, pid, names);
@@ -71,17 +72,19 @@ impl Thread {
     }
 }
 
-/// What a run's time sums up to.
+/// Sums of a run's time, in ns.
 #[derive(Default)]
 pub(super) struct Times {
+    /// Time on CPU by call.
     pub(super) on_cpu: Folded,
+    /// Time off CPU by call, state and system call.
     pub(super) off_cpu: Folded,
 }
 
-/// Sums up.
+/// Sums up the time of a run.
 ///
 /// # Errors
-/// If the data cannot be read.
+/// Returns an error if the data cannot be read.
 pub(super) async fn run(trace: &Trace, names: &Names) -> Result<Times, AnalyzeError> {
     let (mut on_cpu, mut off_cpu) = (Folded::default(), Folded::default());
     let (mut open_calls_count, mut unknown_count, mut open_off_cpu_count) = (0_u64, 0_u64, 0_u64);
@@ -127,7 +130,7 @@ pub(super) async fn run(trace: &Trace, names: &Names) -> Result<Times, AnalyzeEr
     }
     for ((pid, _), thread) in &mut threads {
         thread.advance(i64::MAX - 1, *pid, names, &mut on_cpu);
-        // In a call that did not end are others that did.
+        // A call that did not end may contain others that did.
         while let Some(open) = thread.calls.pop() {
             if open.end != i64::MAX {
                 thread.calls.push(open);

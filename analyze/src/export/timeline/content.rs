@@ -1,4 +1,4 @@
-//! What a timeline shows, from which view.
+//! Writes the content of a timeline, view by view.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,12 @@ use analyze_run::{
     error::AnalyzeError,
     symbols::demangle,
 };
+
+/// Memory that sorts may use before they spill, in bytes.
 use analyze_verdict::blocker::syscall_name;
 
-/// Calls, with what slow ones are due to, and the work of GPUs that they caused. Outer ones come before those in them.
+/// Query for calls, with the verdicts on slow ones and the GPU work that they caused. Outer calls come before
+/// nested ones.
 fn calls_query() -> String {
     format!(
         "{CAUSED_WORK}
@@ -67,6 +70,7 @@ pub(super) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// Takes the named columns of a batch: texts, integers, and ratios as floating-point numbers.
     pub(super) fn new(
         batch: &RecordBatch,
         texts: &[&'a str],
@@ -90,7 +94,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Those that are not null.
+    /// Collects the values of a row that are not null.
     pub(super) fn at<'b>(&'b self, row: usize, values: &mut Vec<(&'b str, Value<'b>)>) {
         values.clear();
         values.extend(self.texts.iter().filter_map(|(n, c)| Some((*n, Value::Text(c.at(row)?)))));
@@ -99,37 +103,42 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whose rows they are, and when.
+/// Process, thread and time of each row.
 pub(super) struct Keys {
     pid: Int64Array,
     tid: Int64Array,
+    /// Start times in ns.
     pub(super) ts: Int64Array,
 }
 
 impl Keys {
+    /// Takes the columns from a batch.
     pub(super) fn new(batch: &RecordBatch) -> Result<Self, AnalyzeError> {
         Ok(Self { pid: integers(batch, "pid")?, tid: integers(batch, "tid")?, ts: integers(batch, "ts")? })
     }
 
+    /// Process and thread of a row.
     pub(super) fn thread(&self, row: usize) -> (u32, u32) {
         (self.pid.value(row) as u32, self.tid.value(row) as u32)
     }
 
+    /// Process and thread of a row, as the owner of a track.
     pub(super) fn owner(&self, row: usize) -> Owner {
         Some(self.thread(row))
     }
 }
 
-/// The flow from a slow call to the link of this number: the same on every export of a run.
+/// ID of the flow from a slow call to its chain link with this number. It is the same in every export of a
+/// run.
 pub(super) fn flow(call: [i64; 4], number: i64) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     call.into_iter().chain([number]).flat_map(i64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, fnv)
 }
 
-/// Everything.
+/// Writes the whole content of the timeline.
 ///
 /// # Errors
-/// If the data cannot be read, or the timeline not be written.
+/// Returns an error if the data cannot be read, or if the timeline cannot be written.
 pub(super) async fn write<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     recording(trace, to).await?;
     calls(trace, to).await?;
@@ -144,7 +153,7 @@ pub(super) async fn write<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Resul
     lost(to)
 }
 
-/// The circumstances, as a moment at the beginning: what a reader of any figure must know.
+/// Writes the circumstances as an instant at the beginning: what must be known to read any number.
 async fn recording<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let run = to.run.clone();
     let begun = to.sink.begin_run(&run);
@@ -173,6 +182,7 @@ async fn recording<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), A
     to.instant(track, &point(ts, "recording begins", "recording", &args))
 }
 
+/// Creates an instant.
 pub(super) fn point<'a>(
     ts: i64,
     name: &'a str,
@@ -184,7 +194,7 @@ pub(super) fn point<'a>(
 
 async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let mut batches = trace.sorted(&calls_query());
-    // A kernel is launched many times.
+    // A kernel is launched many times, so its demangled name is kept.
     let mut kernels: HashMap<String, String> = HashMap::new();
     while let Some(batch) = batches.try_next().await? {
         let keys = Keys::new(&batch)?;
@@ -270,7 +280,7 @@ async fn off_cpu<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Ana
     Ok(())
 }
 
-/// State and system call of an interval off CPU.
+/// Name of an off-CPU interval: its state and system call.
 pub(in crate::export) fn off_cpu_name(state: &str, syscall: Option<i64>) -> String {
     match syscall.map(|number| (number, syscall_name(number))) {
         Some((_, Some(name))) => format!("{state} ({name})"),
@@ -299,7 +309,7 @@ async fn marks<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Analy
     Ok(())
 }
 
-/// Links of chains, on the threads that calls waited for.
+/// Writes chain links to the threads that slow calls waited for.
 async fn links<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let mut batches = trace.sorted(LINKS);
     while let Some(batch) = batches.try_next().await? {
@@ -333,7 +343,7 @@ async fn links<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Analy
     Ok(())
 }
 
-/// What happened to a process: its life, and requests for memory that failed.
+/// Writes lifecycle events of processes, and allocations that failed.
 async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let mut batches = trace.sorted(EVENTS);
     while let Some(batch) = batches.try_next().await? {
@@ -363,9 +373,9 @@ async fn events<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Anal
     Ok(())
 }
 
-/// What allocators have after every event of theirs.
+/// Writes the memory of each allocator after each of its events.
 async fn memory<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    // Not sorted: rows come in the order of events, which tells those of one time apart.
+    // The query does not sort: rows arrive in the order of events, which also orders events of the same time.
     let query = "SELECT pid, device, ts, reserved_bytes, coalesce(active_bytes, allocated_bytes) AS in_use_bytes FROM memory_curve";
     let mut batches = trace.sorted(query);
     let mut last = HashMap::new();
@@ -378,7 +388,7 @@ async fn memory<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), Anal
             let device = device.at(row).unwrap_or_default();
             for (name, values) in &values {
                 let key = (pid.value(row), device, *name);
-                // Most events leave what is reserved as it was.
+                // Most events do not change the reserved size.
                 if let Some(value) = values.at(row)
                     && last.insert(key, value) != Some(value)
                 {

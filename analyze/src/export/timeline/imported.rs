@@ -1,4 +1,4 @@
-//! What only imported profiles have: work of GPUs, and operators and functions of the host.
+//! Writes the content that only imported profiles have: GPU work, and operators and functions of the host.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use analyze_run::{
     symbols::demangle,
 };
 
-/// Work of GPUs, with the first call that has its correlation, in the process that the work is of. Where that is not known
-/// (process 0), the call has to be of the one process that has such calls.
+/// GPU work, with the first call that has its correlation ID, in the process of the work. If that process is
+/// unknown (0), the call must be in the only process that has calls with this ID.
 pub(super) const CAUSED_WORK: &str = "
     WITH call AS (
         SELECT pid, tid, ts, CAST(op AS VARCHAR) AS op, correlation,
@@ -32,12 +32,13 @@ pub(super) const CAUSED_WORK: &str = "
         LEFT JOIN (SELECT * FROM call WHERE number = 1 AND is_alone) b ON d.pid = 0 AND b.correlation = d.correlation
     )";
 
-/// The flow from a call to the work of this number: its depth is not known there, and no call is as deep.
+/// ID of the flow from a call to its work with this number. Calls have no recorded depth here, so a depth is
+/// used that no call has.
 pub(super) fn work_flow([pid, tid, ts, _]: [i64; 4], number: i64) -> u64 {
     flow([pid, tid, ts, -1], number)
 }
 
-/// Work of GPUs, a track for each stream.
+/// Writes GPU work, on one track per stream.
 pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let query = format!(
         "{CAUSED_WORK}
@@ -45,7 +46,7 @@ pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result
         FROM work ORDER BY ts, dur DESC"
     );
     let mut batches = trace.sorted(&query);
-    // A kernel runs many times.
+    // A kernel runs many times, so its demangled name is kept.
     let mut names: HashMap<String, String> = HashMap::new();
     while let Some(batch) = batches.try_next().await? {
         let column = |name| integers(&batch, name);
@@ -71,7 +72,7 @@ pub(super) async fn work<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result
     Ok(())
 }
 
-/// Operators and functions; what has no length is a moment.
+/// Writes operators and functions of the host. Those without a duration become instants.
 pub(super) async fn host<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     let query = "SELECT pid, tid, ts, dur, CAST(op AS VARCHAR) AS op, detail FROM events WHERE kind = 'host' \
          ORDER BY ts, dur DESC";

@@ -1,5 +1,5 @@
-//! One self-contained page: no request, readable with scripts off. The template escapes; control and bidirectional
-//! characters are replaced in the whole of it.
+//! Renders one self-contained page, which makes no requests and is readable without scripts. The template
+//! escapes text; control and bidirectional characters are replaced in the whole page.
 
 use askama::Template;
 
@@ -7,21 +7,21 @@ use crate::report::document::{Block, Document};
 use analyze_run::error::AnalyzeError;
 use analyze_run::text;
 
-/// Data up to this size stands in the page, for download.
+/// Largest size in bytes of the data that the page includes for download.
 const DATA_BYTES: usize = 1 << 20;
 
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
     document: &'a Document,
-    /// `None`: it would be too large.
+    /// True if the page includes the data, which it does unless they exceed `DATA_BYTES`.
     has_data: bool,
 }
 
-/// The place of the data in the rendered page; no string from a trace can make another, for `<` is escaped.
+/// Placeholder of the data in the rendered page. No text from a trace can contain it, because `<` is escaped.
 const DATA: &str = "<!--data-->";
 
-/// JSON that may stand in a script element: nothing in it ends the element or turns text around.
+/// Escapes JSON for a script element: nothing in it ends the element or changes the direction of text.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -40,10 +40,10 @@ fn inert(json: &str) -> String {
     text
 }
 
-/// Renders the page.
+/// Renders the page, with the report's JSON embedded.
 ///
 /// # Errors
-/// If the template cannot be rendered.
+/// Returns an error if the template cannot be rendered.
 pub fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
     let data = inert(json);
     let page = Page { document, has_data: data.len() <= DATA_BYTES };

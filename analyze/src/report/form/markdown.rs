@@ -1,12 +1,13 @@
-//! Markdown, as steps' summaries and issue trackers show it. Figures are left out: their tables say the same.
+//! Renders Markdown for CI job summaries and issue trackers. Figures are reduced to their captions, because
+//! tables have the same numbers.
 
 use crate::report::document::{Block, Call, Document, Part, Table};
 use analyze_run::text;
 
-/// Text that no Markdown takes for more than text.
+/// Escapes text such that Markdown shows it literally.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    // Addresses are made links without further marks.
+    // Markdown turns addresses into links even without markup.
     let text = text::harmless(text).replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.");
     for c in text.chars() {
         match c {
@@ -14,7 +15,7 @@ fn escaped(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            // No mention, no reference to an issue.
+            // These would become mentions or references to issues.
             '@' | '#' => out += &format!("&#{};", u32::from(c)),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' => {
                 out.push('\\');
@@ -77,7 +78,7 @@ fn call(call: &Call) -> String {
     text
 }
 
-/// The document as Markdown.
+/// Renders the document as Markdown.
 pub fn text(document: &Document) -> String {
     let mut text =
         format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));

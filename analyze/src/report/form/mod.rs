@@ -1,4 +1,4 @@
-//! The forms of a report. Each shows blocks, and escapes what comes from the trace.
+//! Forms of a report. Each renders blocks, and escapes text that comes from the trace.
 
 pub mod html;
 pub mod markdown;

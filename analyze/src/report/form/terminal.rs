@@ -1,15 +1,15 @@
-//! For a terminal: 80 columns, a line of blocks for a figure, colour if it is wanted.
+//! Renders text for a terminal: 80 columns, a line of block characters per figure, and optional colours.
 
 use crate::report::document::{Block, Call, Column, Document, Figure, Part, Table, Tone};
 use analyze_run::text;
 
-/// Columns of the terminal.
+/// Width of the output in columns.
 const WIDTH: usize = 80;
-/// Rows of a table; the page and JSON have more.
+/// Largest number of rows of a table; the page and the JSON have more.
 const ROWS: usize = 8;
-/// Slow calls.
+/// Largest number of slow calls.
 const CALLS: usize = 3;
-/// Columns that are not narrowed below this.
+/// Width below which columns are not narrowed.
 const NARROW: usize = 6;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -17,7 +17,8 @@ struct Terminal {
     is_coloured: bool,
 }
 
-/// Number of an ANSI colour of 256 for a class of the style sheet: the same meaning, as near as there is.
+/// Index of the colour for a class of the style sheet in the terminal's palette of 256: the nearest one to
+/// its meaning.
 fn colour(class: &str) -> u8 {
     match class {
         "scheduler" | "guilty" => 167,
@@ -38,7 +39,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Cut to a width, which is said.
+/// Truncates text to a width, and marks the truncation with an ellipsis.
 fn cut(text: &str, to: usize) -> String {
     if width(text) <= to {
         return text.to_owned();
@@ -46,7 +47,7 @@ fn cut(text: &str, to: usize) -> String {
     text.chars().take(to.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Lines of at most the terminal's width.
+/// Wraps text into lines of at most the terminal's width.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = String::new();
     let mut line = indent.to_owned();
@@ -64,8 +65,8 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// The widths of columns: what the cells need, and if that is too much, less for the widest words; the first column says
-/// what the row is of, and is narrowed last.
+/// Computes the widths of columns. If their contents are too wide together, the widest text column is
+/// narrowed until they fit. On ties the last column is narrowed, because the first one identifies the row.
 fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
     let of = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max().unwrap_or(0);
     let mut widths: Vec<usize> =
@@ -92,7 +93,8 @@ impl Terminal {
         if self.is_coloured { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A bar as wide as the parts are large. Without colour each part is drawn with the first letter of its name.
+    /// Draws a bar of parts by their shares. Without colours, each part is drawn with the first letter of its
+    /// name.
     fn parts(&self, parts: &[Part], indent: &str) -> String {
         let room = (WIDTH - indent.len()) as f64;
         let mut bar = String::new();
@@ -120,7 +122,7 @@ impl Terminal {
         let mut rows: Vec<Vec<String>> =
             shown.iter().map(|row| row.cells.iter().map(|cell| clean(&cell.text)).collect()).collect();
         let mut widths = widths(&table.columns, &rows);
-        // Sentences in the last column go below their rows if there is no room for them.
+        // Sentences in the last column go below their rows if they do not fit.
         let last = table.columns.len().saturating_sub(1);
         let is_cut = rows.iter().filter_map(|row| row.get(last)).any(|cell| width(cell) > widths[last]);
         let mut sentences = vec![None; rows.len()];
@@ -203,8 +205,8 @@ impl Terminal {
     }
 }
 
-/// Values from 0 to 1 as a line of that many characters. Of those that fall into one the largest counts, so that no peak
-/// is lost.
+/// Draws values from 0 to 1 as a line of `width` characters. Of the values that share a character the largest
+/// is drawn, so that no peak is lost.
 pub fn spark(values: &[f64], width: usize) -> String {
     let of = |at: usize| {
         let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
@@ -214,7 +216,7 @@ pub fn spark(values: &[f64], width: usize) -> String {
     if values.is_empty() { String::new() } else { (0..width).map(of).collect() }
 }
 
-/// The document for a terminal.
+/// Renders the document for a terminal.
 pub fn text(document: &Document, is_coloured: bool) -> String {
     let terminal = Terminal { is_coloured };
     let verdict = &document.verdict;

@@ -1,4 +1,4 @@
-//! The lost time of all slow calls by cause, and who is cleared.
+//! Excess latency of all slow calls by cause, and what was not a factor.
 
 use super::{chains::linked, percent, time};
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
 
 const QUESTION: &str = "Where did the lost time of slow calls go?";
 
+/// Builds the section.
 pub fn build(chains: &Chains) -> Section {
     let parts = Part::of_shares(&chains.overall);
     if parts.is_empty() {

@@ -1,4 +1,5 @@
-//! The slowest calls, each with its chain: what its own thread did, who had the CPU, who woke it and what kept that one.
+//! The slowest calls with their chains: what the call's own thread did, which task had the CPU, which thread
+//! woke it, and what delayed that thread.
 
 use trace_schema::Nanos;
 
@@ -11,16 +12,16 @@ use crate::{
     },
 };
 
-/// Calls shown.
+/// Number of calls shown.
 const SLOWEST: usize = 12;
-/// Links of one chain in words.
+/// Number of chain links described in words per call.
 const LINKS: usize = 10;
 
-/// Links to a thing's slow calls at most.
+/// Largest number of links to slow calls in one cell.
 const LINKED: usize = 6;
 
-/// The slow calls that the report shows, each with its number: the longest that no other is around, for a nested call's
-/// time stands in the call around it already.
+/// Returns the slow calls that the report shows, each with its number: the longest top-level calls. Nested
+/// calls are left out, because the time of a nested call is part of the call around it.
 pub fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
     let of = |verdict| std::iter::repeat(verdict);
     let mut all: Vec<(&Verdict, &Example)> =
@@ -34,7 +35,7 @@ pub fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
         .collect()
 }
 
-/// Links to those of the calls shown that something is true of.
+/// Creates links to the shown calls for which `is_meant` holds.
 pub fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
     let meant = shown(chains).into_iter().filter(|(_, verdict, call)| is_meant(verdict, call));
     meant.map(|(number, ..)| To::to_chain(number)).take(LINKED).collect()
@@ -107,6 +108,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
     }
 }
 
+/// Builds the section.
 pub fn build(chains: &Chains) -> Section {
     let calls: Vec<Call> =
         shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();

@@ -1,4 +1,5 @@
-//! Two sets of runs, as a document: the gates first, then what differences are made of, then all that changed.
+//! Comparison of two sets of runs as a document: first the gates, then the parts of the differences, then
+//! everything that changed.
 
 use crate::{
     compare::{
@@ -12,9 +13,9 @@ use crate::{
     },
 };
 
-/// Changes that are listed.
+/// Number of changes that are listed.
 const CHANGES: usize = 40;
-/// Accounts in the first lines.
+/// Number of accounts in the first lines.
 const REASONS: usize = 3;
 
 fn tone(outcome: Outcome) -> Tone {
@@ -78,7 +79,7 @@ fn gates(comparison: &Comparison) -> Section {
             shown(Change::interval).into(),
             gate.p.map_or_else(|| "–".to_owned(), p_shown).into(),
         ];
-        // What the columns do not say.
+        // The note says what the columns do not.
         let is_plain = gate.outcome == Outcome::Pass || gate.outcome == Outcome::Regression;
         let note = if is_plain { String::new() } else { gate.reason.clone() };
         Row { cells, note, ..Row::default() }
@@ -255,7 +256,7 @@ fn runs(comparison: &Comparison) -> Section {
     Section { id: "runs", short: "Runs", question: "May these runs be compared?".to_owned(), blocks }
 }
 
-/// The whole.
+/// Arranges a comparison as a document.
 pub fn document(comparison: &Comparison) -> Document {
     let name = |side: &[Taking]| match side {
         [one] => one.run.clone(),

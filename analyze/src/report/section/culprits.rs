@@ -1,4 +1,4 @@
-//! Who kept slow calls from running.
+//! Tasks that kept slow calls from running.
 
 use trace_schema::Nanos;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use analyze_verdict::culprits::Culprit;
 
-/// `None` if nobody did.
+/// Builds the section; `None` if there is no such task.
 pub fn build(chains: &Chains) -> Option<Section> {
     let row = |culprit: &Culprit| -> Row {
         let links = linked(chains, |_, call| {

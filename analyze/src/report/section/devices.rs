@@ -1,4 +1,4 @@
-//! What the GPUs' counters read (NVML), on the axis of the timeline.
+//! Counters of the GPUs (NVML), on the timeline's axis.
 
 use crate::{
     questions::{
@@ -16,7 +16,7 @@ const QUESTION: &str = "What did the GPUs' own counters read?";
 fn table(device: &Device) -> Table {
     let rows = device.counters.iter().map(|counter| -> Row {
         let name = counter.name.as_str();
-        // Bits have no mean.
+        // The value is a set of bits, which has no mean.
         let mean = match name {
             THROTTLE_REASONS => "–".to_owned(),
             _ => reading(name, counter.mean.round() as i64),
@@ -57,6 +57,7 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
     }
 }
 
+/// Builds the section.
 pub fn build(devices: &[Device], timeline: &Timeline, origin_ns: i64) -> Section {
     let mut blocks = Vec::new();
     if devices.is_empty() {

@@ -1,4 +1,4 @@
-//! Every function: how slow, and what clears or convicts the scheduler.
+//! All functions: how slow their calls were, and whether the scheduler was a cause.
 
 use super::{chains::linked, if_known, time};
 use crate::{
@@ -19,7 +19,7 @@ const COLUMNS: [Column; 9] = [
     word("Scheduler"),
 ];
 
-/// Functions shown: those whose slow calls lost most.
+/// Number of functions shown: those with the largest excess latency.
 const SHOWN: usize = 60;
 
 fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
@@ -61,6 +61,7 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
     row
 }
 
+/// Builds the section.
 pub fn build(chains: &Chains, has_schedule: bool) -> Section {
     let rows: Vec<Row> =
         chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();

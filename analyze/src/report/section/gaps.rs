@@ -1,4 +1,4 @@
-//! What kept the GPU without new work: the time between launches, by what the host did.
+//! Time between launches, in which the GPU got no new work, by what the host did.
 
 use trace_schema::Nanos;
 
@@ -8,6 +8,7 @@ use crate::{
     report::document::{Block, Part, Row, Section, Table, number, word},
 };
 
+/// Builds the section.
 pub fn build(gaps: &Gaps, has_schedule: bool) -> Section {
     let section = |blocks| Section {
         id: "gaps",

@@ -1,4 +1,4 @@
-//! What was slow, why, who is innocent, and where the memory is: in plain words, with the figures.
+//! The first lines of the report: what was slow, why, what was not a factor, and where the memory was.
 
 use super::{percent, size, time};
 use crate::{
@@ -13,10 +13,11 @@ use crate::{
 };
 use analyze_verdict::causes::Cause;
 
-/// Functions and causes that are named.
+/// Number of functions and causes that are named.
 const NAMED: usize = 3;
 
-/// The name under which most of the waiting stands, with the number of its processes, and its share.
+/// Returns the task name with the largest share of the waiting for a CPU, with its process or number of
+/// processes, and that share.
 fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
     let holders = || chains.culprits.iter().filter(|culprit| culprit.cause == Cause::Scheduler);
     let names = holders().map(|culprit| culprit.comm.as_str());
@@ -30,7 +31,7 @@ fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
     Some((label, ratio(name)))
 }
 
-/// What the scheduler did, in a sentence.
+/// Describes the scheduler's part in one sentence.
 fn scheduler(chains: &Chains) -> (String, Tone) {
     let own = share_of(&chains.overall, Cause::Scheduler);
     let found =
@@ -62,7 +63,8 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
     }
 }
 
-/// How many slow calls, what they lost, and of which functions; nested calls are counted in the call around them.
+/// Describes the slow calls: their number, their excess latency, and their functions. Nested calls are part
+/// of the calls around them.
 fn slow(chains: &Chains) -> String {
     let mut functions: Vec<&Verdict> = chains
         .verdicts
@@ -81,7 +83,7 @@ fn slow(chains: &Chains) -> String {
     format!("{count} slow {calls} lost {lost} above the medians of their functions: {names}{more}.")
 }
 
-/// The largest causes, which are the whole of it with the rest.
+/// Describes the largest causes and the sum of the others.
 fn why(chains: &Chains) -> String {
     let mut shares: Vec<&Share> = chains.overall.iter().collect();
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
@@ -131,7 +133,7 @@ fn memory(of: Option<&Overview>) -> String {
     words
 }
 
-/// What stands first.
+/// Builds the first lines.
 pub fn build(report: &Report) -> Headline {
     let chains = &report.chains;
     let answer = |question, text, links| Answer { question, text, links };

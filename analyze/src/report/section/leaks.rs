@@ -1,4 +1,4 @@
-//! What a program keeps, as the evidence has it: over the epochs, and to the end of the run.
+//! Memory that a program keeps, by the evidence: across epochs, and until the end of the run.
 
 use std::fmt;
 
@@ -9,10 +9,11 @@ use crate::{
 };
 use analyze_memory::leaks::{epochs::Origin, growth::Growth};
 
-/// Bytes kept epoch after epoch, and what became of them.
+/// Bytes retained epoch after epoch, and what became of them.
 pub struct Leak<'a> {
+    /// Growth of the allocator's memory across epochs.
     pub growth: &'a Growth,
-    /// Handed out at the end of the run; `None`: not known.
+    /// Bytes allocated at the end of the run; `None` if unknown.
     end_bytes: Option<i64>,
     failed_count: usize,
 }
@@ -53,13 +54,13 @@ fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
     }
 }
 
-/// Of every allocator that kept something.
+/// Returns the leak of each allocator that retained memory across epochs.
 pub fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
     let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
     leaking.map(|growth| of(memory, growth))
 }
 
-/// Every allocator.
+/// Builds the table of all allocators.
 pub fn table(memory: &Overview) -> Table {
     let row = |growth: &Growth| -> Row {
         let of = of(memory, growth);

@@ -1,4 +1,4 @@
-//! Where the memory was: over time, at the peak, why it came and stayed, and whether it leaks.
+//! Where the memory was: over time, at the peak, why it was reserved and retained, and whether it leaks.
 
 use trace_schema::Nanos;
 
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// Rows of a table.
+/// Number of rows of a table.
 const SHOWN: usize = 10;
 
-/// What each colour of the curve means.
+/// Meanings of the curve's colours.
 fn legend(ooms: usize) -> Vec<(&'static str, String)> {
     let mut legend: Vec<(&'static str, String)> = [
         ("in-use", "in use"),
@@ -123,7 +123,7 @@ fn causes(sums: &[CauseSum]) -> Table {
     Table::new(&columns, sums.iter().map(row).collect(), sql)
 }
 
-/// Why memory went back, in words.
+/// Describes why memory was released to the driver.
 fn cause(name: &str) -> &str {
     match name {
         "make_room" => "PyTorch made room for a request",
@@ -215,7 +215,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
     [over_time, addresses, lives]
 }
 
-/// `None`: no event of an allocator is on record, which is said.
+/// Builds the section, which says so if no allocator event was recorded (`None`).
 pub fn build(memory: Option<&Overview>) -> Section {
     let mut blocks = Vec::new();
     match memory {

@@ -1,4 +1,4 @@
-//! Sections of the report: each turns an analysis into blocks. None queries.
+//! Sections of the report. Each turns the results of an analysis into blocks, and none runs a query.
 
 pub mod causes;
 pub mod chains;
@@ -19,22 +19,22 @@ pub mod timeline;
 
 use trace_schema::{Bytes, Nanos};
 
-/// A time for reading.
+/// Formats a time in nanoseconds.
 pub(super) fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }
 
-/// A share for reading.
+/// Formats a ratio in percent.
 pub(super) fn percent(ratio: f64) -> String {
     format!("{:.1} %", 100.0 * ratio)
 }
 
-/// A size for reading.
+/// Formats a size in bytes.
 pub(super) fn size(bytes: i64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// Words for a table; a dash if the record does not tell.
+/// Formats a table cell; a dash if the value is not known.
 pub(super) fn if_known(is_known: bool, words: impl ToString) -> String {
     if is_known { words.to_string() } else { "–".to_owned() }
 }

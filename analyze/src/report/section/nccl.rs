@@ -1,4 +1,4 @@
-//! What NCCL's operations cost the threads that handed them over.
+//! Time that NCCL operations took on the threads that enqueued them.
 
 use super::{size, time};
 use crate::{
@@ -6,9 +6,10 @@ use crate::{
     report::document::{Block, Row, Section, Table, number, word},
 };
 
-/// Rows shown.
+/// Number of rows shown.
 const SHOWN: usize = 40;
 
+/// Builds the section.
 pub fn build(volumes: &[Volume]) -> Section {
     let row = |volume: &Volume| -> Row {
         let unknown = || "not known".to_owned();

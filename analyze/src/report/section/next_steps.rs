@@ -1,5 +1,5 @@
-//! What to do next: for each cause of a real share a step that follows from what the cause is, and the first piece of
-//! advice on memory. A cause whose share is small gets none.
+//! What to do next: a step for each cause with a substantial share, which follows from the nature of the
+//! cause, and the first recommendation on memory. A cause with a small share gets no step.
 
 use super::size;
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
 };
 use analyze_verdict::{blocker::Blocker, causes::Cause};
 
-/// Causes that get a step.
+/// Number of causes that get a step.
 const STEPS: usize = 2;
 
-/// What lies near, if this took the time.
+/// Step that suggests itself if this cause took the time.
 fn step(cause: Cause) -> &'static str {
     match cause {
         Cause::Scheduler => {
@@ -51,7 +51,7 @@ fn step(cause: Cause) -> &'static str {
     }
 }
 
-/// The steps; at least one sentence.
+/// Returns the steps; at least one sentence.
 pub fn all(report: &Report) -> Vec<String> {
     let mut shares: Vec<&Share> = report.chains.overall.iter().collect();
     shares.retain(|share| share.share_ratio >= GUILTY_RATIO);

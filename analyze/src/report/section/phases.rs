@@ -1,4 +1,4 @@
-//! The workload's own phases.
+//! Phases that the workload named.
 
 use super::{if_known, time};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     report::document::{Block, Row, Section, Table, number, word},
 };
 
-/// Rows shown at most.
+/// Largest number of rows shown.
 const SHOWN: usize = 40;
 
-/// The section; `None` if the workload named no phase.
+/// Builds the section; `None` if the workload named no phase.
 pub fn build(phases: &[Phase], has_schedule: bool) -> Option<Section> {
     let row = |phase: &Phase| -> Row {
         vec![

@@ -7,6 +7,7 @@ use crate::{
     report::document::{Block, Row, Section, Table, word},
 };
 
+/// Builds the section.
 pub fn build(info: &Info) -> Section {
     let run = &info.provenance;
     let placed = run.probes.iter().filter(|probe| probe.error.is_none()).count();

@@ -1,4 +1,4 @@
-//! Every function by stratum, the longest totals first.
+//! All functions by group, largest total first.
 
 use super::time;
 use crate::{
@@ -6,9 +6,10 @@ use crate::{
     report::document::{Block, Row, Section, Table, number, word},
 };
 
-/// Strata shown.
+/// Number of groups shown.
 const SHOWN: usize = 60;
 
+/// Builds the section.
 pub fn build(lines: &[Line]) -> Section {
     let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| -> Row {

@@ -8,6 +8,7 @@ use crate::{
     },
 };
 
+/// Builds the section.
 pub fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> Section {
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]
