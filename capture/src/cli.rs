@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 use capture_wire::COMM_BYTES;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use trace_schema::{Bytes, Nanos};
 
 use crate::{
@@ -18,7 +18,10 @@ use crate::{
 const EXIT_CODES: &str = "Exit codes: 0 recorded; 1 recorded, but the command failed; 2 wrong usage or bad \
 input; 4 this machine or user cannot trace (`capture check` says why); 5 reading or writing failed.";
 
-/// Record a CUDA process into one Parquet file, with eBPF and without changing its code.
+/// Record CUDA processes into one Parquet file, with eBPF and without changing their code.
+///
+/// `capture --out run.parquet` alone records every process of this machine that uses CUDA, until Ctrl-C. Name a
+/// command, `--pid` or `--wait-for` to record less.
 #[derive(Parser)]
 #[command(version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Cli {
@@ -50,7 +53,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("subject").required(true))]
+#[command(group = ArgGroup::new("subject"))]
 struct Record {
     /// The file to write
     #[arg(long, value_name = "RUN.parquet", required = true)]
@@ -61,7 +64,7 @@ struct Record {
     /// Trace every program that is started under this name (at most 15 bytes count), and its children
     #[arg(long, value_name = "NAME", group = "subject", value_parser = program_name)]
     wait_for: Option<String>,
-    /// Trace every process of the machine that uses CUDA, now or later
+    /// Trace every process of the machine that uses CUDA, now or later; this is the default
     #[arg(long, group = "subject")]
     all_cuda: bool,
     /// How much is probed: the more, the dearer
@@ -98,7 +101,7 @@ struct Record {
     /// How function probes are placed
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     attach: Method,
-    /// Show no progress
+    /// Show no progress, and do not say that the whole machine is recorded
     #[arg(long, short)]
     quiet: bool,
     /// The command to run and trace, after `--`
@@ -194,6 +197,10 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
         }
         None => {}
     }
+    if cli.record.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        // A script whose variable is empty must not record the whole machine instead of its command.
+        Cli::command().error(ErrorKind::MissingRequiredArgument, "no command follows `--`").exit();
+    }
     let outcome = session::record(options(cli.record))?;
     eprintln!("{outcome}");
     Ok(ExitCode::from(if outcome.command_failed() { EXIT_COMMAND_FAILED } else { EXIT_OK }))
@@ -201,9 +208,11 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
 
 fn options(record: Record) -> Options {
     let wait_for = record.wait_for.as_deref().map(comm);
+    let all_cuda =
+        record.wait_for.is_none() && record.pid.is_empty() && record.command.is_empty() || record.all_cuda;
     let subject = match record.wait_for {
         Some(name) => Subject::Name(name),
-        None if record.all_cuda => Subject::AllCuda,
+        None if all_cuda => Subject::AllCuda,
         None if record.command.is_empty() => Subject::Processes(record.pid),
         None => Subject::Command(record.command),
     };
@@ -220,7 +229,7 @@ fn options(record: Record) -> Options {
             slow_ns: record.stacks.slow_ns.map_or(u64::MAX, |ns| ns.unsigned_abs()),
             all_cpus: record.sched == Sched::All,
             wait_for,
-            all_cuda: record.all_cuda,
+            all_cuda,
             ..Setup::default()
         },
         nvml: record.nvml.0,
@@ -228,6 +237,7 @@ fn options(record: Record) -> Options {
         duration: record.duration,
         max_size: record.max_size,
         force: record.force,
+        quiet: record.quiet,
         progress: !record.quiet && std::io::stderr().is_terminal(),
     }
 }

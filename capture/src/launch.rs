@@ -7,6 +7,7 @@ use std::{
 };
 
 use capture_wire::target;
+use trace_schema::Nanos;
 
 use crate::{error::CaptureError, kernel::Kernel, mark_socket};
 
@@ -115,6 +116,15 @@ impl Running {
                 .map_err(|source| CaptureError::Io { what: "waiting for the command".to_owned(), source }),
         }
     }
+}
+
+/// What a user is told when the whole machine is recorded: that it is, and how the recording ends.
+pub(crate) fn announce_all_cuda(duration: Option<Nanos>) -> String {
+    let end = match duration {
+        Some(duration) => format!("the recording ends after {duration}, or with Ctrl-C"),
+        None => "press Ctrl-C to end the recording and write the file".to_owned(),
+    };
+    format!("recording every process of this machine that uses CUDA; {end}")
 }
 
 /// Lets a process run on that was stopped for its probes.

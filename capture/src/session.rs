@@ -70,6 +70,7 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Nanos>,
     pub(crate) max_size: Option<Bytes>,
     pub(crate) force: bool,
+    pub(crate) quiet: bool,
     pub(crate) progress: bool,
 }
 
@@ -175,6 +176,9 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         }
     };
     session.recorder.begun()?;
+    if !options.quiet && matches!(options.subject, Subject::AllCuda) {
+        eprintln!("capture: {}", launch::announce_all_cuda(options.duration));
+    }
     let mut progress = Progress::new(options.progress);
     let deadline = options.duration.map(|Nanos(ns)| Instant::now() + Duration::from_nanos(ns as u64));
     let stop = || interrupted.load(Ordering::Relaxed) || deadline.is_some_and(|at| Instant::now() >= at);

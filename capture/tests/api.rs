@@ -7,6 +7,7 @@
 mod common;
 
 use std::{
+    io::Read,
     os::unix::fs::symlink,
     path::Path,
     process::{Child, Command, Stdio},
@@ -354,7 +355,7 @@ fn libraries_of_another_mount_namespace_are_found() {
 }
 
 fn capture_in_background(flags: &[&str], out: &Path) -> Child {
-    Command::new(CAPTURE).args(flags).arg("--out").arg(out).stderr(Stdio::null()).spawn().unwrap()
+    Command::new(CAPTURE).args(flags).arg("--out").arg(out).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Ends a recording as Ctrl-C does, and waits for its file.
@@ -392,16 +393,14 @@ fn a_program_is_waited_for_by_name() {
     assert_eq!(rows.meta["processes"].as_array().unwrap().len(), 1, "{}", rows.meta["processes"]);
 }
 
-#[test]
-fn every_cuda_process_is_found_now_and_later() {
-    if !can_record() {
-        return;
-    }
+/// Records the whole machine while one workload runs and another starts; what the recorder said on stderr.
+fn record_the_machine(flags: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let mut early = workload(directory.path(), &["steady", "200000"]).stdout(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let capture = capture_in_background(&["--all-cuda"], &out);
+    let mut capture = capture_in_background(flags, &out);
+    let mut stderr = capture.stderr.take().unwrap();
     wait_for_file(&directory.path().join("run.parquet.recording"));
     let mut late = workload(directory.path(), &["api"]).spawn().unwrap();
     let (early_pid, late_pid) = (i64::from(early.id()), i64::from(late.id()));
@@ -416,6 +415,30 @@ fn every_cuda_process_is_found_now_and_later() {
         assert!(calls.iter().any(|row| pid[*row] == Some(wanted)), "no call of {wanted}");
     }
     assert!(calls.iter().all(|row| [Some(early_pid), Some(late_pid)].contains(&pid[*row])));
+    assert_eq!(rows.meta["command"][0], "--all-cuda");
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn every_cuda_process_is_found_now_and_later() {
+    if !can_record() {
+        return;
+    }
+    assert!(!record_the_machine(&["--all-cuda", "--quiet"]).contains("every process"));
+}
+
+#[test]
+fn without_a_subject_every_cuda_process_is_recorded_until_ctrl_c() {
+    if !can_record() {
+        return;
+    }
+    let said = record_the_machine(&[]);
+    assert!(
+        said.contains("every process of this machine that uses CUDA") && said.contains("Ctrl-C"),
+        "{said}"
+    );
 }
 
 #[test]
