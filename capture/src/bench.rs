@@ -371,13 +371,13 @@ fn flood(what: String, buffer_bytes: u32, discard: bool, rate: Option<f64>) -> R
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Everything, in about a minute
+    /// All of these, in about a minute
     All,
-    /// Cost of a probed call
+    /// Overhead of a probed call
     Calls,
-    /// Cost of an event in the reader
+    /// CPU time of the recorder per event
     Reader,
-    /// Rates at which events are lost
+    /// Call rates at which events begin to be lost
     Floods,
 }
 

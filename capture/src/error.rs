@@ -15,6 +15,15 @@ pub(crate) const EXIT_UNSUPPORTED: u8 = 4;
 /// Reading or writing failed.
 pub(crate) const EXIT_IO: u8 = 5;
 
+/// Every exit code and what it means, for `--help` and the reference.
+pub(crate) const EXIT_CODES: [(u8, &str); 5] = [
+    (EXIT_OK, "the run was recorded"),
+    (EXIT_COMMAND_FAILED, "the run was recorded, but the traced command failed"),
+    (EXIT_USAGE, "the command line or its input is wrong, and nothing was recorded"),
+    (EXIT_UNSUPPORTED, "this machine or this user cannot trace (`capture check` says why)"),
+    (EXIT_IO, "reading or writing failed"),
+];
+
 /// Everything `capture` can fail with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {

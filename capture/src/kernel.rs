@@ -39,16 +39,16 @@ const CALL_NAMED: &str = "call_named";
 const OPEN: usize = size_of::<Open>();
 const OFF_CPU: usize = size_of::<OffCpu>();
 
-/// How function probes are placed.
+/// How function probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Method {
-    /// The cheapest that the kernel has.
+    /// The cheapest method that the kernel has: session, else multi, else single
     Auto,
-    /// One link for a library, one program for both ends of a call (Linux 6.13).
+    /// One link per library, one program for entry and return (Linux 6.13)
     Session,
-    /// One link for a library and end (Linux 6.6).
+    /// One link per library for entries and one for returns (Linux 6.6)
     Multi,
-    /// One link for each function and end.
+    /// One link per function for its entry and one for its return
     Single,
 }
 

@@ -4,14 +4,14 @@ use capture_wire::READ_WORDS;
 use clap::ValueEnum;
 use trace_schema::{Direction, Op};
 
-/// How much is probed. Each profile has all probes of the ones before.
+/// How much is probed. Each profile has all probes of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Profile {
-    /// No kernel launches, no allocator events: what happens thousands of times a second stays free
+    /// Memory, copies, synchronization, graphs, NCCL; no kernel launches and no allocator events, which are the most frequent calls
     Light,
-    /// Launches on the driver's layer, where every library's launches pass, and allocator events
+    /// Kernel launches at the driver API, which every library's launches pass through, and allocator events
     Default,
-    /// Launches on the runtime's layer, too; event records and queries; names of their kernels
+    /// Kernel launches at the runtime API as well, with their kernels' names; CUDA event records and queries
     Full,
 }
 
