@@ -9,7 +9,7 @@ use std::{
 use capture_wire::target;
 use trace_schema::Nanos;
 
-use crate::{error::CaptureError, kernel::Kernel, mark_socket};
+use crate::{describe, error::CaptureError, kernel::Kernel, mark_socket};
 
 /// The subject that the user named.
 #[derive(Debug)]
@@ -130,7 +130,14 @@ pub(crate) fn announce_all_cuda(duration: Option<Nanos>) -> String {
         Some(duration) => format!("the recording ends after {duration}, or with Ctrl-C"),
         None => "press Ctrl-C to end the recording and write the file".to_owned(),
     };
-    format!("recording every process of this machine that uses CUDA; {end}")
+    let warning = match describe::driver_library() {
+        Some(_) => "",
+        None => {
+            "\ncapture: libcuda.so.1 is in none of the usual directories, so a process that starts later is found only \
+             if it loads the library of a CUDA process that runs already"
+        }
+    };
+    format!("recording every process of this machine that uses CUDA; {end}{warning}")
 }
 
 /// Continues a process that was stopped while probes were placed.
