@@ -41,7 +41,7 @@ pub(crate) enum CaptureError {
     Load(#[from] aya::EbpfError),
     #[error("the kernel refused the eBPF program {name}: {source}")]
     Program { name: &'static str, source: aya::programs::ProgramError },
-    #[error("internal error: the embedded eBPF object has no {0}")]
+    #[error("internal error: this build of capture lacks {0}")]
     MissingPart(&'static str),
     #[error("the kernel refused {what}: {error}")]
     Multi { what: &'static str, error: String },
