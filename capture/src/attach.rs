@@ -29,24 +29,24 @@ const LOADER_NOTIFIES: &str = "_dl_debug_state";
 const LOADER_STATE: &str = "_r_debug";
 /// Offset of `r_state` in `struct r_debug` (link.h, 64 bit).
 const R_STATE_OFFSET: i64 = 24;
-/// Every process that uses CUDA calls it first.
+/// The driver function that every process calls before any other.
 const CUDA_INIT: &str = "cuInit";
-/// A program that contains the runtime has these.
+/// Functions by which a program is recognised that has the CUDA runtime linked in.
 const RUNTIME_MARKS: [&str; 2] = ["cudaMalloc", "cudaLaunchKernel"];
 
 /// Which calls get their call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stacks {
-    /// Those that take or give back memory.
+    /// Calls that allocate, free or map memory, and allocator events.
     pub(crate) alloc: bool,
-    /// All of them.
+    /// All calls.
     pub(crate) all: bool,
-    /// Those at least this long.
+    /// Calls of at least this duration, in nanoseconds.
     pub(crate) slow_ns: Option<i64>,
 }
 
 impl Stacks {
-    /// Whether any is taken.
+    /// Whether any call stack is taken.
     pub(crate) fn any(self) -> bool {
         self != Self::default()
     }
@@ -62,21 +62,21 @@ impl Stacks {
     }
 }
 
-/// What was placed where.
+/// Places probes in files, and remembers which files have them.
 pub(crate) struct Attacher {
     profile: Profile,
-    /// What its user does not want.
+    /// Probes that the user leaves out (`--without`).
     without: Vec<Without>,
     stacks: Stacks,
-    /// Look at every new driver library for processes that start to use CUDA.
+    /// Whether every new driver library is watched for processes that start to use CUDA.
     all_cuda: bool,
-    /// Every file looked at.
+    /// Files that have been examined.
     done: HashSet<Identity>,
-    /// Allocator libraries without the allocator's own symbol.
+    /// Processes whose allocator library lacks the symbol of its events, so that its usage reports are probed.
     needs_usage: HashSet<u32>,
-    /// Libraries with probes.
+    /// Libraries in which probes were placed.
     pub(crate) libraries: Vec<LibraryInfo>,
-    /// Every probe tried.
+    /// Every probe that was tried, with its error if it has one.
     pub(crate) probes: Vec<AttachedProbe>,
 }
 
@@ -86,7 +86,7 @@ struct Mapped {
     identity: Identity,
 }
 
-/// What a file is, whatever its path: device, inode, size.
+/// Identity of a file regardless of its path: device, inode, size in bytes.
 type Identity = (u64, u64, u64);
 
 /// Containers of one image see one file, each through an overlay with a device number of its own; probes
@@ -119,11 +119,11 @@ fn mapped(pid: u32) -> Vec<Mapped> {
         .collect()
 }
 
-/// What a look at a process's libraries found.
+/// Result of examining the libraries of a process.
 pub(crate) struct Found {
     /// Paths of the libraries in which probes were placed just now.
     pub(crate) new: Vec<String>,
-    /// Path of PyTorch's allocator, if it has that.
+    /// Path of PyTorch's allocator library, if the process has mapped it.
     pub(crate) allocator: Option<PathBuf>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn uses_cuda(pid: u32) -> bool {
 }
 
 impl Attacher {
-    /// Places what `profile` has, less what is to be left out.
+    /// Makes an attacher for the probes of `profile` without those in `without`.
     pub(crate) fn new(profile: Profile, without: Vec<Without>, stacks: Stacks, all_cuda: bool) -> Self {
         Self {
             profile,
@@ -147,7 +147,7 @@ impl Attacher {
         }
     }
 
-    /// Places the probes that a process's libraries call for and that are not there yet.
+    /// Places the probes in those libraries of a process that have none yet.
     ///
     /// # Errors
     /// If the embedded object lacks a program. A library that cannot be probed is noted, not fatal.
@@ -189,7 +189,7 @@ impl Attacher {
         Ok(Found { new, allocator })
     }
 
-    /// Makes a driver library tell which processes start to use it.
+    /// Places a probe in a driver library that reports processes which start to use it.
     ///
     /// # Errors
     /// If the embedded object lacks a program.
@@ -236,7 +236,7 @@ impl Attacher {
         Point { offset: function.offset, cookie: cookie::pack(number, probe.out, flags), kind }
     }
 
-    /// Whether the library could be read.
+    /// Places the probes of one library; returns whether its file could be read.
     fn attach_library(
         &mut self,
         kernel: &mut Kernel,
@@ -296,7 +296,7 @@ impl Attacher {
         Ok(true)
     }
 
-    /// Makes the dynamic loader tell when it has mapped libraries.
+    /// Places a probe in the dynamic loader that reports when it has mapped libraries.
     fn attach_loader(&mut self, kernel: &mut Kernel, pid: u32, path: &Path) -> Result<(), CaptureError> {
         let target = through_root(pid, path);
         let symbol = |elf: &Elf, name| elf.functions.iter().find(|function| function.name == name).cloned();
@@ -324,7 +324,7 @@ fn has_runtime(path: &Path) -> bool {
     elf::has_static_functions(path, &RUNTIME_MARKS)
 }
 
-/// A path as the traced process sees it, from here: it may live in a container.
+/// Translates a path that the traced process sees, possibly in a container, to one that this process can open.
 pub(crate) fn through_root(pid: u32, path: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     root.join(path.strip_prefix("/").unwrap_or(path))

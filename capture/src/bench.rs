@@ -1,8 +1,8 @@
-//! `capture bench`: what recording costs on this machine, measured side by side in one run.
+//! `capture bench`: measures the overhead of recording on this machine, with all variants in one run.
 //!
 //! 1. A call of an empty function: unprobed, with empty probes (the floor), and with the real ones.
-//! 2. An event on its way from the buffer to the file: CPU time of the reader.
-//! 3. A flood: callers on every CPU, the whole path against a reader that throws everything away.
+//! 2. An event on its way from the ring buffer to the file: CPU time of the recorder.
+//! 3. A flood: callers on every CPU, the whole path against a recorder that discards every event.
 //!
 //! Costs are medians of interleaved rounds; only ratios mean anything on a shared machine.
 
@@ -46,7 +46,7 @@ const FLOOD: Duration = Duration::from_secs(2);
 const PACED: Duration = Duration::from_secs(1);
 
 /// The function that is probed. It does nothing, so all that is measured is the probe. It begins as real
-/// functions do: the kernel emulates a push, and would need a second, dearer trap for most other instructions.
+/// functions do: the kernel emulates a push, and would need a second, more expensive trap for most other instructions.
 #[unsafe(naked)]
 extern "C" fn probed(_address: u64, _size: u64) -> u64 {
     core::arch::naked_asm!("push rbp", "mov rbp, rsp", "mov rax, rdi", "pop rbp", "ret")
@@ -74,12 +74,12 @@ impl Variant {
     fn name(self) -> &'static str {
         match self {
             Self::Nothing => "no probe",
-            Self::Floor => "entry and return, empty programs (the floor)",
+            Self::Floor => "entry and return, empty programs (baseline)",
             Self::Entry => "entry only, one event",
-            Self::Call(Method::Session) => "whole call, one event, by session",
-            Self::Call(Method::Multi) => "whole call, one event, by multi",
-            Self::Call(Method::Single) => "whole call, one event, by single",
-            Self::Call(Method::Auto) => "whole call, one event",
+            Self::Call(Method::Session) => "entry and return, one event, session",
+            Self::Call(Method::Multi) => "entry and return, one event, multi",
+            Self::Call(Method::Single) => "entry and return, one event, single",
+            Self::Call(Method::Auto) => "entry and return, one event",
         }
     }
 
@@ -92,26 +92,26 @@ impl Variant {
     }
 }
 
-/// Cost of a call.
+/// Overhead of one way to probe a call.
 #[derive(Debug, Serialize)]
 struct CallCost {
     variant: &'static str,
-    /// Median over the rounds, without the unprobed call.
+    /// Median over the rounds, in nanoseconds, less the unprobed call.
     cost_ns: f64,
-    /// Lowest and highest round.
+    /// Lowest and highest round, in nanoseconds, less the unprobed call.
     spread_ns: (f64, f64),
-    /// Against the floor.
+    /// `cost_ns` divided by that of empty programs.
     floor_ratio: f64,
 }
 
-/// CPU time of the reader.
+/// CPU time of one step of the recorder.
 #[derive(Debug, Serialize)]
 struct ReaderCost {
     what: &'static str,
     cpu_ns_per_event: f64,
 }
 
-/// One flood.
+/// Result of one flood.
 #[derive(Debug, Serialize)]
 struct Flood {
     what: String,
@@ -121,11 +121,11 @@ struct Flood {
     lost_count: u64,
     made_per_s: f64,
     recorded_per_s: f64,
-    /// `recorded + lost = made`.
+    /// Whether `recorded + lost = made`: every lost event was counted.
     exact: bool,
 }
 
-/// Everything.
+/// Results of all measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     cpus: usize,
@@ -297,7 +297,11 @@ fn reader_costs() -> Result<Vec<ReaderCost>, CaptureError> {
         let rows = sink.finish()?;
         costs[2].push((clock::thread_cpu_ns() - start) as f64 / rows.max(1) as f64);
     }
-    let what = ["a reader that discards", "buffer to recording on disk", "recording to Parquet, at the end"];
+    let what = [
+        "ring buffer, events discarded",
+        "ring buffer to recording on disk",
+        "recording to Parquet, at the end",
+    ];
     Ok(what
         .into_iter()
         .zip(&mut costs)
@@ -368,23 +372,23 @@ fn flood(what: String, buffer_bytes: u32, discard: bool, rate: Option<f64>) -> R
     })
 }
 
-/// What to measure.
+/// Part of the benchmark to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Everything, in about a minute
+    /// All of these, in about a minute
     All,
-    /// Cost of a probed call
+    /// Overhead of a probed call
     Calls,
-    /// Cost of an event in the reader
+    /// CPU time of the recorder per event
     Reader,
-    /// Rates at which events are lost
+    /// Call rates at which events begin to be lost
     Floods,
 }
 
-/// Measures.
+/// Runs the measurements of `part`.
 ///
 /// # Errors
-/// If this machine cannot trace.
+/// If this machine cannot trace, or a temporary file cannot be written.
 pub(crate) fn run(part: Part) -> Result<Report, CaptureError> {
     let wanted = |one| part == Part::All || part == one;
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -398,28 +402,28 @@ pub(crate) fn run(part: Part) -> Result<Report, CaptureError> {
 
 fn floods() -> Result<Vec<Flood>, CaptureError> {
     let mut floods = vec![
-        flood("a reader that discards".to_owned(), 64 << 20, true, None)?,
-        flood("the whole path to Parquet".to_owned(), 64 << 20, false, None)?,
-        flood("the same with a tiny buffer".to_owned(), 64 << 10, false, None)?,
+        flood("every event discarded".to_owned(), 64 << 20, true, None)?,
+        flood("whole path to Parquet".to_owned(), 64 << 20, false, None)?,
+        flood("whole path to Parquet, tiny buffer".to_owned(), 64 << 10, false, None)?,
     ];
     let most = floods[1].made_per_s;
     for part in [0.25, 0.5, 0.75] {
         let rate = most * part;
-        floods.push(flood(format!("the whole path at {rate:.0} calls/s"), 64 << 20, false, Some(rate))?);
+        floods.push(flood(format!("whole path at {rate:.0} calls/s"), 64 << 20, false, Some(rate))?);
     }
     Ok(floods)
 }
 
 impl Report {
-    /// For programs.
+    /// The report as JSON.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).map_or_else(|error| format!("{error}\n"), |json| json + "\n")
     }
 
-    /// For people.
+    /// The report as text.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!(
-            "On {} CPUs. Cost of a probed call (lowest and highest round; against the floor):\n",
+            "On {} CPUs. Overhead of a probed call (median; lowest and highest round; ratio to empty programs):\n",
             self.cpus
         );
         // Writing to a string cannot fail.
@@ -431,11 +435,11 @@ impl Report {
                 call.variant, call.cost_ns, call.floor_ratio
             );
         }
-        text += "CPU time of the reader per event:\n";
+        text += "CPU time of the recorder per event:\n";
         for reader in &self.reader {
             let _ = writeln!(text, "  {:46} {:7.0} ns", reader.what, reader.cpu_ns_per_event);
         }
-        text += "Floods (calls made, rows recorded, events lost; recorded + lost = made?):\n";
+        text += "Floods (calls and rows per second; calls made = rows recorded + events lost; exact if they add up):\n";
         for flood in &self.floods {
             let _ = writeln!(
                 text,

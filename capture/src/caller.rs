@@ -14,7 +14,7 @@ use trace_schema::Text;
 struct Range {
     start: u64,
     end: u64,
-    /// Where in the file it starts.
+    /// Offset in the file at which the mapping starts, in bytes.
     offset: u64,
     file: Arc<File>,
 }
@@ -28,23 +28,23 @@ struct File {
 /// One process's executable mappings.
 #[derive(Default)]
 struct Map {
-    /// Sorted by address.
+    /// Mappings, sorted by address.
     ranges: Vec<Range>,
-    /// The map is older than the last library: read it again before giving up on an address.
+    /// Whether a library was loaded since: the map is read again before an address counts as unknown.
     stale: bool,
 }
 
-/// Where an address lies.
+/// The place of an address in a mapped file.
 pub(crate) struct Place<'a> {
     /// The file, as the process sees it.
     pub(crate) path: &'a Path,
-    /// Its name.
+    /// File name without directories.
     pub(crate) name: &'a Text,
-    /// Where in it, in bytes.
+    /// Offset in the file, in bytes.
     pub(crate) offset: u64,
 }
 
-/// An answer given.
+/// A cached answer of [`Callers::name`].
 #[derive(Clone, Default)]
 struct Recent {
     pid: u32,
@@ -59,7 +59,7 @@ const RECENT: usize = 256;
 #[derive(Default)]
 pub(crate) struct Callers {
     maps: HashMap<u32, Map>,
-    /// The answers last given: call sites are few, and calls are many.
+    /// Cache of recent answers: call sites are few, and calls are many.
     recent: Vec<Recent>,
     files: HashMap<PathBuf, Arc<File>>,
 }
@@ -100,12 +100,12 @@ impl Callers {
         entry.stale = false;
     }
 
-    /// Says that a process may have mapped something since.
+    /// Notes that a process may have mapped something since its mappings were read.
     pub(crate) fn mark_stale(&mut self, pid: u32) {
         self.maps.entry(pid).or_default().stale = true;
     }
 
-    /// The processes it knows.
+    /// Processes whose mappings are known.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.maps.keys().copied()
     }
@@ -130,7 +130,7 @@ impl Callers {
         name
     }
 
-    /// The file that holds `address`, and where in it.
+    /// The file that holds `address`, with the offset in it; `None` for generated code and unknown processes.
     pub(crate) fn place(&mut self, pid: u32, address: u64) -> Option<Place<'_>> {
         if self.find(pid, address).is_none() && self.maps.get(&pid).is_none_or(|map| map.stale) {
             self.refresh(pid);

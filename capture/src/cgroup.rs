@@ -1,5 +1,5 @@
-//! Where a process belongs: its control group, and the container and pod that the group's name tells;
-//! and how long the kernel kept such a group from running (CPU quota).
+//! The control group of a process, the container and pod that the group's path names, and how long the
+//! kernel throttled such a group (CPU quota).
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::environment;
 /// Length of a container id in hexadecimal.
 const CONTAINER_ID: usize = 64;
 
-/// What is known of a process.
+/// Describes a process for the run's metadata; fields are empty if it is gone.
 pub(crate) fn describe(pid: u32) -> ProcessInfo {
     let Ok(process) = Process::new(pid as i32) else {
         return ProcessInfo { pid, ..ProcessInfo::default() };
@@ -37,7 +37,7 @@ pub(crate) fn describe(pid: u32) -> ProcessInfo {
     }
 }
 
-/// The group that says most: in the unified hierarchy, or the first one that is not the root.
+/// Path of the most specific group: in the unified hierarchy, or the first one that is not the root.
 fn path_of(process: &Process) -> String {
     let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
     let (unified, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.hierarchy == 0);
@@ -63,7 +63,7 @@ fn counters_of(process: &Process) -> Option<PathBuf> {
     })
 }
 
-/// A pod's host name is the pod's name.
+/// The host name in a process's environment: in a pod, the name of the pod.
 fn hostname(process: &Process) -> String {
     let environment = process.environ().unwrap_or_default();
     environment
@@ -93,12 +93,12 @@ fn identify(cgroup: &str) -> (String, String) {
 /// The throttling counters of the groups that traced processes are in.
 #[derive(Default)]
 pub(crate) struct Throttling {
-    /// By file: a process of the group, and times and nanoseconds throttled at the last reading.
+    /// By counter file: a process of the group, and its throttling count and nanoseconds at the last reading.
     groups: BTreeMap<PathBuf, (u32, (u64, u64))>,
 }
 
 impl Throttling {
-    /// Watches a process's group.
+    /// Begins to read the counters of a process's group.
     pub(crate) fn watch(&mut self, pid: u32) {
         let file = Process::new(pid as i32).ok().and_then(|process| counters_of(&process));
         if let Some(file) = file
@@ -109,7 +109,7 @@ impl Throttling {
         }
     }
 
-    /// What happened since the last reading; nothing for a group that was not throttled.
+    /// Rows for the groups that were throttled since the last reading.
     pub(crate) fn rows(&mut self, ts_ns: i64) -> Vec<Row> {
         let mut rows = Vec::new();
         self.groups.retain(|file, (pid, last)| {
@@ -137,7 +137,7 @@ fn read(file: &Path) -> Option<(u64, u64)> {
     counters(&fs::read_to_string(file).ok()?)
 }
 
-/// Times and nanoseconds; version 2 counts microseconds.
+/// Throttling count and nanoseconds from the text of `cpu.stat`; version 2 counts microseconds.
 fn counters(text: &str) -> Option<(u64, u64)> {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
     let ns =

@@ -1,4 +1,4 @@
-//! `capture check`: what this machine can record, what it cannot, and what to do about it.
+//! `capture check`: what this machine can record, what it cannot, and how to fix that.
 
 use std::{path::Path, time::Duration};
 
@@ -12,19 +12,19 @@ use crate::{
     nvml::Sampler,
 };
 
-/// How a requirement stands.
+/// Whether a requirement is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
-    /// Met.
+    /// The requirement is met.
     Ok,
-    /// Not met; recording works, something will be missing.
+    /// The requirement is not met; recording works, but something is missing or costs more.
     Warning,
-    /// Not met; recording is impossible.
+    /// The requirement is not met, and recording is impossible.
     Error,
 }
 
-/// One requirement.
+/// One requirement, its status, and how to meet it.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
@@ -34,7 +34,7 @@ struct Finding {
     fix: Option<&'static str>,
 }
 
-/// All of them.
+/// All requirements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     can_record: bool,
@@ -64,12 +64,12 @@ fn driver_library() -> Result<String, String> {
         Some(path) => Ok(path.display().to_string()),
         None if known => Ok("libcuda.so.1 is in the loader's cache".to_owned()),
         None => {
-            Err("libcuda.so.1 is in none of the usual places; a process may still bring its own".to_owned())
+            Err("libcuda.so.1 is in none of the usual directories; a process may bring its own".to_owned())
         }
     }
 }
 
-/// Looks at everything; loads and attaches the programs for real if it may.
+/// Checks every requirement; with privileges, by loading and attaching the eBPF programs.
 pub(crate) fn run() -> Report {
     let permitted = kernel::may_trace();
     let offsets = btf::task_offsets();
@@ -78,7 +78,7 @@ pub(crate) fn run() -> Report {
         other => Err(format!("{other}: arguments are read by the x86-64 calling convention")),
     };
     let load = |method| Kernel::load(&Setup { buffer_bytes: 64 << 10, method, ..Setup::default() });
-    let untried = || Err("not tried without privileges".to_owned());
+    let untried = || Err("not tried, because this user may not load eBPF programs".to_owned());
     let (programs, extras, cheapest) = if !permitted {
         (untried(), untried(), untried())
     } else {
@@ -134,25 +134,25 @@ pub(crate) fn run() -> Report {
             "eBPF programs",
             programs,
             Status::Error,
-            "the message above names what the kernel refused; kernel 5.18 or later is needed",
+            "the message above says what the kernel refused; Linux 5.18 or later is needed",
         ),
         finding(
             "cheapest probes",
             cheapest,
             Status::Warning,
-            "nothing to do: probing costs more; kernel 6.6 has multi-function links, 6.13 sessions",
+            "recording works, but each probed call costs more; Linux 6.6 has multi-function links, 6.13 sessions",
         ),
         finding(
             "page faults and out-of-memory kills",
             extras,
             Status::Warning,
-            "nothing to do: the run will lack these rows and say so; kills need kernel 6.9",
+            "recording works; the run lacks these rows and says so (out-of-memory kills need Linux 6.9)",
         ),
         finding(
             "NVIDIA driver",
             host::nvidia_driver().ok_or_else(|| "no NVIDIA kernel driver is loaded".to_owned()),
             Status::Warning,
-            "nothing to do if the traced process brings its own CUDA library (a stub, a container)",
+            "install the driver, unless the traced process brings its own CUDA library (a stub, a container)",
         ),
         finding(
             "CUDA driver library",
@@ -164,7 +164,7 @@ pub(crate) fn run() -> Report {
             "GPU counters (NVML)",
             nvml,
             Status::Warning,
-            "nothing to do: the run will lack the GPUs' memory, clocks and utilisation, and say so",
+            "recording works; the run lacks memory, clocks and utilisation of the GPUs, and says so",
         ),
     ];
     let can_record = findings.iter().all(|finding| finding.status != Status::Error);
@@ -172,18 +172,18 @@ pub(crate) fn run() -> Report {
 }
 
 impl Report {
-    /// Whether nothing forbids recording.
+    /// Whether every requirement for recording is met.
     pub(crate) fn can_record(&self) -> bool {
         self.can_record
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(self)
             .map_or_else(|error| format!("{{\"error\":{error:?}}}\n"), |json| json + "\n")
     }
 
-    /// For people.
+    /// The report as text, with a closing line that says whether this machine can record.
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {

@@ -1,26 +1,32 @@
-//! Flags to library calls.
+//! The command line: its definition, and the recording, check or measurement that it asks for.
 
 use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 use capture_wire::COMM_BYTES;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use trace_schema::{Bytes, Nanos};
 
 use crate::{
     attach::Stacks,
     bench, check,
-    error::{CaptureError, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
+    error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
     kernel::{Method, Setup},
     probes::{self, Profile, Without},
     session::{self, Options, Subject},
 };
 
-const EXIT_CODES: &str = "Exit codes: 0 recorded; 1 recorded, but the command failed; 2 wrong usage or bad \
-input; 4 this machine or user cannot trace (`capture check` says why); 5 reading or writing failed.";
+/// What follows the options in `--help`.
+fn exit_codes() -> String {
+    let codes = EXIT_CODES.map(|(code, meaning)| format!("\n  {code}  {meaning}"));
+    format!("Exit codes:{}", codes.concat())
+}
 
-/// Record a CUDA process into one Parquet file, with eBPF and without changing its code.
+/// Record CUDA processes into one Parquet file, with eBPF and without changing their code.
+///
+/// `capture --out run.parquet` alone records every process of this machine that uses CUDA, until Ctrl-C. Name a
+/// command, `--pid` or `--wait-for` to record less.
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(version, after_help = exit_codes(), args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -30,7 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Say what this machine can record, what it cannot, and how to fix that
+    /// Say what this machine can record, what it cannot, and how to fix that; exit code 0 if it can record, 4 if not
     Check {
         /// Print JSON
         #[arg(long)]
@@ -50,55 +56,58 @@ enum Verb {
 }
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("subject").required(true))]
+#[command(group = ArgGroup::new("subject"))]
 struct Record {
-    /// The file to write
+    /// The Parquet file to write
     #[arg(long, value_name = "RUN.parquet", required = true)]
     out: Option<PathBuf>,
-    /// Trace a running process and its children (repeatable)
+    /// Trace a running process and the children that it will have (repeatable)
     #[arg(long, value_name = "PID", group = "subject")]
     pid: Vec<u32>,
-    /// Trace every program that is started under this name (at most 15 bytes count), and its children
+    /// Trace every program that is started under this name, and its children; the kernel compares the first 15 bytes
     #[arg(long, value_name = "NAME", group = "subject", value_parser = program_name)]
     wait_for: Option<String>,
-    /// Trace every process of the machine that uses CUDA, now or later
+    /// Trace every process of the machine that uses CUDA, now or later; this is the default
     #[arg(long, group = "subject")]
     all_cuda: bool,
-    /// How much is probed: the more, the dearer
+    /// How much is probed; more probes mean higher overhead
     #[arg(long, value_enum, default_value_t = Profile::Default)]
     profile: Profile,
-    /// Leave out a function (`cuMemcpyHtoDAsync`, `record_trace`) or a library (`nccl`) that `capture probes` lists
+    /// Do not probe a function (`cuMemcpyHtoDAsync`, `record_trace`) or a library (`nccl`) that `capture probes` lists
     /// (repeatable)
     #[arg(long, value_name = "FUNCTION|LIBRARY")]
     without: Vec<Without>,
-    /// Take call stacks: `alloc`, `slow:TIME` (calls at least that long), `all`; several with commas
+    /// Which calls get a call stack: `alloc` (those that allocate or free memory), `slow:TIME` (calls of at least that
+    /// duration), `all` or `none`; separate several by commas
     #[arg(long, value_name = "WHICH", value_parser = stacks, default_value = "none")]
     stacks: Stacks,
-    /// Whose time on the CPUs is recorded: the tasks that traced threads wait for, or all tasks always
+    /// Which tasks' scheduling slices are recorded
     #[arg(long, value_enum, default_value_t = Sched::Target)]
     sched: Sched,
-    /// Time between two readings of the GPUs' counters, or `off`
+    /// Time between two readings of the GPUs' counters (NVML), at least 1ms, or `off`
     #[arg(long, value_name = "TIME", value_parser = sampling, default_value = "1s")]
     nvml: Sampling,
-    /// Socket for the workload's own marks; a started command finds one in $INQUEST_MARKS in any case
+    /// Path of a Unix datagram socket for the workload's marks; a started command finds its path in
+    /// `$INQUEST_MARKS`, with or without this option
     #[arg(long, value_name = "PATH")]
     marks: Option<PathBuf>,
-    /// Stop after this time, such as 90s or 2min
+    /// End the recording after this time, such as 90s or 2min
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
-    /// Write numbered parts of at most about this size; `analyze` opens them as one run
+    /// Write numbered parts, and end each when its recording has reached this size, at least 1MiB; `analyze` opens them as
+    /// one run
     #[arg(long, value_name = "SIZE", value_parser = part_size)]
     max_size: Option<Bytes>,
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// Memory for events on their way out of the kernel: a power of two of at least 64KiB
+    /// Size of the ring buffer between kernel and recorder: a power of two from 64KiB to 2GiB
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = buffer_size)]
     buffer: Bytes,
-    /// How function probes are placed
+    /// How function probes are attached
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     attach: Method,
-    /// Show no progress
+    /// Show no progress, and do not say that the whole machine is recorded
     #[arg(long, short)]
     quiet: bool,
     /// The command to run and trace, after `--`
@@ -108,13 +117,13 @@ struct Record {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Sched {
-    /// Tasks on CPUs that traced threads wait for
+    /// Slices of tasks that run on a CPU while a traced thread waits for that CPU
     Target,
-    /// Every task on every CPU
+    /// Every slice of every task on every CPU
     All,
 }
 
-/// `None`: off.
+/// Interval between two readings of the GPUs' counters; `None` if they are not read.
 #[derive(Clone, Copy)]
 struct Sampling(Option<Nanos>);
 
@@ -124,7 +133,7 @@ fn sampling(text: &str) -> Result<Sampling, String> {
     }
     match text.parse::<Nanos>() {
         Ok(Nanos(ns)) if ns >= 1_000_000 => Ok(Sampling(Some(Nanos(ns)))),
-        Ok(_) => Err("must be 1ms or more, or off".to_owned()),
+        Ok(_) => Err("the interval must be at least 1ms, or off".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -140,7 +149,7 @@ fn stacks(text: &str) -> Result<Stacks, String> {
                 let Nanos(ns) = time.parse().map_err(|error: trace_schema::UnitError| error.to_string())?;
                 stacks.slow_ns = Some(ns);
             }
-            _ => return Err(format!("{word:?} is none of alloc, slow:TIME, all, none")),
+            _ => return Err(format!("{word:?} is not one of alloc, slow:TIME, all, none")),
         }
     }
     Ok(stacks)
@@ -148,30 +157,36 @@ fn stacks(text: &str) -> Result<Stacks, String> {
 
 fn program_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains('/') {
-        return Err("is the program's file name, without directories".to_owned());
+        return Err("give the program's file name, without directories".to_owned());
     }
     Ok(text.to_owned())
 }
 
 fn part_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: trace_schema::UnitError| error.to_string())?;
-    if size.0 < 1 << 20 { Err("must be at least 1MiB".to_owned()) } else { Ok(size) }
+    if size.0 < 1 << 20 { Err("a part must be at least 1MiB".to_owned()) } else { Ok(size) }
 }
 
 fn buffer_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error: trace_schema::UnitError| error.to_string())?;
     match u32::try_from(size.0) {
         Ok(bytes) if bytes.is_power_of_two() && bytes >= 64 << 10 => Ok(size),
-        _ => Err("must be a power of two from 64KiB to 2GiB".to_owned()),
+        _ => Err("the buffer must be a power of two from 64KiB to 2GiB".to_owned()),
     }
 }
 
-/// A thread name as the kernel keeps it.
+/// A thread name as the kernel keeps it: 15 bytes at most, padded with NUL.
 fn comm(name: &str) -> [u8; COMM_BYTES] {
     let mut comm = [0; COMM_BYTES];
     let length = name.len().min(COMM_BYTES - 1);
     comm[..length].copy_from_slice(&name.as_bytes()[..length]);
     comm
+}
+
+/// The command line's definition, for the reference that is made from it.
+#[cfg(test)]
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the command line and runs what it asks for.
@@ -194,6 +209,10 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
         }
         None => {}
     }
+    if cli.record.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        // A script whose variable is empty must not record the whole machine instead of its command.
+        Cli::command().error(ErrorKind::MissingRequiredArgument, "no command follows `--`").exit();
+    }
     let outcome = session::record(options(cli.record))?;
     eprintln!("{outcome}");
     Ok(ExitCode::from(if outcome.command_failed() { EXIT_COMMAND_FAILED } else { EXIT_OK }))
@@ -201,9 +220,11 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
 
 fn options(record: Record) -> Options {
     let wait_for = record.wait_for.as_deref().map(comm);
+    let all_cuda =
+        record.wait_for.is_none() && record.pid.is_empty() && record.command.is_empty() || record.all_cuda;
     let subject = match record.wait_for {
         Some(name) => Subject::Name(name),
-        None if record.all_cuda => Subject::AllCuda,
+        None if all_cuda => Subject::AllCuda,
         None if record.command.is_empty() => Subject::Processes(record.pid),
         None => Subject::Command(record.command),
     };
@@ -220,7 +241,7 @@ fn options(record: Record) -> Options {
             slow_ns: record.stacks.slow_ns.map_or(u64::MAX, |ns| ns.unsigned_abs()),
             all_cpus: record.sched == Sched::All,
             wait_for,
-            all_cuda: record.all_cuda,
+            all_cuda,
             ..Setup::default()
         },
         nvml: record.nvml.0,
@@ -228,6 +249,7 @@ fn options(record: Record) -> Options {
         duration: record.duration,
         max_size: record.max_size,
         force: record.force,
+        quiet: record.quiet,
         progress: !record.quiet && std::io::stderr().is_terminal(),
     }
 }

@@ -1,4 +1,4 @@
-//! CLOCK_MONOTONIC, which the kernel stamps events with, against the wall.
+//! CLOCK_MONOTONIC, the clock of every event, and its offset to the wall clock.
 
 use trace_schema::Clock;
 
@@ -12,22 +12,23 @@ fn read(id: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Now, on the clock of every event.
+/// The current time on CLOCK_MONOTONIC, the clock of every event, in nanoseconds.
 pub(crate) fn monotonic_ns() -> i64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread.
+/// CPU time of the calling thread, in nanoseconds.
 pub(crate) fn thread_cpu_ns() -> i64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What to add to a monotonic time to get Unix time, now.
+/// Offset to add to a monotonic time to get Unix time, measured now, in nanoseconds.
 pub(crate) fn wall_offset_ns() -> i64 {
     tightest().1
 }
 
-/// Width and middle of the tightest of several readings of the wall between two of the monotonic clock.
+/// Width and offset, in nanoseconds, of the tightest of several readings of the wall clock between two of the
+/// monotonic clock.
 fn tightest() -> (i64, i64) {
     let reading = |_| {
         let before = monotonic_ns();
@@ -38,7 +39,8 @@ fn tightest() -> (i64, i64) {
     (0..16).map(reading).min().unwrap_or_default()
 }
 
-/// Whether something keeps the wall's clock on UTC (NTP, PTP), and how far off it may be then. `None`: the kernel does not say.
+/// Whether NTP or PTP keeps the wall clock on UTC, and the upper bound of its error in nanoseconds. `None`: the
+/// kernel does not say.
 fn kept() -> Option<(bool, i64)> {
     #[expect(unsafe_code, reason = "the standard library does not have it")]
     // SAFETY: all fields are numbers; with `modes` zero nothing is set, which needs no privilege.
@@ -50,7 +52,7 @@ fn kept() -> Option<(bool, i64)> {
     (state >= 0).then(|| (is_kept, time.maxerror.saturating_mul(1_000)))
 }
 
-/// Notes how well the wall's clock is kept now: of all that was noted, the worst.
+/// Notes how well the wall clock is kept on UTC now; `clock` keeps the worst of all notes.
 pub(crate) fn note_kept(clock: &mut Clock) {
     let now = kept();
     let was_kept = clock.is_synchronised.unwrap_or(true);
@@ -60,7 +62,7 @@ pub(crate) fn note_kept(clock: &mut Clock) {
         .map(|(_, error_ns)| error_ns.max(clock.utc_error_ns.unwrap_or_default()));
 }
 
-/// A clock that starts now; half the width of the tightest reading bounds its error.
+/// The clock of a recording that starts now; half the width of the tightest reading bounds its error.
 pub(crate) fn start() -> Clock {
     let (width, offset) = tightest();
     let mut clock = Clock {

@@ -1,4 +1,4 @@
-//! Bytes from the ring buffer to events.
+//! Decodes the bytes of the ring buffer into events.
 
 use bytemuck::AnyBitPattern;
 use capture_wire::{Call, Fault, Name, OffCpu, Process, Run, ShortCall, tag};
@@ -12,11 +12,11 @@ pub(crate) enum Event {
     Call(Call),
     /// An off-CPU interval.
     OffCpu(OffCpu),
-    /// A stint of another task.
+    /// A scheduling slice of another task.
     Run(Run),
-    /// Life of a process.
+    /// A fork, exec, exit or library load of a process.
     Process(Process),
-    /// A string.
+    /// A name that a function was given.
     Name(Box<Name>),
     /// A major page fault or an out-of-memory kill.
     Fault(Fault),
@@ -31,7 +31,7 @@ fn unknown(bytes: &[u8]) -> CaptureError {
     CaptureError::UnknownEvent { tag: bytes.first().copied().unwrap_or_default(), bytes: bytes.len() }
 }
 
-/// A call, whole or without the words that its function does not have.
+/// Reads a call, with or without the words from memory that most functions do not have.
 #[inline(always)]
 fn call(bytes: &[u8]) -> Result<Call, CaptureError> {
     // Sizes that the compiler knows are copied in place.
@@ -44,7 +44,7 @@ fn call(bytes: &[u8]) -> Result<Call, CaptureError> {
     read(bytes)
 }
 
-/// Reads one event.
+/// Decodes one event.
 ///
 /// # Errors
 /// If its tag or size is unknown: the embedded object and this program would not belong together.
@@ -62,7 +62,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Event, CaptureError> {
     })
 }
 
-/// A kernel thread name: bytes up to the first NUL.
+/// Reads a thread name of the kernel: the bytes up to the first NUL.
 pub(crate) fn comm(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

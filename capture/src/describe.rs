@@ -1,4 +1,4 @@
-//! What a run says of its own circumstances, as far as it is known before the first event.
+//! The metadata of a run, as far as it is known before the first event.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,12 @@ use crate::{
     session::{Options, Subject},
 };
 
-/// The metadata at the start. `sampler`: NVML, or why there is none, if it was wanted.
+/// The metadata of a run at its start. `sampler` is `None` if GPU counters are switched off, and the reason if NVML
+/// cannot be used.
 pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sampler, String>>) -> Run {
     let mut not_captured = vec![
         Run::NO_DEVICE_ROWS.to_owned(),
-        "runtime calls through a private copy of the CUDA runtime, as cuBLASLt and cuDNN have: only their \
+        "runtime calls through a private copy of the CUDA runtime, which cuBLASLt and cuDNN have: only their \
          driver calls have rows, with that library as caller"
             .to_owned(),
     ];
@@ -26,7 +27,7 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
             without("kernel launches, allocator events, event records and queries", "--profile light")
         }
         Profile::Default => {
-            without("launches on the runtime's layer, event records and queries", "--profile default");
+            without("kernel launches at the runtime API, event records and queries", "--profile default");
         }
         Profile::Full => {}
     }
@@ -37,7 +38,7 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         without("call stacks", "no --stacks");
     }
     if !kernel.tells_throttling() {
-        without("throttling told apart from preemption", "this kernel has no CPU quotas");
+        without("throttling as a state of its own, apart from preemption", "this kernel has no CPU quotas");
     }
     match sampler {
         None => without("GPU counters", "--nvml off"),
@@ -69,7 +70,7 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
     }
 }
 
-/// The driver's library: where it usually is, here or, from a container, on the host.
+/// Path of the driver's library in one of its usual directories, in this mount namespace or the host's.
 pub(crate) fn driver_library() -> Option<PathBuf> {
     const DIRECTORIES: [&str; 6] = [
         "usr/lib/x86_64-linux-gnu",

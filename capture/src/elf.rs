@@ -1,4 +1,4 @@
-//! Symbols of an ELF file and where they lie in it.
+//! Symbols of an ELF file, with their offsets in the file.
 //!
 //! Uprobes want file offsets. A symbol's virtual address lies in a loadable segment:
 //! `offset = address − segment.address + segment.offset`.
@@ -9,27 +9,27 @@ use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::error::CaptureError;
 
-/// A function, or a variable of the loader's.
+/// A function, or a variable of the dynamic loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     /// Mangled name.
     pub(crate) name: String,
     /// Virtual address, in bytes.
     pub(crate) address: u64,
-    /// Where its first instruction lies in the file, in bytes.
+    /// Offset of its first instruction in the file, in bytes.
     pub(crate) offset: u64,
 }
 
-/// What attaching needs to know of a library.
+/// The symbols and the build id that attaching to a library needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Elf {
-    /// Functions the caller asked for, by name, without duplicates.
+    /// The wanted functions, sorted by name, without duplicates.
     pub(crate) functions: Vec<Function>,
     /// GNU build id in hexadecimal; empty if there is none.
     pub(crate) build_id: String,
 }
 
-/// Turns virtual addresses of a file into offsets in it.
+/// Returns a function that turns virtual addresses of a file into offsets in it, in bytes.
 fn offsets<'a, O: Object<'a>>(object: &O) -> impl Fn(u64) -> Option<u64> + use<'a, O> {
     let segments: Vec<(u64, u64, u64)> = object
         .segments()
@@ -45,6 +45,9 @@ fn offsets<'a, O: Object<'a>>(object: &O) -> impl Fn(u64) -> Option<u64> + use<'
 
 /// Reads the file and keeps the symbols (functions and data) whose name `wanted` accepts. Static symbols
 /// count as well as exported ones.
+///
+/// # Errors
+/// If the file cannot be read or is not an ELF file.
 pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Elf, CaptureError> {
     let bad = |reason: String| CaptureError::Elf { path: path.to_owned(), reason };
     let file =
@@ -99,7 +102,7 @@ pub(crate) fn has_static_functions(path: &Path, names: &[&str]) -> bool {
     false
 }
 
-/// The functions of a file by where they lie in it, for naming addresses.
+/// The functions of a file by their offset in it, for naming addresses.
 #[derive(Default)]
 pub(crate) struct Symbols {
     /// `(file offset, size, name)`, sorted.
@@ -107,7 +110,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads them; a file without symbols, or none at all, has no names to give.
+    /// Reads the functions of a file; a file without symbols, or one that cannot be read, has none.
     pub(crate) fn read(path: &Path) -> Self {
         let Ok(file) = File::open(path) else {
             return Self::default();
@@ -129,7 +132,7 @@ impl Symbols {
         Self { functions }
     }
 
-    /// The function at a file offset.
+    /// Name of the function at a file offset; `None` if no function is there.
     pub(crate) fn name(&self, offset: u64) -> Option<&str> {
         let after = self.functions.partition_point(|function| function.0 <= offset);
         let (start, size, name) = self.functions.get(after.checked_sub(1)?)?;

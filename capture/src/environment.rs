@@ -1,11 +1,11 @@
-//! The settings in a process's environment that decide how its GPU memory is managed.
+//! The environment variables of a process that decide how its GPU memory is managed.
 //!
 //! An environment also holds passwords and tokens, so this list is all that is ever kept of it. The kernel shows it
 //! as it was when the program started: what a program then sets for itself is not in there.
 
 use std::{collections::BTreeMap, fs};
 
-/// What is kept. A name that is not here is dropped where it is read.
+/// The variables that are kept. Any other name is dropped where it is read.
 const NAMES: [&str; 11] = [
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF",
@@ -20,12 +20,12 @@ const NAMES: [&str; 11] = [
     "CUDA_MODULE_LOADING",
 ];
 
-/// The settings that a process was started with; empty if it is gone or may not be asked.
+/// The kept variables of a process, as its program was started with them; empty if they cannot be read.
 pub(crate) fn memory_settings(pid: u32) -> BTreeMap<String, String> {
     fs::read(format!("/proc/{pid}/environ")).map(|bytes| kept(&bytes)).unwrap_or_default()
 }
 
-/// What is kept of `NAME=value`s that end with NUL. Of a name that comes twice `getenv` finds the first.
+/// Filters `NAME=value` entries that end with NUL. If a name comes twice, the first value counts, as in `getenv`.
 fn kept(environment: &[u8]) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     for entry in environment.split(|byte| *byte == 0) {

@@ -1,28 +1,37 @@
-//! What can go wrong, and the exit code that says so.
+//! The errors of `capture`, and the exit code of each.
 
 use std::{io, path::PathBuf, process::ExitCode};
 
 use trace_writer::WriteError;
 
-/// The run was recorded.
+/// Exit code: the run was recorded.
 pub(crate) const EXIT_OK: u8 = 0;
-/// The run was recorded; the traced command itself failed.
+/// Exit code: the run was recorded, but the traced command failed.
 pub(crate) const EXIT_COMMAND_FAILED: u8 = 1;
-/// Wrong usage or bad input. `clap` uses the same code.
+/// Exit code: the command line or its input is wrong. `clap` uses the same code.
 pub(crate) const EXIT_USAGE: u8 = 2;
-/// This machine or this user cannot trace.
+/// Exit code: this machine or this user cannot trace.
 pub(crate) const EXIT_UNSUPPORTED: u8 = 4;
-/// Reading or writing failed.
+/// Exit code: reading or writing failed.
 pub(crate) const EXIT_IO: u8 = 5;
 
-/// Everything `capture` can fail with.
+/// Every exit code and what it means, for `--help` and the reference.
+pub(crate) const EXIT_CODES: [(u8, &str); 5] = [
+    (EXIT_OK, "the run was recorded"),
+    (EXIT_COMMAND_FAILED, "the run was recorded, but the traced command failed"),
+    (EXIT_USAGE, "the command line or its input is wrong, and nothing was recorded"),
+    (EXIT_UNSUPPORTED, "this machine or this user cannot trace (`capture check` says why)"),
+    (EXIT_IO, "reading or writing failed"),
+];
+
+/// Every error that `capture` can end with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
     #[error("cannot start {command:?}: {source}")]
     Spawn { command: String, source: io::Error },
-    #[error("no process {0}")]
+    #[error("there is no process {0}")]
     NoProcess(u32),
-    #[error("tracing needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; run it with sudo")]
+    #[error("tracing needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; run `capture` with sudo")]
     NotPermitted,
     #[error("the kernel has no type information at /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF): {0}")]
     NoBtf(String),
@@ -32,24 +41,24 @@ pub(crate) enum CaptureError {
     Load(#[from] aya::EbpfError),
     #[error("the kernel refused the eBPF program {name}: {source}")]
     Program { name: &'static str, source: aya::programs::ProgramError },
-    #[error("the embedded eBPF object has no {0}; it does not belong to this program")]
+    #[error("internal error: this build of capture lacks {0}")]
     MissingPart(&'static str),
     #[error("the kernel refused {what}: {error}")]
     Multi { what: &'static str, error: String },
-    #[error("eBPF map {name}: {source}")]
+    #[error("the eBPF map {name} cannot be used: {source}")]
     Map { name: &'static str, source: aya::maps::MapError },
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
-    #[error("{}: not an ELF file that can be probed: {reason}", path.display())]
+    #[error("{} is not an ELF file that can be probed: {reason}", path.display())]
     Elf { path: PathBuf, reason: String },
-    #[error("the kernel sent an event of {bytes} bytes with tag {tag}, which this program does not know")]
+    #[error("internal error: the eBPF programs sent an unknown event of {bytes} bytes with tag {tag}")]
     UnknownEvent { tag: u8, bytes: usize },
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
 impl CaptureError {
-    /// The documented exit code: see `capture --help`.
+    /// The exit code of this error, as `capture --help` documents it.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Spawn { .. } | Self::NoProcess(_) => EXIT_USAGE,
@@ -68,7 +77,7 @@ impl CaptureError {
     }
 }
 
-/// An error with its causes on one line.
+/// Formats an error with its causes on one line.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

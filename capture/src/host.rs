@@ -1,4 +1,4 @@
-//! The recording machine, for the file's metadata.
+//! The recording machine, for the metadata of a run.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ fn line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// Value of the first `key<separator>value` line, unquoted.
+/// Value of the first line `key<separator>value`, without quotes; empty if there is none.
 fn value(text: &str, key: &str, separator: char) -> String {
     text.lines()
         .filter_map(|line| line.split_once(separator))
@@ -17,7 +17,7 @@ fn value(text: &str, key: &str, separator: char) -> String {
         .unwrap_or_default()
 }
 
-/// This machine.
+/// Describes this machine.
 pub(crate) fn host() -> Host {
     Host {
         name: line("/proc/sys/kernel/hostname"),
@@ -38,7 +38,7 @@ pub(crate) fn nvidia_driver() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The GPUs that the NVIDIA driver shows, in the order of their bus addresses.
+/// The GPUs that the NVIDIA driver lists in /proc, in the order of their bus addresses.
 pub(crate) fn gpus() -> Vec<Gpu> {
     let driver = nvidia_driver().unwrap_or_default();
     let Ok(entries) = fs::read_dir("/proc/driver/nvidia/gpus") else {

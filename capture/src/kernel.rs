@@ -1,4 +1,4 @@
-//! The eBPF side as user space sees it: load, tables, ring buffer.
+//! The eBPF programs as user space sees them: loading, attaching, maps, ring buffer.
 
 use std::{os::fd::OwnedFd, path::Path};
 
@@ -23,10 +23,10 @@ use crate::{
     probes::{self, process, sched},
 };
 
-/// Built by `capture/ebpf/build.sh`.
+/// The eBPF programs, built by `capture/ebpf/build.sh`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../ebpf/capture-ebpf.o");
 
-/// Probes of one function each.
+/// Programs that are attached to one function each.
 pub(crate) const LIBRARY_LOADED: &str = "library_loaded";
 pub(crate) const CUDA_STARTS: &str = "cuda_starts";
 
@@ -39,35 +39,35 @@ const CALL_NAMED: &str = "call_named";
 const OPEN: usize = size_of::<Open>();
 const OFF_CPU: usize = size_of::<OffCpu>();
 
-/// How function probes are placed.
+/// How function probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Method {
-    /// The cheapest that the kernel has.
+    /// The cheapest method that the kernel has: session, else multi, else single
     Auto,
-    /// One link for a library, one program for both ends of a call (Linux 6.13).
+    /// One link per library, one program for entry and return (Linux 6.13)
     Session,
-    /// One link for a library and end (Linux 6.6).
+    /// One link per library for entries and one for returns (Linux 6.6)
     Multi,
-    /// One link for each function and end.
+    /// One link per function for its entry and one for its return
     Single,
 }
 
-/// What the recording asks of the kernel side.
+/// Settings of the eBPF programs for one recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Size of the buffer between kernel and user space.
+    /// Size of the ring buffer, in bytes.
     pub(crate) buffer_bytes: u32,
-    /// How probes are placed.
+    /// How function probes are attached.
     pub(crate) method: Method,
-    /// Distinct call stacks that are kept; 0: none are taken.
+    /// Number of distinct call stacks that are kept; 0 if none are taken.
     pub(crate) stacks_count: u32,
-    /// A call at least this long gets its stack.
+    /// Duration in nanoseconds from which a call gets its stack.
     pub(crate) slow_ns: u64,
-    /// Record who ran on every CPU all the time.
+    /// Whether every scheduling slice on every CPU is recorded.
     pub(crate) all_cpus: bool,
-    /// Every program started under this name is traced.
+    /// Name of the programs that are traced when they are started.
     pub(crate) wait_for: Option<[u8; COMM_BYTES]>,
-    /// Every process that initialises CUDA is traced.
+    /// Whether every process that initialises CUDA is traced.
     pub(crate) all_cuda: bool,
 }
 
@@ -85,36 +85,36 @@ impl Default for Setup {
     }
 }
 
-/// A place for a function probe.
+/// A place in a file for a function probe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
-    /// Where in the file.
+    /// Offset in the file, in bytes.
     pub(crate) offset: u64,
-    /// Tells the probe which function it is.
+    /// Attach cookie: tells the program which function it is on ([`capture_wire::cookie`]).
     pub(crate) cookie: u64,
-    /// What is wanted of it.
+    /// What the probe reports.
     pub(crate) kind: PointKind,
 }
 
 /// What a function probe reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointKind {
-    /// The call, from entry to return.
+    /// The probe reports the call, from entry to return.
     Call,
-    /// That it was entered.
+    /// The probe reports the entry.
     Entry,
-    /// That it was entered, and a string.
+    /// The probe reports the entry and a string argument.
     Named,
 }
 
-/// The loaded form of the function probes.
+/// The loaded programs of the function probes, by method.
 enum Functions {
     Session { both: multi::Program, entries: Entries },
     Multi { entry: multi::Program, end: multi::Program, entries: Entries },
     Single,
 }
 
-/// Programs that see entries only.
+/// Programs that run at entries only.
 struct Entries {
     point: multi::Program,
     named: multi::Program,
@@ -122,7 +122,7 @@ struct Entries {
     cuda: multi::Program,
 }
 
-/// The loaded programs and their tables.
+/// The loaded programs and their maps.
 pub(crate) struct Kernel {
     ebpf: Ebpf,
     functions: Functions,
@@ -139,7 +139,7 @@ fn from_bytes<T: Pod>(bytes: &[u8]) -> T {
     bytemuck::pod_read_unaligned(bytes)
 }
 
-/// Loads the function probes by the first method that works, or by the one that is asked for.
+/// Loads the programs of the function probes, by the given method or, for `Auto`, by the first one that works.
 fn load_functions(ebpf: &mut Ebpf, method: Method) -> Result<Functions, CaptureError> {
     let names = btf::functions()?;
     let object = multi::relocated(OBJECT, ebpf)?;
@@ -176,7 +176,10 @@ fn load_functions(ebpf: &mut Ebpf, method: Method) -> Result<Functions, CaptureE
 }
 
 impl Kernel {
-    /// Loads the programs; nothing is attached yet.
+    /// Loads the programs without attaching any of them; returns them with their ring buffer.
+    ///
+    /// # Errors
+    /// If this user may not trace, the kernel has no BTF, or it refuses a program or a map.
     pub(crate) fn load(setup: &Setup) -> Result<(Self, RingBuf<MapData>), CaptureError> {
         if !may_trace() {
             return Err(CaptureError::NotPermitted);
@@ -225,12 +228,12 @@ impl Kernel {
         ))
     }
 
-    /// Whether this kernel tells that a control group has used up its CPU time.
+    /// Whether this kernel shows that a control group has used up its CPU quota.
     pub(crate) fn tells_throttling(&self) -> bool {
         self.tells_throttling
     }
 
-    /// How function probes are placed.
+    /// How function probes are attached; never `Auto`.
     pub(crate) fn method(&self) -> Method {
         match self.functions {
             Functions::Session { .. } => Method::Session,
@@ -239,7 +242,10 @@ impl Kernel {
         }
     }
 
-    /// Places function probes in one file; what the kernel refused is returned in the points' order.
+    /// Attaches function probes in one file; returns for each point, in order, why the kernel refused it.
+    ///
+    /// # Errors
+    /// If the embedded object lacks a program.
     pub(crate) fn attach_functions(
         &mut self,
         path: &Path,
@@ -296,7 +302,10 @@ impl Kernel {
         Ok(None)
     }
 
-    /// Attaches one program of its own kind at one place; the kernel's refusal is returned as text.
+    /// Attaches one program at one place; returns why the kernel refused it, if it did.
+    ///
+    /// # Errors
+    /// If the embedded object lacks the program, or it cannot be loaded.
     pub(crate) fn hook(
         &mut self,
         program: &'static str,
@@ -327,13 +336,16 @@ impl Kernel {
         Ok(result.err().map(|error| error_chain(&error)))
     }
 
-    /// Takes all probes in functions away at once: a thousand hits a second cost nothing any more.
+    /// Detaches all function probes at once, so that calls cost nothing any more.
     pub(crate) fn detach_functions(&mut self) {
         self.links.clear();
     }
 
-    /// Attaches the scheduler's and the process probes: from here on, targets are recorded. What is useful
-    /// but not needed, and what this kernel has not, is returned in words.
+    /// Attaches the scheduler and process probes: from here on, targets are recorded. Returns a sentence for each
+    /// optional probe that this kernel does not have.
+    ///
+    /// # Errors
+    /// If the kernel has no BTF or refuses a required probe.
     pub(crate) fn attach_tracepoints(&mut self) -> Result<Vec<String>, CaptureError> {
         let btf = Btf::from_sys_fs().map_err(|error| CaptureError::NoBtf(error.to_string()))?;
         for name in sched::TRACEPOINTS.iter().chain(process::TRACEPOINTS).copied() {
@@ -381,23 +393,29 @@ impl Kernel {
         Ok(())
     }
 
-    /// Traces a process from now on. `flags`: [`capture_wire::target`].
+    /// Makes a process a target from now on, with `flags` of [`capture_wire::target`].
+    ///
+    /// # Errors
+    /// If the map of targets is full.
     pub(crate) fn add_target(&mut self, pid: u32, flags: u32) -> Result<(), CaptureError> {
         self.targets.insert(pid, flags, 0).map_err(|source| CaptureError::Map { name: "TARGETS", source })
     }
 
-    /// Traces it no more.
+    /// Stops tracing a process.
     pub(crate) fn remove_target(&mut self, pid: u32) {
         // It may have gone already, which is just as well.
         let _ = self.targets.remove(&pid);
     }
 
-    /// Every traced process.
+    /// Process ids of all targets.
     pub(crate) fn targets(&self) -> Vec<u32> {
         self.targets.keys().flatten().collect()
     }
 
-    /// Events lost so far by one probe, over all CPUs.
+    /// Number of events that one probe has lost so far, over all CPUs.
+    ///
+    /// # Errors
+    /// If the map of counters cannot be read.
     pub(crate) fn lost(&self, probe: u32) -> Result<u64, CaptureError> {
         debug_assert!(probe < probe::COUNT);
         self.lost
@@ -406,7 +424,7 @@ impl Kernel {
             .map_err(|source| CaptureError::Map { name: "LOST", source })
     }
 
-    /// Calls that have not returned, with the slots they hold.
+    /// Calls that have not returned, with the index of the slot that each holds.
     pub(crate) fn open_calls(&self) -> Vec<(u32, Call)> {
         self.open
             .iter()
@@ -417,20 +435,20 @@ impl Kernel {
             .collect()
     }
 
-    /// Frees the slot of a call whose thread is gone: it will never return.
+    /// Frees the slot of a call that will never return, because its thread is gone.
     pub(crate) fn free_slot(&mut self, index: u32) {
         // A slot that stays taken is one of many.
         let _ = self.open.set(index, [0; OPEN], 0);
     }
 
-    /// Return addresses of a call stack, innermost first.
+    /// Return addresses of a call stack, innermost first; empty if the number is unknown.
     pub(crate) fn stack(&self, id: u32) -> Vec<u64> {
         self.stacks
             .get(&id, 0)
             .map_or_else(|_| Vec::new(), |trace| trace.frames().iter().map(|f| f.ip).collect())
     }
 
-    /// Threads that are off CPU.
+    /// Off-CPU intervals of target threads that have not ended yet.
     pub(crate) fn open_off_cpu(&self) -> Vec<OffCpu> {
         self.off.iter().flatten().map(|(_, off)| from_bytes(&off)).collect()
     }

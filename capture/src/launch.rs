@@ -1,4 +1,4 @@
-//! Whom to trace: processes that run already, a command started here, or whoever comes.
+//! The subject of a recording: running processes, a command started here, or processes that start later.
 
 use std::{
     ffi::OsString,
@@ -7,24 +7,25 @@ use std::{
 };
 
 use capture_wire::target;
+use trace_schema::Nanos;
 
-use crate::{error::CaptureError, kernel::Kernel, mark_socket};
+use crate::{describe, error::CaptureError, kernel::Kernel, mark_socket};
 
-/// What the user asked to trace.
+/// The subject that the user named.
 #[derive(Debug)]
 pub(crate) enum Subject {
-    /// Running processes and the children they will have.
+    /// Running processes, with the children that they will have.
     Processes(Vec<u32>),
     /// A command to start, with its children.
     Command(Vec<OsString>),
     /// Every program that is started under a name, with its children.
     Name(String),
-    /// Every process that uses CUDA, or begins to.
+    /// Every process of the machine that uses CUDA, now or later.
     AllCuda,
 }
 
 impl Subject {
-    /// As it stands in the file's metadata.
+    /// The subject as the run's metadata has it: the command's words, or the option that chose the processes.
     pub(crate) fn describe(&self) -> Vec<String> {
         match self {
             Self::Processes(pids) => pids.iter().map(|pid| format!("--pid {pid}")).collect(),
@@ -37,22 +38,25 @@ impl Subject {
 
 /// The traced processes, once tracing has begun.
 pub(crate) enum Running {
-    /// They ran before and will run on.
+    /// Processes that ran before; they are never stopped.
     Attached(Vec<u32>),
-    /// Ours.
+    /// The command that was started here.
     Spawned(Child),
-    /// Whoever comes; whether one has come.
+    /// Programs that start under a name; whether one has started.
     Awaited(bool),
-    /// Whoever uses CUDA, as long as we look.
+    /// Every process that uses CUDA, until a signal or the deadline.
     Unbounded,
 }
 
 impl Running {
-    /// Begins to trace. The tracepoints must be attached already.
+    /// Begins to trace the subject. The tracepoints must be attached already.
     ///
     /// A command's process becomes a target at its fork, in the kernel, because this process is one
     /// whose children are followed; it is stopped at its exec until the probes are placed.
-    /// It finds the socket for its marks at `marks`.
+    /// Its environment has the path of the socket for marks, if `marks` is given.
+    ///
+    /// # Errors
+    /// If a process does not exist, the command cannot be started, or the kernel has no room for a target.
     pub(crate) fn start(
         subject: &Subject,
         kernel: &mut Kernel,
@@ -92,7 +96,10 @@ impl Running {
         }
     }
 
-    /// Whether there is nothing left to trace, with the command's status if it was one.
+    /// `None` while there is something to trace; at the end, the command's status if the subject is a command.
+    ///
+    /// # Errors
+    /// If the command cannot be waited for.
     pub(crate) fn ended(&mut self, kernel: &Kernel) -> Result<Option<Option<ExitStatus>>, CaptureError> {
         match self {
             Self::Unbounded => Ok(None),
@@ -117,7 +124,23 @@ impl Running {
     }
 }
 
-/// Lets a process run on that was stopped for its probes.
+/// What a user is told when the whole machine is recorded: that it is, and how the recording ends.
+pub(crate) fn announce_all_cuda(duration: Option<Nanos>) -> String {
+    let end = match duration {
+        Some(duration) => format!("the recording ends after {duration}, or with Ctrl-C"),
+        None => "press Ctrl-C to end the recording and write the file".to_owned(),
+    };
+    let warning = match describe::driver_library() {
+        Some(_) => "",
+        None => {
+            "\ncapture: libcuda.so.1 is in none of the usual directories, so a process that starts later is found only \
+             if it loads the library of a CUDA process that runs already"
+        }
+    };
+    format!("recording every process of this machine that uses CUDA; {end}{warning}")
+}
+
+/// Continues a process that was stopped while probes were placed.
 pub(crate) fn resume(pid: u32) {
     #[expect(unsafe_code, reason = "signals have no safe interface in the standard library")]
     // SAFETY: sending a signal touches no memory of ours.
@@ -126,14 +149,14 @@ pub(crate) fn resume(pid: u32) {
     }
 }
 
-/// Whether a process stands still because of a signal.
+/// Whether a process is stopped by a signal.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     procfs::process::Process::new(pid as i32)
         .and_then(|process| process.stat())
         .is_ok_and(|stat| stat.state == 'T')
 }
 
-/// Every process of the machine.
+/// Process ids of all processes of the machine but this one.
 pub(crate) fn every_pid() -> impl Iterator<Item = u32> {
     let own = std::process::id();
     procfs::process::all_processes()

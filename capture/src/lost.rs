@@ -1,4 +1,4 @@
-//! The kernel's counters of lost events, read once a second: how many, of which probe, when.
+//! The kernel's counters of lost events, read twice a second: how many each probe lost, and when.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trace_schema::Lost;
 
 use crate::{error::CaptureError, kernel::Kernel, probes};
 
-/// Counters at the last reading, and what was lost between readings.
+/// The counters at the last reading, and the losses between readings.
 pub(crate) struct LostCounters {
     last: BTreeMap<u32, u64>,
     read_ns: i64,
@@ -15,12 +15,15 @@ pub(crate) struct LostCounters {
 }
 
 impl LostCounters {
-    /// Counts from `now_ns` on.
+    /// Starts counting at `now_ns`.
     pub(crate) fn new(now_ns: i64) -> Self {
         Self { last: BTreeMap::new(), read_ns: now_ns, lost: Vec::new() }
     }
 
-    /// Reads every counter; `now_ns` ends the interval.
+    /// Reads every counter; `now_ns` ends the interval since the last reading.
+    ///
+    /// # Errors
+    /// If the map of counters cannot be read.
     pub(crate) fn read(&mut self, kernel: &Kernel, now_ns: i64) -> Result<(), CaptureError> {
         let functions = probes::FUNCTIONS.iter().map(|list| list.len() as u32).sum::<u32>();
         let numbers = [probe::OFF_CPU, probe::RUN, probe::PROCESS, probe::FAULT, probe::STACK]
@@ -42,17 +45,17 @@ impl LostCounters {
         Ok(())
     }
 
-    /// Events lost so far.
+    /// Number of events lost since the recording began.
     pub(crate) fn total(&self) -> u64 {
         self.last.values().sum()
     }
 
-    /// Forgets what has been written down; the total stays.
+    /// Forgets the intervals, which a finished part has; the total is kept.
     pub(crate) fn start_over(&mut self) {
         self.lost.clear();
     }
 
-    /// What was lost, by probe and interval.
+    /// Losses by probe and interval since the last [`LostCounters::start_over`].
     pub(crate) fn lost(&self) -> &[Lost] {
         &self.lost
     }

@@ -24,6 +24,8 @@ mod nvml;
 mod privileges;
 mod probes;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod session;
 mod stacks;
 mod torch_version;

@@ -1,7 +1,7 @@
 //! The socket through which a workload names its phases: one datagram, one or more lines.
 //!
-//! The kernel stamps a datagram when it is sent and vouches for the sender, so neither this program's
-//! delay nor the sender's word matters. A workload whose recorder is gone gets an error, and never waits.
+//! The kernel stamps a datagram with the time at which it was sent and with the sender's process id, so neither a
+//! late reader nor a wrong sender matters. A workload whose recorder is gone gets an error, and never waits.
 
 use std::{
     fs,
@@ -19,17 +19,17 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, UnixAddr, recvmsg
 
 use crate::{clock, error::CaptureError};
 
-/// The workload finds the socket's path here.
+/// Environment variable in which the workload finds the socket's path.
 pub(crate) const VARIABLE: &str = "INQUEST_MARKS";
 const MESSAGE_BYTES: usize = 4096;
 
-/// The socket; its file goes with it.
+/// The socket; its file is removed when this is dropped.
 pub(crate) struct MarkSocket {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-/// What came through it.
+/// A datagram: when it was sent, by which process, and its text.
 pub(crate) struct Message {
     pub(crate) ts_ns: i64,
     pub(crate) pid: u32,
@@ -37,10 +37,10 @@ pub(crate) struct Message {
 }
 
 impl MarkSocket {
-    /// Opens it.
+    /// Opens the socket at `path`, taking over one that a killed recorder left.
     ///
     /// # Errors
-    /// If there is a file at `path`, or none can be made.
+    /// If another file is at `path`, or the socket cannot be made.
     pub(crate) fn open(path: PathBuf) -> Result<Self, CaptureError> {
         let io = |source| CaptureError::Io { what: format!("socket {}", path.display()), source };
         let socket = UnixDatagram::bind(&path).or_else(|error| {
@@ -67,17 +67,17 @@ impl MarkSocket {
         Ok(this)
     }
 
-    /// For waiting.
+    /// File descriptor of the socket, for polling.
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Its path.
+    /// Path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Everything that has come by now.
+    /// Receives every datagram that waits.
     pub(crate) fn receive(&self) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut bytes = [0u8; MESSAGE_BYTES];

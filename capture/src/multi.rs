@@ -49,7 +49,7 @@ struct ProgLoad {
     expected_attach_type: u32,
 }
 
-/// The same for BPF_LINK_CREATE with `uprobe_multi`.
+/// The head of `union bpf_attr` for BPF_LINK_CREATE with `uprobe_multi`.
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
@@ -67,14 +67,14 @@ struct LinkCreate {
     pad: u32,
 }
 
-/// What a multi-function program is for.
+/// Where a program for many functions runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Called at the functions' entries.
+    /// The program runs at the functions' entries.
     Entry,
-    /// Called at their returns.
+    /// The program runs at the functions' returns.
     Return,
-    /// Called at entry and return.
+    /// The program runs at entry and return (uprobe session).
     Session,
 }
 
@@ -114,7 +114,10 @@ fn fd_of(map: &Map) -> Option<RawFd> {
     }
 }
 
-/// The object's functions with `loaded`'s maps in their instructions.
+/// Parses the object and puts the maps of `loaded` into its instructions.
+///
+/// # Errors
+/// If the embedded object is malformed.
 pub(crate) fn relocated(object: &[u8], loaded: &Ebpf) -> Result<Object, CaptureError> {
     let failed = |error: String| CaptureError::Multi { what: "the embedded object", error };
     let mut object = Object::parse(object).map_err(|error| failed(error.to_string()))?;
@@ -127,7 +130,7 @@ pub(crate) fn relocated(object: &[u8], loaded: &Ebpf) -> Result<Object, CaptureE
     Ok(object)
 }
 
-/// Puts the running kernel's numbers of the functions in.
+/// Puts the running kernel's BTF ids of kernel functions into call instructions.
 fn name_kernel_functions(instructions: &mut [bpf_insn], functions: &Functions) {
     for instruction in instructions {
         if instruction.code == CALL && instruction.src_reg() == 0 {
@@ -143,10 +146,10 @@ fn name_kernel_functions(instructions: &mut [bpf_insn], functions: &Functions) {
 }
 
 impl Program {
-    /// Loads one of the object's programs for links of a shape.
+    /// Loads one of the object's programs for links of the given shape.
     ///
     /// # Errors
-    /// If the kernel refuses: it may be too old for the shape.
+    /// If the object lacks the program, or the kernel refuses it because it is too old for the shape.
     pub(crate) fn load(
         object: &Object,
         name: &'static str,
@@ -190,7 +193,7 @@ impl Program {
     /// Attaches the program at `points` (offset in the file, cookie) of one file, in one step.
     ///
     /// # Errors
-    /// If one of the points cannot be probed; none is attached then.
+    /// If one of the points cannot be probed; none of them is attached then.
     pub(crate) fn attach(&self, path: &Path, points: &[(u64, u64)]) -> io::Result<OwnedFd> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let offsets: Vec<u64> = points.iter().map(|(offset, _)| *offset).collect();

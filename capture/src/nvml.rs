@@ -1,4 +1,4 @@
-//! Readings of the GPUs from NVIDIA's management library, taken beside the recording by a thread of its own.
+//! Samples the GPUs' counters from NVIDIA's management library (NVML), on a thread of its own.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use trace_schema::{Gpu, Kind, Row};
 
 use crate::clock;
 
-/// Distributions without development files have only the versioned name.
+/// Name of the library; machines without development files have only the versioned name.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// The sampling thread.
@@ -27,15 +27,15 @@ pub(crate) struct Sampler {
     rows: mpsc::Receiver<Vec<Row>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// The GPUs it found.
+    /// The GPUs that NVML lists.
     pub(crate) gpus: Vec<Gpu>,
 }
 
 impl Sampler {
-    /// Begins to sample.
+    /// Begins to sample every `interval`.
     ///
     /// # Errors
-    /// Why there is no NVML here, in words.
+    /// A sentence that says why NVML cannot be used here.
     pub(crate) fn start(interval: Duration) -> Result<Self, String> {
         let nvml = Nvml::builder().lib_path(LIBRARY.as_ref()).init().map_err(|error| error.to_string())?;
         let gpus = describe(&nvml);
@@ -62,7 +62,7 @@ impl Sampler {
         Ok(Self { rows, stop, thread: Some(thread), gpus })
     }
 
-    /// The readings since the last call.
+    /// Rows of the readings since the last call.
     pub(crate) fn rows(&self) -> Vec<Row> {
         self.rows.try_iter().flatten().collect()
     }
@@ -87,7 +87,7 @@ fn describe(nvml: &Nvml) -> Vec<Gpu> {
         .collect()
 }
 
-/// Reads what the device offers; what it does not is left out.
+/// Reads the counters of a device; a counter that it does not have is left out.
 fn read(index: u32, device: &Device<'_>, samples: &mut Vec<Row>) {
     let mut add = |op: &'static str, pid: u32, value: i64| {
         samples.push(Row {

@@ -1,8 +1,8 @@
-//! Gives up every capability that recording does not need, if it runs as root.
+//! Drops every capability that recording does not need, if `capture` runs as root.
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// What is kept, and what for.
+/// The capabilities that are kept, with their purpose.
 const KEPT: [Capability; 6] = [
     // Load programs and maps, attach uprobes and tracepoints.
     Capability::CAP_BPF,
@@ -16,8 +16,8 @@ const KEPT: [Capability; 6] = [
     Capability::CAP_DAC_OVERRIDE,
 ];
 
-/// Drops the rest from this thread and those it starts; a command that it starts as root has them again.
-/// `admin`: probes of single functions need CAP_SYS_ADMIN, whatever else there is.
+/// Drops the other capabilities from this thread and those that it starts; a command that it starts as root has them
+/// again. `admin` keeps CAP_SYS_ADMIN, which probes of single functions need.
 pub(crate) fn drop_unneeded(admin: bool) {
     let Ok(have) = caps::read(None, CapSet::Permitted) else {
         return;

@@ -1,11 +1,11 @@
-//! One line on a terminal while recording: events a second, bytes, losses.
+//! One line on a terminal while recording: events per second, bytes, losses.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use trace_schema::Bytes;
 
-/// The line, or nothing.
+/// The line, which may be hidden.
 pub(crate) struct Progress {
     bar: ProgressBar,
     shown: Instant,
@@ -22,7 +22,7 @@ impl Progress {
         Self { bar, shown: Instant::now(), rows: 0 }
     }
 
-    /// Says how far it is; once a second is enough.
+    /// Shows the rate and the totals; the line changes once a second at most.
     pub(crate) fn update(&mut self, rows: u64, size_bytes: u64, lost: u64) {
         let elapsed = self.shown.elapsed();
         if elapsed < Duration::from_millis(900) {
@@ -30,17 +30,18 @@ impl Progress {
         }
         let rate = (rows - self.rows) as f64 / elapsed.as_secs_f64();
         let size = Bytes(size_bytes as i64);
-        self.bar.set_message(format!("{rate:.0} events/s, {rows} in all, {size} on disk, {lost} lost"));
+        self.bar
+            .set_message(format!("{rate:.0} events/s, {rows} events in total, {size} on disk, {lost} lost"));
         (self.shown, self.rows) = (Instant::now(), rows);
     }
 
-    /// Says something else instead.
+    /// Shows a message in place of the rate.
     pub(crate) fn say(&self, message: &'static str) {
         self.bar.set_message(message);
         self.bar.tick();
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
     }

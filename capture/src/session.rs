@@ -44,17 +44,17 @@ use crate::{
     torch_version,
 };
 
-/// How long events may wait in the kernel's buffer.
+/// How long events may wait in the ring buffer.
 const DRAIN: Duration = Duration::from_millis(50);
-/// Events after which a reader that cannot keep up looks at the time: flushing must not wait for quiet.
+/// Number of events after which a reader that cannot keep up does other work: flushing must not wait for an empty buffer.
 const AT_ONCE: usize = 1 << 14;
-/// How much of a recording a kill may cost, less what lies in the buffer.
+/// Interval between two flushes: what a kill may cost, besides the events in the ring buffer.
 const FLUSH: Duration = Duration::from_millis(500);
-/// How often memory of ended processes is given back.
+/// Interval at which memory of ended processes is freed.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How long a process that runs on is watched for standing still.
+/// How long a continued process is watched for a stop that was left behind.
 const RESUMED: Duration = Duration::from_secs(3);
-/// Distinct call stacks that are kept.
+/// Number of distinct call stacks that are kept.
 const STACKS_COUNT: u32 = 1 << 16;
 
 /// What to record, and where to.
@@ -70,10 +70,11 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Nanos>,
     pub(crate) max_size: Option<Bytes>,
     pub(crate) force: bool,
+    pub(crate) quiet: bool,
     pub(crate) progress: bool,
 }
 
-/// How it went.
+/// The result of a recording, for the closing lines and the exit code.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     out: PathBuf,
@@ -84,7 +85,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether a traced command ended by itself, and not well.
+    /// Whether the traced command ended with an exit code other than 0, or by a signal.
     pub(crate) fn command_failed(&self) -> bool {
         self.status.is_some_and(|status| !status.success())
     }
@@ -99,7 +100,7 @@ impl fmt::Display for Outcome {
             write!(f, " (in {parts_count} parts)")?;
         }
         if self.libraries == 0 {
-            write!(f, "\ncapture: no CUDA library was loaded: there are no calls in this run")?;
+            write!(f, "\ncapture: no CUDA library was loaded, so there are no calls in this run")?;
         }
         match self.status {
             Some(status) if !status.success() => write!(f, "\ncapture: the command ended with {status}"),
@@ -108,7 +109,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Everything a recording carries along.
+/// The state of a recording.
 struct Session {
     kernel: Kernel,
     recorder: Parts,
@@ -123,9 +124,9 @@ struct Session {
     lost: LostCounters,
     threads: BTreeMap<(u32, u32), String>,
     processes: BTreeMap<u32, ProcessInfo>,
-    /// Processes that were stopped for their probes, and when they were told to run on.
+    /// Processes that were stopped while probes were placed, and when they were continued.
     resumed: HashMap<u32, Instant>,
-    /// Kernels by their host address, until a launch needs the name.
+    /// Names of kernels by process and host address, until a launch needs the name.
     kernel_names: HashMap<(u32, u64), Text>,
     rows: u64,
 }
@@ -175,6 +176,9 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         }
     };
     session.recorder.begun()?;
+    if !options.quiet && matches!(options.subject, Subject::AllCuda) {
+        eprintln!("capture: {}", launch::announce_all_cuda(options.duration));
+    }
     let mut progress = Progress::new(options.progress);
     let deadline = options.duration.map(|Nanos(ns)| Instant::now() + Duration::from_nanos(ns as u64));
     let stop = || interrupted.load(Ordering::Relaxed) || deadline.is_some_and(|at| Instant::now() >= at);
@@ -191,7 +195,7 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     outcome
 }
 
-/// Sleeps until the buffer has much to say, a mark has come, or the time is over.
+/// Sleeps until the ring buffer wakes its reader, a mark has come, or the time is over.
 pub(crate) fn wait(events: RawFd, marks: Option<RawFd>, timeout: Duration) {
     let pollfd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // A negative descriptor is ignored.
@@ -242,7 +246,7 @@ impl Session {
         Ok(running)
     }
 
-    /// Records until there is nothing left to trace or `stop` says so; the command's status if it ended.
+    /// Records until there is nothing left to trace or `stop` is true; returns the command's status if it ended.
     fn follow(
         &mut self,
         events: &mut RingBuf<MapData>,
@@ -278,8 +282,8 @@ impl Session {
         }
     }
 
-    /// Traces nobody any more, and lets everybody run on: one of them may stand still for probes that
-    /// nobody will place now.
+    /// Stops tracing every process, and continues those that are stopped for probes that will not be placed any
+    /// more. Returns the processes.
     fn release(&mut self) -> Vec<u32> {
         let pids = self.kernel.targets();
         for pid in &pids {
@@ -291,7 +295,7 @@ impl Session {
         pids
     }
 
-    /// What is done twice a second.
+    /// The work that is done twice a second: counters, flush, processes that a stop was left behind in.
     fn tick(&mut self) -> Result<(), CaptureError> {
         let now_ns = clock::monotonic_ns();
         self.lost.read(&self.kernel, now_ns)?;
@@ -302,8 +306,8 @@ impl Session {
         Ok(self.recorder.flush()?)
     }
 
-    /// Lets go of what belongs to processes that are gone, so that a recorder can run for months. Their last
-    /// events have been read.
+    /// Frees the state of processes that are gone, so that a recorder can run for months. Their last events have
+    /// been read.
     fn sweep(&mut self) -> Result<(), CaptureError> {
         let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
         let mut gone: HashSet<u32> = self.callers.pids().filter(|pid| !is_alive(*pid)).collect();
@@ -326,7 +330,7 @@ impl Session {
         rows.iter().try_for_each(|row| self.push(row))
     }
 
-    /// Begins the next part. This one keeps what is known by now; the next needs to know the living only.
+    /// Begins the next part. The finished one has the metadata known by now; the next one needs living processes only.
     fn next_part(&mut self) -> Result<(), CaptureError> {
         let run = self.metadata();
         self.recorder.next(&run)?;
@@ -360,8 +364,8 @@ impl Session {
         Ok(self.recorder.push(row)?)
     }
 
-    /// Takes events out of the kernel's buffer, at most [`AT_ONCE`]; `look` sees each one first. Whether it
-    /// was emptied.
+    /// Handles events of the ring buffer, at most [`AT_ONCE`]; `look` sees each one first. Returns whether the
+    /// buffer is empty.
     fn drain(
         &mut self,
         events: &mut RingBuf<MapData>,
@@ -474,7 +478,7 @@ impl Session {
         }
     }
 
-    /// Writes down who a process is; its command line.
+    /// Notes the description of a process, and returns its command line.
     fn get_to_know(&mut self, pid: u32) -> Option<String> {
         let info = cgroup::describe(pid);
         self.throttling.watch(pid);
@@ -508,7 +512,7 @@ impl Session {
         Ok(())
     }
 
-    /// What is known now.
+    /// The metadata as it is known now.
     fn metadata(&self) -> Run {
         let mut run = self.run.clone();
         run.clock.end_ns = clock::monotonic_ns();
@@ -523,7 +527,8 @@ impl Session {
         run
     }
 
-    /// Ends recording: no new events, the last ones out, open spans as censored rows, the file.
+    /// Ends the recording: detaches the probes, reads the last events, writes open spans as censored rows, and
+    /// finishes the file.
     fn finish(
         mut self,
         events: &mut RingBuf<MapData>,
@@ -580,7 +585,7 @@ fn kernel_name(ts_ns: i64, pid: u32, tid: u32, func: u64, name: Text) -> Row {
     Row { func: Some(func), detail: Some(name), ..Row::new(ts_ns, Kind::Name, "kernel".into(), pid, tid) }
 }
 
-/// Whether a process has ended. One whose leader is not the last of its threads has not; the sweep finds it.
+/// Whether a process has ended. One whose leader ended before its other threads has not; the sweep finds it later.
 fn is_gone(pid: u32) -> bool {
     procfs::process::Process::new(pid as i32)
         .and_then(|process| process.stat())

@@ -1,4 +1,4 @@
-//! Call stacks: which the kernel has interned under a number, and what their frames are called.
+//! Call stacks, which the kernel interns under a number, and the names of their frames.
 //!
 //! A stack is spelled out when its number is first seen, as files and offsets, while its process lives; at
 //! the end the names are looked up, from symbol tables and from the map that a runtime with generated code
@@ -18,9 +18,9 @@ use crate::{attach::through_root, caller::Callers, elf::Symbols, kernel::Kernel}
 /// One frame.
 #[derive(Clone)]
 enum Frame {
-    /// In a file: its path, its name, where in it.
+    /// A frame in a file: path, file name, and offset in bytes.
     File { path: PathBuf, name: String, offset: u64 },
-    /// In generated code.
+    /// A frame in generated code, by its address.
     Address(u64),
 }
 
@@ -49,7 +49,7 @@ fn folded(frames: impl DoubleEndedIterator<Item = String>) -> String {
 }
 
 impl Stacks {
-    /// The number of a call's stack and, if it is the first one of its process, the row that spells it out.
+    /// The number of a call's stack and, if the stack is new, the row that has its frames.
     pub(crate) fn number(
         &mut self,
         call: &Call,
@@ -86,7 +86,7 @@ impl Stacks {
         (number, Some(row(ts_ns, pid, number, text)))
     }
 
-    /// The same stacks with the best names that can be had now.
+    /// Rows of all stacks, with the function names that symbol tables and perf maps have.
     pub(crate) fn named(self, ts_ns: i64) -> Vec<Row> {
         let mut files: HashMap<PathBuf, Symbols> = HashMap::new();
         let mut generated: HashMap<u32, Vec<(u64, u64, String)>> = HashMap::new();
@@ -121,7 +121,7 @@ impl Stacks {
     }
 }
 
-/// `start size name` a line, numbers in hexadecimal.
+/// Parses a perf map: lines of `start size name`, with numbers in hexadecimal.
 fn parse_perf_map(text: &str) -> Vec<(u64, u64, String)> {
     text.lines()
         .filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Which PyTorch a process runs: the allocator's library lies in `…/torch/lib/`, and `…/torch/version.py` names the
+//! The version of PyTorch that a process runs: the allocator's library lies in `…/torch/lib/`, and `…/torch/version.py` names the
 //! version, in a line of its own: `__version__ = '2.11.0+cu130'`.
 
 use std::{
@@ -10,11 +10,12 @@ use std::{
 
 use crate::attach::through_root;
 
-/// Longer files and versions are not what they seem to be.
+/// Longer files and versions are not PyTorch's.
 const FILE_BYTES: u64 = 64 << 10;
 const VERSION_BYTES: usize = 100;
 
-/// The version that belongs to an allocator library, whose path is as the process sees it; empty if it is not told.
+/// The version of the PyTorch that an allocator library, by its path in the process, belongs to; empty if it is
+/// not known.
 pub(crate) fn beside(pid: u32, library: &Path) -> String {
     version_file(library)
         .and_then(|path| read(&through_root(pid, &path)))
@@ -22,14 +23,14 @@ pub(crate) fn beside(pid: u32, library: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// `…/torch/lib/libc10_cuda.so` → `…/torch/version.py`
+/// Path of the version file for an allocator library: `…/torch/lib/libc10_cuda.so` → `…/torch/version.py`.
 fn version_file(library: &Path) -> Option<PathBuf> {
     let lib = library.parent()?;
     let torch = lib.parent()?;
     (lib.file_name()? == "lib" && torch.file_name()? == "torch").then(|| torch.join("version.py"))
 }
 
-/// The path is the traced process's to choose: what is no plain file could block, or never end.
+/// Reads a plain file. The traced process chooses the path, so anything else could block or never end.
 fn read(path: &Path) -> Option<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {

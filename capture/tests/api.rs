@@ -1,19 +1,38 @@
 //! What a call, a mark, a reading or a stack turns into; and every way to choose whom to trace.
 //!
-//! Needs what `stub.rs` needs, and skips as it does.
+//! These tests need what those of `stub.rs` need, and are ignored where those are.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
 use std::{
+    io::Read,
     os::unix::fs::symlink,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use common::{CAPTURE, Rows, built, can_record, record, sql, workload};
+use common::{CAPTURE, Rows, built, record, sql, workload};
+
+common::tests! {
+    arguments_are_read_wherever_they_lie,
+    marks_become_ranges_and_points,
+    memory_settings_and_pytorchs_version_are_kept_and_no_secret,
+    memory_settings_of_a_running_process_are_kept,
+    light_leaves_out_what_is_frequent_and_says_so,
+    every_cpu_can_be_watched_all_the_time,
+    stacks_are_spelled_out,
+    counters_are_read_where_there_are_any,
+    a_runtime_inside_a_program_is_found,
+    libraries_of_another_mount_namespace_are_found if common::succeeds("unshare", &["-m", "true"]),
+    a_program_is_waited_for_by_name,
+    every_cuda_process_is_found_now_and_later,
+    without_a_subject_every_cuda_process_is_recorded_until_ctrl_c,
+    a_long_run_comes_in_parts_and_opens_as_one,
+    few_privileges_are_enough if !common::probes_single_functions_only(),
+}
 
 /// One row's columns, as text; nulls are left out.
 fn cells(rows: &Rows, row: usize, columns: &[&str]) -> Vec<String> {
@@ -27,11 +46,7 @@ fn cells(rows: &Rows, row: usize, columns: &[&str]) -> Vec<String> {
     columns.iter().filter_map(cell).collect()
 }
 
-#[test]
 fn arguments_are_read_wherever_they_lie() {
-    if !can_record() {
-        return;
-    }
     for method in ["session", "multi", "single"] {
         let run = record(&["--attach", method], &["api"]);
         assert!(run.output.status.success(), "{}", run.stderr());
@@ -106,11 +121,7 @@ fn arguments_are_read_wherever_they_lie() {
     }
 }
 
-#[test]
 fn marks_become_ranges_and_points() {
-    if !can_record() {
-        return;
-    }
     let run = record(&[], &["api"]);
     let rows = Rows::open(&run.path());
     let (ts, dur) = (rows.column("ts"), rows.column("dur"));
@@ -177,11 +188,7 @@ fn check_settings(out: &Path) {
     assert!(!rows.meta.to_string().contains("HF_TOKEN"));
 }
 
-#[test]
 fn memory_settings_and_pytorchs_version_are_kept_and_no_secret() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let stub = as_pytorch(directory.path(), &["mixed", "5"]);
@@ -193,11 +200,7 @@ fn memory_settings_and_pytorchs_version_are_kept_and_no_secret() {
     check_settings(&out);
 }
 
-#[test]
 fn memory_settings_of_a_running_process_are_kept() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let mut stub = as_pytorch(directory.path(), &["steady", "300000"]).stdout(Stdio::null()).spawn().unwrap();
@@ -213,11 +216,7 @@ fn memory_settings_of_a_running_process_are_kept() {
     check_settings(&out);
 }
 
-#[test]
 fn light_leaves_out_what_is_frequent_and_says_so() {
-    if !can_record() {
-        return;
-    }
     for (profile, runtime, driver, events) in
         [("light", false, false, false), ("default", false, true, true), ("full", true, true, true)]
     {
@@ -234,11 +233,7 @@ fn light_leaves_out_what_is_frequent_and_says_so() {
     }
 }
 
-#[test]
 fn every_cpu_can_be_watched_all_the_time() {
-    if !can_record() {
-        return;
-    }
     let stints = |sched: &str| {
         let run = record(&["--sched", sched], &["mixed", "100"]);
         assert!(run.output.status.success(), "{}", run.stderr());
@@ -248,11 +243,7 @@ fn every_cpu_can_be_watched_all_the_time() {
     assert!(all > 2 * target, "{target} stints while a traced thread waited, {all} in all");
 }
 
-#[test]
 fn stacks_are_spelled_out() {
-    if !can_record() {
-        return;
-    }
     let run = record(&["--stacks", "alloc,slow:1ms"], &["mixed", "5"]);
     assert!(run.output.status.success(), "{}", run.stderr());
     let rows = Rows::open(&run.path());
@@ -269,11 +260,7 @@ fn stacks_are_spelled_out() {
     assert!(Rows::open(&none.path()).column("stack").iter().all(Option::is_none));
 }
 
-#[test]
 fn counters_are_read_where_there_are_any() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     symlink(built("examples").join("libnvidia_ml.so"), directory.path().join("libnvidia-ml.so.1")).unwrap();
     let out = directory.path().join("run.parquet");
@@ -301,11 +288,7 @@ fn counters_are_read_where_there_are_any() {
     assert!(Rows::open(&run.path()).meta["not_captured"].to_string().contains("NVML"));
 }
 
-#[test]
 fn a_runtime_inside_a_program_is_found() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let output = Command::new(CAPTURE)
@@ -321,11 +304,7 @@ fn a_runtime_inside_a_program_is_found() {
     assert_eq!(rows.select("call", Some("cudaLaunchKernel")).len(), 1);
 }
 
-#[test]
 fn libraries_of_another_mount_namespace_are_found() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
@@ -338,10 +317,6 @@ fn libraries_of_another_mount_namespace_are_found() {
         built("cuda-stub").display(),
         directory.path().display()
     );
-    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
-        eprintln!("\n*** SKIPPED: this user cannot make a mount namespace, so none was tested here ***");
-        return;
-    }
     let output = Command::new(CAPTURE)
         .args(["--out"])
         .arg(&out)
@@ -354,7 +329,7 @@ fn libraries_of_another_mount_namespace_are_found() {
 }
 
 fn capture_in_background(flags: &[&str], out: &Path) -> Child {
-    Command::new(CAPTURE).args(flags).arg("--out").arg(out).stderr(Stdio::null()).spawn().unwrap()
+    Command::new(CAPTURE).args(flags).arg("--out").arg(out).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Ends a recording as Ctrl-C does, and waits for its file.
@@ -374,11 +349,7 @@ fn wait_for_file(path: &Path) {
     std::thread::sleep(Duration::from_millis(700));
 }
 
-#[test]
 fn a_program_is_waited_for_by_name() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let mut capture = capture_in_background(&["--wait-for", "cuda-stub"], &out);
@@ -392,16 +363,14 @@ fn a_program_is_waited_for_by_name() {
     assert_eq!(rows.meta["processes"].as_array().unwrap().len(), 1, "{}", rows.meta["processes"]);
 }
 
-#[test]
-fn every_cuda_process_is_found_now_and_later() {
-    if !can_record() {
-        return;
-    }
+/// Records the whole machine while one workload runs and another starts; what the recorder said on stderr.
+fn record_the_machine(flags: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let mut early = workload(directory.path(), &["steady", "200000"]).stdout(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    let capture = capture_in_background(&["--all-cuda"], &out);
+    let mut capture = capture_in_background(flags, &out);
+    let mut stderr = capture.stderr.take().unwrap();
     wait_for_file(&directory.path().join("run.parquet.recording"));
     let mut late = workload(directory.path(), &["api"]).spawn().unwrap();
     let (early_pid, late_pid) = (i64::from(early.id()), i64::from(late.id()));
@@ -416,13 +385,25 @@ fn every_cuda_process_is_found_now_and_later() {
         assert!(calls.iter().any(|row| pid[*row] == Some(wanted)), "no call of {wanted}");
     }
     assert!(calls.iter().all(|row| [Some(early_pid), Some(late_pid)].contains(&pid[*row])));
+    assert_eq!(rows.meta["command"][0], "--all-cuda");
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    said
 }
 
-#[test]
+fn every_cuda_process_is_found_now_and_later() {
+    assert!(!record_the_machine(&["--all-cuda", "--quiet"]).contains("every process"));
+}
+
+fn without_a_subject_every_cuda_process_is_recorded_until_ctrl_c() {
+    let said = record_the_machine(&[]);
+    assert!(
+        said.contains("every process of this machine that uses CUDA") && said.contains("Ctrl-C"),
+        "{said}"
+    );
+}
+
 fn a_long_run_comes_in_parts_and_opens_as_one() {
-    if !can_record() {
-        return;
-    }
     let run = record(&["--max-size", "1MiB"], &["mixed", "60000"]);
     assert!(run.output.status.success(), "{}", run.stderr());
     let part = |number: u32| run.directory.path().join(format!("run.{number:04}.parquet"));
@@ -447,17 +428,8 @@ fn a_long_run_comes_in_parts_and_opens_as_one() {
     assert_eq!((output.status.code(), message.contains("part")), (Some(2), true), "{message}");
 }
 
-#[test]
 fn few_privileges_are_enough() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
-    let run = record(&[], &["mixed", "1"]);
-    if Rows::open(&run.path()).meta["attach_method"] == "single" {
-        eprintln!("\n*** SKIPPED: this kernel probes single functions only, which needs CAP_SYS_ADMIN ***");
-        return;
-    }
     // As nobody, with three capabilities and no other; all that it needs must be readable for nobody.
     let copies = directory.path().join("bin");
     std::fs::create_dir(&copies).unwrap();

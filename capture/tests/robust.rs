@@ -1,8 +1,8 @@
 //! What goes wrong in the field, on purpose: kills, full disks, short lives, bad requests.
 //!
-//! Needs what `stub.rs` needs, and skips as it does.
+//! These tests need what those of `stub.rs` need, and are ignored where those are.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
@@ -14,15 +14,26 @@ use std::{
     time::Duration,
 };
 
-use common::{CAPTURE, Rows, built, can_record, workload};
+use common::{CAPTURE, Rows, built, workload};
+
+common::tests! {
+    a_killed_recording_loses_a_second_at_most,
+    a_thousand_short_lives_are_all_on_record,
+    a_throttled_group_is_on_record if has_control_group("cpu", CPU_LIMIT),
+    a_kill_for_memory_is_on_record if has_control_group("memory", MEMORY_LIMIT) && common::is_ok("page faults and out-of-memory kills"),
+    a_process_that_ends_soon_leaves_a_whole_file,
+    a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken,
+    the_allocators_report_stands_in_for_its_events_if_those_are_left_out,
+    functions_and_libraries_are_left_out,
+    a_socket_that_a_killed_recorder_left_is_taken_over,
+    a_step_of_the_wall_clock_changes_no_time_and_is_told if can_set_the_clock(),
+    a_full_disk_ends_the_recording_and_frees_the_process if common::succeeds("unshare", &["-m", "mount", "-t", "tmpfs", "tmpfs", "/tmp"]),
+    bad_requests_are_refused_and_leave_nothing,
+}
 
 /// Kills at random moments; INQUEST_KILLS in the environment sets how many. Whatever was recorded more than
 /// a second before is there.
-#[test]
 fn a_killed_recording_loses_a_second_at_most() {
-    if !can_record() {
-        return;
-    }
     let kills: u64 = std::env::var("INQUEST_KILLS").map_or(5, |text| text.parse().unwrap());
     let mut worst_ns = 0;
     for kill in 0..kills {
@@ -64,11 +75,7 @@ fn a_killed_recording_loses_a_second_at_most() {
     eprintln!("{kills} kills, at most {} ms lost", worst_ns / 1_000_000);
 }
 
-#[test]
 fn a_thousand_short_lives_are_all_on_record() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let output = Command::new(CAPTURE)
@@ -85,10 +92,28 @@ fn a_thousand_short_lives_are_all_on_record() {
     assert!(rows.select("process", Some("exit")).len() >= 1001);
 }
 
-/// A control group with one setting, in either version; `None` if this user cannot make one.
-fn control_group(controller: &str, setting: (&str, &str), old_setting: (&str, &str)) -> Option<PathBuf> {
+/// A setting of a control group, as file and value: in version 1, and in version 2.
+type Limit = [(&'static str, &'static str); 2];
+
+const CPU_LIMIT: Limit = [("cpu.cfs_quota_us", "20000"), ("cpu.max", "20000 100000")];
+const MEMORY_LIMIT: Limit = [("memory.limit_in_bytes", "30000000"), ("memory.max", "30000000")];
+
+/// Whether this user can make a control group with a limit.
+fn has_control_group(controller: &str, limit: Limit) -> bool {
+    control_group(controller, limit).is_some_and(|group| std::fs::remove_dir(group).is_ok())
+}
+
+/// Whether this user may set the machine's clock.
+fn can_set_the_clock() -> bool {
+    const CAP_SYS_TIME: u32 = 25;
+    let status = procfs::process::Process::myself().and_then(|process| process.status());
+    status.is_ok_and(|status| status.capeff >> CAP_SYS_TIME & 1 == 1)
+}
+
+/// A control group with a limit; `None` if this user cannot make one.
+fn control_group(controller: &str, [old, new]: Limit) -> Option<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
-    for (parent, (file, value)) in [(root.join(controller), old_setting), (root.to_owned(), setting)] {
+    for (parent, (file, value)) in [(root.join(controller), old), (root.to_owned(), new)] {
         let group = parent.join(format!("inquest-test-{}", std::process::id()));
         if parent.join("cgroup.procs").exists() && std::fs::create_dir(&group).is_ok() {
             if std::fs::write(group.join(file), value).is_ok() {
@@ -97,7 +122,6 @@ fn control_group(controller: &str, setting: (&str, &str), old_setting: (&str, &s
             std::fs::remove_dir(&group).unwrap();
         }
     }
-    eprintln!("\n*** SKIPPED: no control group with {controller} can be made here ***");
     None
 }
 
@@ -113,14 +137,8 @@ fn record_in(group: &Path, script: &str) -> Rows {
     Rows::open(&out)
 }
 
-#[test]
 fn a_throttled_group_is_on_record() {
-    if !can_record() {
-        return;
-    }
-    let Some(group) = control_group("cpu", ("cpu.max", "20000 100000"), ("cpu.cfs_quota_us", "20000")) else {
-        return;
-    };
+    let group = control_group("cpu", CPU_LIMIT).expect("a control group");
     let rows = record_in(&group, "exec timeout 2 sh -c 'while :; do :; done'");
     let sum = |op: &str| -> i64 {
         let found = rows.select("sample", Some(op));
@@ -131,28 +149,13 @@ fn a_throttled_group_is_on_record() {
     assert!(sum("cgroup_throttled_ns") >= 500_000_000, "{}", sum("cgroup_throttled_ns"));
 }
 
-#[test]
 fn a_kill_for_memory_is_on_record() {
-    if !can_record() {
-        return;
-    }
-    let setting = ("memory.max", "30000000");
-    let Some(group) = control_group("memory", setting, ("memory.limit_in_bytes", "30000000")) else {
-        return;
-    };
+    let group = control_group("memory", MEMORY_LIMIT).expect("a control group");
     let rows = record_in(&group, "exec python3 -c 'a = bytearray(100_000_000)'");
-    if rows.meta["not_captured"].to_string().contains("out-of-memory") {
-        eprintln!("\n*** SKIPPED: this kernel does not tell of out-of-memory kills ***");
-        return;
-    }
     assert_eq!(rows.select("process", Some("oom_kill")).len(), 1);
 }
 
-#[test]
 fn a_process_that_ends_soon_leaves_a_whole_file() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     // Reaped beside the recording: a zombie would still be there.
@@ -165,11 +168,7 @@ fn a_process_that_ends_soon_leaves_a_whole_file() {
     assert!(!Rows::open(&out).select("process", Some("exit")).is_empty());
 }
 
-#[test]
 fn a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let libraries = directory.path().join("lib");
     std::fs::create_dir(&libraries).unwrap();
@@ -211,11 +210,7 @@ fn record_without(left_out: &[&str]) -> common::Rows {
     Rows::open(&run.path())
 }
 
-#[test]
 fn the_allocators_report_stands_in_for_its_events_if_those_are_left_out() {
-    if !can_record() {
-        return;
-    }
     let rows = record_without(&["record_trace"]);
     let (addr, size) = (rows.column("addr"), rows.column("size_bytes"));
     let reports = rows.select("alloc", None);
@@ -235,11 +230,7 @@ fn the_allocators_report_stands_in_for_its_events_if_those_are_left_out() {
     assert!(record_without(&[]).select("alloc", Some("usage")).is_empty());
 }
 
-#[test]
 fn functions_and_libraries_are_left_out() {
-    if !can_record() {
-        return;
-    }
     let rows = record_without(&["pytorch", "cudaMemcpyAsync", "cuMemAlloc"]);
     assert!(rows.select("alloc", None).is_empty());
     for (op, recorded) in [
@@ -258,11 +249,7 @@ fn functions_and_libraries_are_left_out() {
     assert_eq!((wrong.status.code(), message.contains("capture probes")), (Some(2), true), "{message}");
 }
 
-#[test]
 fn a_socket_that_a_killed_recorder_left_is_taken_over() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("marks");
     let capture = |out: &str| {
@@ -285,11 +272,7 @@ fn a_socket_that_a_killed_recorder_left_is_taken_over() {
     assert!(!socket.exists());
 }
 
-#[test]
 fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let seconds = |by: i64| {
@@ -312,11 +295,7 @@ fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
     std::thread::sleep(Duration::from_millis(800));
     let stepped = seconds(3600);
     let status = capture.wait().unwrap();
-    if !stepped {
-        eprintln!("\n*** SKIPPED: this user cannot set the clock, so a step was not tested here ***");
-        return;
-    }
-    assert!(seconds(-3600));
+    assert!(stepped && seconds(-3600));
     assert!(status.success());
     let rows = Rows::open(&out);
     let step_ns = rows.meta["clock"]["wall_step_ns"].as_i64().unwrap();
@@ -332,19 +311,12 @@ fn a_step_of_the_wall_clock_changes_no_time_and_is_told() {
     }
 }
 
-#[test]
 fn a_full_disk_ends_the_recording_and_frees_the_process() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&disk).status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("\n*** SKIPPED: cannot mount a small tmpfs, so a full disk was not tested here ***");
-        return;
-    }
+    assert!(mounted.unwrap().success());
     let out = disk.join("run.parquet");
     let stub = workload(directory.path(), &["mixed", "200000"]);
     let capture = Command::new(CAPTURE)
@@ -378,7 +350,6 @@ fn a_full_disk_ends_the_recording_and_frees_the_process() {
     assert!(log.exists(), "the workload did not end");
 }
 
-#[test]
 fn bad_requests_are_refused_and_leave_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
@@ -386,12 +357,6 @@ fn bad_requests_are_refused_and_leave_nothing() {
         let output = Command::new(CAPTURE).arg("--out").arg(&out).args(args).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    assert_eq!(capture(&[]).0, Some(2), "neither a command nor a process");
-    assert_eq!(capture(&["--duration", "soon", "--", "true"]).0, Some(2));
-    assert_eq!(capture(&["--buffer", "100KiB", "--", "true"]).0, Some(2));
-    if !can_record() {
-        return;
-    }
     let nowhere = Command::new(CAPTURE).args(["--out", "/proc/run.parquet", "--", "true"]).output().unwrap();
     let message = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     assert_eq!((nowhere.status.code(), message.contains("/proc/run.parquet")), (Some(5), true), "{message}");

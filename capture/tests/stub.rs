@@ -1,20 +1,27 @@
 //! The whole way, for real: eBPF probes on the stub CUDA libraries, a workload that knows what it did, the file.
 //!
-//! Needs root and a kernel with BTF. Where `capture check` says that this machine cannot record, every test
-//! here says so loudly and passes; with INQUEST_EBPF=required it fails instead.
+//! These tests need root and a kernel with BTF. Where `capture check` says that this machine cannot record, they are
+//! ignored, which cargo-nextest counts as skipped; with INQUEST_EBPF=required they fail instead.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use std::{collections::HashMap, process::Command, time::Duration};
 
-use common::{CAPTURE, Rows, built, can_record, record, workload};
+use common::{CAPTURE, Rows, built, record, workload};
 use serde_json::Value;
 
-#[test]
+common::tests! {
+    calls_made_are_rows_recorded,
+    driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole,
+    what_does_not_fit_is_counted,
+    a_stolen_cpu_is_on_record_and_the_thief_is_named,
+    calls_that_never_return_are_censored,
+    a_running_process_is_joined_and_left_alone,
+}
+
 fn calls_made_are_rows_recorded() {
-    if !can_record() {
-        return;
-    }
     let run = record(&[], &["mixed", "2000"]);
     assert!(run.output.status.success(), "{}", run.stderr());
     let rows = Rows::open(&run.path());
@@ -68,11 +75,7 @@ fn calls_made_are_rows_recorded() {
     assert_eq!(seen, made.len());
 }
 
-#[test]
 fn driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole() {
-    if !can_record() {
-        return;
-    }
     let run = record(&[], &["mixed", "10"]);
     let rows = Rows::open(&run.path());
     let (ts, dur, tid) = (rows.column("ts"), rows.column("dur"), rows.column("tid"));
@@ -115,11 +118,7 @@ fn driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole() {
     assert_eq!(rows.number(found[0], "stream"), Some(0x53));
 }
 
-#[test]
 fn what_does_not_fit_is_counted() {
-    if !can_record() {
-        return;
-    }
     let run = record(&["--buffer", "64KiB"], &["mixed", "30000"]);
     let rows = Rows::open(&run.path());
     let mut lost_in_all = 0;
@@ -136,11 +135,7 @@ fn what_does_not_fit_is_counted() {
     assert!(!run.stderr().contains(" 0 lost"), "{}", run.stderr());
 }
 
-#[test]
 fn a_stolen_cpu_is_on_record_and_the_thief_is_named() {
-    if !can_record() {
-        return;
-    }
     let run = record(&[], &["preempt"]);
     assert!(run.output.status.success(), "{}", run.stderr());
     let rows = Rows::open(&run.path());
@@ -183,11 +178,7 @@ fn a_stolen_cpu_is_on_record_and_the_thief_is_named() {
     assert!(scheduler["total_ns"].as_f64().unwrap() >= (end - start) as f64);
 }
 
-#[test]
 fn calls_that_never_return_are_censored() {
-    if !can_record() {
-        return;
-    }
     let run = record(&[], &["open"]);
     let rows = Rows::open(&run.path());
     let dur = rows.column("dur");
@@ -199,11 +190,7 @@ fn calls_that_never_return_are_censored() {
     assert_eq!(rows.select("call", Some("cudaLaunchKernel")).len(), 1);
 }
 
-#[test]
 fn a_running_process_is_joined_and_left_alone() {
-    if !can_record() {
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let mut child = workload(directory.path(), &["steady", "300000"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));

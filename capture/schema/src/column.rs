@@ -14,33 +14,33 @@ macro_rules! for_each_column {
         $callback! {
             ts: Int64, required, "ns", "Start of the span, or time of the point, on CLOCK_MONOTONIC of the recording host.";
             dur: Int64, optional, "ns", "Length of the span `[ts, ts + dur)`. Null for points, and for spans still open at the end (censored).";
-            kind: Kind, required, "", "What the row is: one of the kinds below.";
+            kind: Kind, required, "", "Kind of the row: one of the kinds below.";
             op: Text, required, "", "What happened, within the kind: the function called, the allocator's action, the scheduler state at switch-out, `run`, or the process event.";
-            pid: UInt32, required, "", "Process id (thread-group id) in the host's namespace. 0: an imported trace does not tell it.";
+            pid: UInt32, required, "", "Process id (thread-group id) in the host's namespace. 0: the imported trace does not have it.";
             tid: UInt32, required, "", "Thread id in the host's namespace.";
-            comm: Text, optional, "", "Thread name at that time.";
-            cpu: UInt32, optional, "", "off_cpu: the CPU in whose queue the thread waited (or, if it never waited, that it left). run: the CPU.";
+            comm: Text, optional, "", "Name of the thread at that time.";
+            cpu: UInt32, optional, "", "off_cpu: the CPU in whose run queue the thread waited or, if it never waited, the CPU that it left. run: the CPU.";
             ret: Int32, optional, "", "call: return code; 0 is success.";
-            addr: UInt64, optional, "", "Address the call is about: allocated, freed, mapped, set, or copied to. Allocator `oom`: not an address, but the bytes that were free on the device.";
-            src_addr: UInt64, optional, "", "Copies: the address copied from. cuMemMap: the handle of the physical memory.";
-            size_bytes: Int64, optional, "bytes", "Bytes asked for: allocated, mapped, copied, set, exchanged. MemGetInfo: bytes free. Allocator `alloc` and `free_*`: the requested size, before rounding; `oom`: what was asked for. state_segment: its size. state_block: the requested size; that of an inactive block is its last tenant's.";
-            direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (told by the addresses).";
-            stream: UInt64, optional, "", "CUDA stream handle; null is the default stream. Graph capture, events and NCCL calls have one, too. Imported `device` and `alloc` rows: the profiler's number of the stream.";
-            device: Int32, optional, "", "CUDA device ordinal, where the event names one.";
+            addr: UInt64, optional, "", "Address that the call allocated, freed, mapped, filled, or copied to. Allocator `oom`: not an address, but the bytes that were free on the device.";
+            src_addr: UInt64, optional, "", "Copies: the source address. cuMemMap: the handle of the physical memory.";
+            size_bytes: Int64, optional, "bytes", "Bytes that the call allocated, mapped, copied, filled or exchanged. MemGetInfo: free bytes. Allocator `alloc` and `free_*`: the requested size, before rounding; `oom`: the requested size. state_segment: size of the segment. state_block: the requested size; for an inactive block, the requested size of its last allocation.";
+            direction: Text, optional, "", "Copies: h2h, h2d, d2h, d2d, p2p, or default (the driver infers it from the addresses).";
+            stream: UInt64, optional, "", "CUDA stream handle of copies, launches, graph capture, events and NCCL calls; null is the default stream. Imported `device` and `alloc` rows: the profiler's number of the stream.";
+            device: Int32, optional, "", "CUDA device ordinal; null if the event has none.";
             func: UInt64, optional, "", "Launches: the kernel's handle (runtime: host function address; driver: CUfunction or CUkernel). Graphs: the graph or its executable form. Events: the event.";
             caller: Text, optional, "", "File name of the library or program that made the call.";
             pool_owner: UInt64, optional, "", "Allocator events of a private pool: first half of its id. Null: the default pool.";
             pool_id: UInt64, optional, "", "Allocator events of a private pool: second half of its id. Null: the default pool.";
             allocated_bytes: Int64, optional, "bytes", "Allocator: bytes allocated after the event, as the allocator itself reported.";
             reserved_bytes: Int64, optional, "bytes", "Allocator: bytes reserved after the event, as the allocator itself reported.";
-            runnable_ns: Int64, optional, "ns", "off_cpu: the last part of the interval, in which the thread could run and waited for a CPU. Null: not recorded.";
+            runnable_ns: Int64, optional, "ns", "off_cpu: length of the last part of the interval, in which the thread was runnable and waited for a CPU. Null: not recorded.";
             syscall: Int32, optional, "", "off_cpu: number of the system call the thread was in (x86-64). Null: none.";
-            waker_pid: UInt32, optional, "", "off_cpu: process that ended the sleep. 0: an interrupt. Null: never asleep, or not recorded.";
-            waker_tid: UInt32, optional, "", "off_cpu: thread that ended the sleep.";
-            waker_comm: Text, optional, "", "off_cpu: name of that thread.";
+            waker_pid: UInt32, optional, "", "off_cpu: process that woke the thread. 0: an interrupt did. Null: the thread never slept, or this was not recorded.";
+            waker_tid: UInt32, optional, "", "off_cpu: thread that woke the thread.";
+            waker_comm: Text, optional, "", "off_cpu: name of the waking thread.";
             next_pid: UInt32, optional, "", "off_cpu: process that got the CPU at switch-out.";
             next_tid: UInt32, optional, "", "off_cpu: thread that got the CPU at switch-out; 0 is idle.";
-            next_comm: Text, optional, "", "off_cpu: name of that thread.";
+            next_comm: Text, optional, "", "off_cpu: name of the thread that got the CPU.";
             detail: Text, optional, "", "process: command line of an exec, or the library that was loaded. mark, name: the name. state_segment: `large` or `small` and, after a comma, `expandable`. state_block: active_allocated, active_pending_free (freed, but a stream may still use it) or inactive. device, host: the name.";
             grid_x: UInt32, optional, "", "Kernel launches and kernels: blocks of the grid in x.";
             grid_y: UInt32, optional, "", "Kernel launches and kernels: blocks of the grid in y.";
@@ -48,14 +48,14 @@ macro_rules! for_each_column {
             block_x: UInt32, optional, "", "Kernel launches and kernels: threads of a block in x.";
             block_y: UInt32, optional, "", "Kernel launches and kernels: threads of a block in y.";
             block_z: UInt32, optional, "", "Kernel launches and kernels: threads of a block in z.";
-            element_count: Int64, optional, "count", "NCCL: elements of one rank, as passed; `size_bytes` is their size.";
+            element_count: Int64, optional, "count", "NCCL: number of elements per rank, as passed; `size_bytes` is their size.";
             dtype: Text, optional, "", "NCCL: type of the elements, as int8, float16, bfloat16.";
             communicator: UInt64, optional, "", "NCCL: the communicator's handle.";
-            peer: Int32, optional, "", "NCCL: the other rank, or the root. ncclCommInit…: the own rank.";
-            in_cpu: UInt32, optional, "", "off_cpu: the CPU the thread came back on.";
-            value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`. state_block: bytes of the block.";
-            stack: UInt32, optional, "", "Number of the call stack, which the `name` row of the same process, number and `op` stack spells out. Null: none was taken.";
-            correlation: UInt64, optional, "", "Imported calls and device work, and captured calls that a profile was aligned with: a number that a call and the work it caused have in common, within one process.";
+            peer: Int32, optional, "", "NCCL: the other rank, or the root. ncclCommInit…: the caller's rank.";
+            in_cpu: UInt32, optional, "", "off_cpu: the CPU on which the thread ran again.";
+            value: Int64, optional, "", "sample: the reading, in the unit that ends the row's `op`. state_block: size of the block in bytes.";
+            stack: UInt32, optional, "", "Number of the call stack; the `name` row with `op` stack of the same process and number has its frames. Null: no stack was taken.";
+            correlation: UInt64, optional, "", "Imported calls and device work, and captured calls that `analyze align` matched: a number that a call and the work that it caused have in common, within one process.";
         }
     };
 }
@@ -76,7 +76,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The Arrow type.
+    /// The Arrow type of the column in memory.
     pub fn data_type(self) -> DataType {
         match self {
             Self::Int64 => DataType::Int64,
@@ -87,7 +87,7 @@ impl ColumnType {
         }
     }
 
-    /// The name users see.
+    /// The name of the type in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int64 => "int64",
@@ -102,15 +102,15 @@ impl ColumnType {
 /// One column of `events`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Its type.
+    /// Physical type of the column.
     pub ty: ColumnType,
-    /// `ns`, `bytes`, or empty for ids and names.
+    /// Unit of the values: `ns`, `bytes`, `count`, or empty for ids and names.
     pub unit: &'static str,
-    /// Whether it may be null.
+    /// Whether the column may be null.
     pub nullable: bool,
-    /// What it means.
+    /// What the values mean, in sentences.
     pub doc: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Where a copy goes from and to.
+//! The direction of a copy.
 
 /// The vocabulary of the `direction` column, numbered as `cudaMemcpyKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub enum Direction {
     DeviceToHost,
     /// Within one device.
     DeviceToDevice,
-    /// Told by the pointers (unified addressing).
+    /// The driver infers the direction from the pointers (unified addressing).
     Default,
     /// Between two devices.
     PeerToPeer,
 }
 
 impl Direction {
-    /// The direction a `cudaMemcpyKind` argument names, if it is a valid one.
+    /// The direction that a `cudaMemcpyKind` argument stands for; `None` if the value is not valid.
     pub fn from_cuda(kind: u64) -> Option<Self> {
         match kind {
             0 => Some(Self::HostToHost),

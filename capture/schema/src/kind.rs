@@ -1,4 +1,4 @@
-//! What a row can be.
+//! The kinds of rows, each with its meaning and what records it.
 
 /// The vocabulary of the `kind` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,9 +9,9 @@ pub enum Kind {
     Alloc,
     /// A traced thread was not running; `op` is its state at switch-out.
     OffCpu,
-    /// A stint of some task on a CPU that a traced thread waited for; `op` is `run`.
+    /// A scheduling slice of some task on a CPU that a traced thread waited for; `op` is `run`.
     Run,
-    /// Life of a traced process; `op` says what happened.
+    /// An event in the life of a traced process; `op` says which.
     Process,
     /// A phase that the workload named; `op` is `range` or `point`.
     Mark,
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// Every kind, in the order of the documentation.
     pub const ALL: [Self; 10] = [
         Self::Call,
         Self::Alloc,
@@ -57,43 +57,43 @@ impl Kind {
         }
     }
 
-    /// One sentence on it.
+    /// What a row of this kind is, and which values its `op` has.
     pub const fn doc(self) -> &'static str {
         match self {
             Self::Call => {
                 "A call of a CUDA or NCCL function, entry to return. `op` is the function without version suffixes."
             }
             Self::Alloc => {
-                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (asked to give back what it can). From an imported snapshot also its final state: state_segment, and after each its blocks, state_block."
+                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (`torch.cuda.empty_cache()` asks for the release of reclaimable segments). An imported snapshot also has the allocator's final state: a state_segment row per segment, each followed by the state_block rows of its blocks."
             }
             Self::OffCpu => {
-                "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, throttled (its control group had used up its CPU time), sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."
+                "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, throttled (its control group had used up its CPU quota), sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."
             }
             Self::Run => {
-                "A stint of any task on a CPU while a traced thread waited in that CPU's queue; with `--sched all`, every stint on every CPU. `op` is run."
+                "A scheduling slice of any task on a CPU while a traced thread waited in that CPU's run queue; with `--sched all`, every slice on every CPU. `op` is run."
             }
             Self::Process => {
-                "Life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded), major_fault (a page came from disk; `addr`), oom_kill (the kernel chose the process to free memory)."
+                "An event in the life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded), major_fault (a page was read from disk; `addr` is its address), oom_kill (the kernel chose the process to free memory)."
             }
             Self::Mark => {
-                "A phase that the workload named itself; `detail` is the name. `op`: range (a span), or point. Null `dur` of a range: it was open at the end."
+                "A phase that the workload named; `detail` is the name. `op`: range (a span), or point. `dur` of a range is null if it was still open at the end."
             }
             Self::Sample => {
-                "A reading of a counter (a point); `value` is the reading. `op` names counter and unit: memory_used_bytes, memory_reserved_bytes (by the driver for itself, not part of what is used), memory_total_bytes, process_memory_bytes (of `pid`), gpu_busy_percent, memory_busy_percent, sm_clock_mhz, memory_clock_mhz, temperature_celsius, power_milliwatts, throttle_reasons (NVML's bit mask), cgroup_throttled_ns and cgroup_throttled_count (of the control group of `pid`, since the last reading). `pid` and `tid` are 0 where a reading is of a device."
+                "A reading of a counter (a point); `value` is the reading. `op` names counter and unit: memory_used_bytes, memory_reserved_bytes (reserved by the driver for itself, not part of memory_used_bytes), memory_total_bytes, process_memory_bytes (of `pid`), gpu_busy_percent, memory_busy_percent, sm_clock_mhz, memory_clock_mhz, temperature_celsius, power_milliwatts, throttle_reasons (NVML's bit mask), cgroup_throttled_ns and cgroup_throttled_count (of the control group of `pid`, since the last reading). `pid` and `tid` are 0 if the reading is of a device."
             }
             Self::Name => {
-                "What a number in other rows stands for (a point); `detail` is the name. `op`: kernel (`func` of a launch), stack (`stack`: frames, outermost first, separated by `;`; the last row of a stack has the best names)."
+                "The name that a number in other rows stands for (a point); `detail` is the name. `op`: kernel (`func` of a launch), stack (`stack`: frames, outermost first, separated by `;`; the last row of a stack has the best names)."
             }
             Self::Device => {
-                "Work of a GPU, as a profiler has timed it there; from imported traces. `op`: kernel, memcpy, memset, sync (a stream waits) or annotation (from the first to the last work within a range that the workload named). `detail` is its name; `pid` and `tid` are 0 where the source does not tell whose work it is."
+                "Work of a GPU as a profiler timed it on the device; from imported traces. `op`: kernel, memcpy, memset, sync (a stream waits) or annotation (from the first to the last work within a range that the workload named). `detail` is the name of the work; `pid` and `tid` are 0 if the source does not tell which process submitted it."
             }
             Self::Host => {
-                "Any other host event, from imported traces. `op` is the source's own name for it, or for its category; `detail` is then its name."
+                "Any other host event, from imported traces. `op` is the source's own name of the event, or of its category; `detail` is then the event's name."
             }
         }
     }
 
-    /// What records it, and what brings it from elsewhere.
+    /// What records rows of this kind, and which importers make them.
     pub const fn source(self) -> &'static str {
         match self {
             Self::Call => {
@@ -106,7 +106,7 @@ impl Kind {
                 "`capture`, by its scheduler probes. `analyze import`: perf, ftrace, perfetto, ingero, and nsys if it recorded context switches."
             }
             Self::Run => {
-                "`capture`, by its scheduler probes. `analyze import`: perf, ftrace, perfetto: every stint."
+                "`capture`, by its scheduler probes. `analyze import`: perf, ftrace, perfetto: every slice."
             }
             Self::Process => {
                 "`capture`, by its process probes. `analyze import`: perf, ftrace, perfetto, ingero."
@@ -123,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a name.
+    /// The kind with the given name in the `kind` column; `None` if there is no such kind.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

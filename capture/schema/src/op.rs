@@ -1,4 +1,4 @@
-//! The CUDA and NCCL functions Inquest knows, each with its layer and what it is for.
+//! The CUDA and NCCL functions that Inquest knows, each with its library and its purpose.
 
 /// Which library a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,20 +22,20 @@ impl Layer {
     }
 }
 
-/// What a function is for: it decides what may count against it.
+/// The purpose of a function. It decides which causes can explain a slow call: waiting is what `Sync` is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Takes device or pinned memory.
+    /// Allocates device or pinned memory.
     Alloc,
-    /// Gives it back.
+    /// Frees device or pinned memory.
     Free,
     /// Reserves, maps or unmaps address ranges (virtual memory management).
     Map,
-    /// Copies.
+    /// Copies memory.
     Copy,
-    /// Fills.
+    /// Fills memory with a value.
     Set,
-    /// Hands work to the GPU.
+    /// Launches a kernel or a graph.
     Launch,
     /// Waits for the GPU: time asleep inside it is its purpose.
     Sync,
@@ -53,7 +53,7 @@ pub enum Class {
     PointToPoint,
     /// Sets communicators up, groups their calls, tears them down.
     Communicator,
-    /// Asks, and changes nothing.
+    /// Queries a value and changes nothing.
     Query,
 }
 
@@ -82,7 +82,7 @@ impl Class {
 
 macro_rules! ops {
     ($($layer:ident $class:ident: $($op:ident = $name:literal),+;)*) => {
-        /// A function, whatever the version suffix of its symbol.
+        /// A CUDA or NCCL function, without the version suffix of its symbol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Op {
             $($(#[doc = concat!("`", $name, "`.")] $op,)+)*
@@ -98,12 +98,12 @@ macro_rules! ops {
                 match self { $($(Self::$op => $name,)+)* }
             }
 
-            /// The library it belongs to.
+            /// The library that the function belongs to.
             pub const fn layer(self) -> Layer {
                 match self { $($(Self::$op => Layer::$layer,)+)* }
             }
 
-            /// What it is for.
+            /// The purpose of the function.
             pub const fn class(self) -> Class {
                 match self { $($(Self::$op => Class::$class,)+)* }
             }
@@ -202,7 +202,7 @@ ops! {
 }
 
 impl Op {
-    /// The function of that name, if it is a known one.
+    /// The function with the given name in the `op` column; `None` if Inquest does not know it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|op| op.name() == name)
     }

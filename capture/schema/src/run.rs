@@ -15,7 +15,7 @@ pub const META_VERSION: &str = "inquest.format_version";
 /// Metadata key of [`Run`], as JSON.
 pub const META_RUN: &str = "inquest.run";
 
-/// Circumstances of one recording. Whatever the source did not tell is absent, not guessed.
+/// Circumstances of one recording. A field that the source did not tell is empty, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
@@ -23,39 +23,39 @@ pub struct Run {
     pub producer: String,
     /// The traced command, or how its processes were chosen.
     pub command: Vec<String>,
-    /// The processes ran before recording began: what came first in the run need not have come first.
+    /// Whether the processes ran before recording began; the first events of the run are then not their first.
     pub joined_running: bool,
-    /// The machine.
+    /// The recording machine.
     pub host: Host,
-    /// Its GPUs.
+    /// The GPUs of that machine, in the driver's order.
     pub gpus: Vec<Gpu>,
-    /// Recording time, and how its clock relates to the wall.
+    /// When the run was recorded, and how its clock relates to Unix time.
     pub clock: Clock,
     /// Libraries in which probes were placed.
     pub libraries: Vec<Library>,
-    /// Every function probe that was tried, with the outcome.
+    /// Every function probe that the recorder tried to attach, with the outcome.
     pub probes: Vec<AttachedProbe>,
-    /// What was probed: light, default or full.
+    /// The profile, which decides what was probed: light, default or full.
     pub profile: String,
-    /// How function probes were placed: session, multi or single.
+    /// How function probes were attached: session, multi or single.
     pub attach_method: String,
-    /// Traced processes.
+    /// The traced processes.
     pub processes: Vec<ProcessInfo>,
-    /// A run in parts: number of this one, from 1. 0: the run is this file.
+    /// Number of this part of a run in parts, from 1; 0 if the run is this one file.
     pub part_number: u32,
-    /// This part ends the run.
+    /// Whether this part is the last one of the run.
     pub part_is_last: bool,
-    /// Threads seen, with their last names.
+    /// Threads of traced processes, with the last name seen of each.
     pub threads: Vec<Thread>,
-    /// Events lost, by probe and interval. Empty: none were.
+    /// Events that the recorder dropped, by probe and interval; empty if it dropped none.
     pub lost: Vec<Lost>,
-    /// Whether the source counts what it loses. If not, an empty `lost` proves nothing.
+    /// Whether the source counts the events that it loses. If not, an empty `lost` does not mean that none were lost.
     pub lost_is_counted: bool,
-    /// Off-CPU time of throttled control groups is told apart (`throttled`); if not, it counts as `preempted`.
+    /// Whether off-CPU time of throttled control groups has a state of its own (`throttled`); if not, it counts as `preempted`.
     pub throttling_is_recorded: bool,
-    /// In plain words, what this trace cannot show.
+    /// What this trace cannot show, in sentences for users.
     pub not_captured: Vec<String>,
-    /// Profiles whose rows were moved onto this run's clock.
+    /// Profiler traces whose rows were moved onto this run's clock.
     pub alignments: Vec<Alignment>,
 }
 
@@ -63,15 +63,15 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name.
+    /// Host name.
     pub name: String,
-    /// Kernel release.
+    /// Kernel release, as `uname -r` prints it.
     pub kernel: String,
-    /// Operating system.
+    /// Name and version of the operating system.
     pub os: String,
     /// Processor model.
     pub cpu: String,
-    /// Logical processors.
+    /// Number of logical processors.
     pub cpu_count: u32,
 }
 
@@ -79,46 +79,46 @@ pub struct Host {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// Model.
+    /// Model name, as the driver reports it.
     pub name: String,
-    /// Driver version.
+    /// Version of the NVIDIA driver.
     pub driver: String,
 }
 
-/// Recording time. All in nanoseconds.
+/// When the run was recorded, and how its clock relates to Unix time and UTC. All fields are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
     /// CLOCK_MONOTONIC when recording began.
     pub start_ns: i64,
-    /// CLOCK_MONOTONIC when it ended.
+    /// CLOCK_MONOTONIC when recording ended; 0 while it goes on.
     pub end_ns: i64,
-    /// What to add to a monotonic time to get Unix time, measured at the start.
+    /// Offset to add to a monotonic time to get Unix time, measured at the start; 0 if it is not known.
     pub wall_offset_ns: i64,
-    /// Upper bound of that measurement's error.
+    /// Upper bound of the error of `wall_offset_ns`.
     pub wall_error_ns: i64,
-    /// By how much the wall's clock had been moved against the monotonic one when recording ended.
+    /// Change of the offset between start and end of the recording: by how much the wall clock was set.
     pub wall_step_ns: i64,
-    /// Whether something kept the host's own clock on UTC while recording, as the kernel has it. `None`: not on record.
+    /// Whether NTP or PTP kept the host's clock on UTC while recording, as the kernel reports it. `None`: not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_synchronised: Option<bool>,
-    /// Upper bound of that clock's error against UTC, as what keeps it says. `None`: nothing keeps it, or not on record.
+    /// Upper bound of the host clock's error against UTC, as the kernel reports it. `None`: nothing kept it, or not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utc_error_ns: Option<i64>,
 }
 
 impl Clock {
-    /// Times above are Unix times, below of a clock that began with the machine or a session.
+    /// Times above this one are Unix times; times below are of a clock that began with the machine or a session.
     const UNIX_TIME_NS: i64 = 1_000_000_000_000_000_000;
 
-    /// Upper bound of the error of a time of the run against UTC, if something kept the host's clock.
+    /// Upper bound of the error of a time of the run against UTC, in nanoseconds; `None` unless NTP or PTP kept the host's clock.
     pub fn utc_error_ns(&self) -> Option<i64> {
         let (_, wall_error_ns) = self.wall_offset()?;
         Some(wall_error_ns?.saturating_add(self.utc_error_ns?))
     }
 
-    /// What to add to a time of the run to get Unix time, and the bound of its error against the host's own clock, as far as they are
-    /// known. An imported trace may be on that clock itself.
+    /// Offset to add to a time of the run to get Unix time, and the upper bound of its error against the host's clock, both in
+    /// nanoseconds and `None` where they are not known. The offset is 0 for an imported trace whose times are Unix times.
     pub fn wall_offset(&self) -> Option<(i64, Option<i64>)> {
         match self.wall_offset_ns {
             0 => (self.start_ns > Self::UNIX_TIME_NS).then_some((0, None)),
@@ -141,40 +141,40 @@ pub struct Library {
     pub absent: Vec<String>,
 }
 
-/// A probe and what became of it.
+/// A function probe, and whether it could be attached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttachedProbe {
-    /// Symbol.
+    /// Symbol of the probed function.
     pub symbol: String,
-    /// Path of the library.
+    /// Path of the library, as the traced process sees it.
     pub library: String,
-    /// Why it could not be placed; `None`: it was.
+    /// Why the probe could not be attached; `None` if it was attached.
     pub error: Option<String>,
 }
 
-/// A traced process. What could not be found out is empty.
+/// A traced process. A field that could not be determined is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {
-    /// Process id.
+    /// Process id, in the host's namespace.
     pub pid: u32,
-    /// Its parent's.
+    /// Process id of the parent.
     pub parent_pid: u32,
-    /// Command line.
+    /// Command line, one element per argument.
     pub command: Vec<String>,
-    /// Control group.
+    /// Path of the process's control group.
     pub cgroup: String,
-    /// Container id, in hexadecimal.
+    /// Container id in hexadecimal, from the control group's path.
     pub container_id: String,
-    /// Kubernetes: the pod's uid.
+    /// Uid of the Kubernetes pod.
     pub pod_uid: String,
-    /// Kubernetes: the pod's name.
+    /// Name of the Kubernetes pod.
     pub pod_name: String,
-    /// Settings that decide how memory is managed, as the process had them when its program started. No other
-    /// variable of its environment is kept: the rest may hold secrets.
+    /// Environment variables that decide how memory is managed, as they were when the program started. No other
+    /// variable is stored, because the rest may hold secrets.
     pub environment: BTreeMap<String, String>,
-    /// Version of the PyTorch that it runs; empty: none, or it is not told.
+    /// Version of PyTorch that the process runs; empty if it runs none or the version could not be determined.
     pub torch_version: String,
 }
 
@@ -182,11 +182,11 @@ pub struct ProcessInfo {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Thread {
-    /// Process id.
+    /// Process id, in the host's namespace.
     pub pid: u32,
-    /// Thread id.
+    /// Thread id, in the host's namespace.
     pub tid: u32,
-    /// Last name seen.
+    /// Last thread name seen.
     pub comm: String,
 }
 
@@ -194,13 +194,13 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// Function, or `off_cpu`, `run`, `process`, `fault`, `stack`.
+    /// The probed function, or `off_cpu`, `run`, `process`, `fault`, `stack`.
     pub probe: String,
-    /// Earlier reading, CLOCK_MONOTONIC ns.
+    /// Time of the earlier reading, in nanoseconds on CLOCK_MONOTONIC.
     pub from_ns: i64,
-    /// Later reading.
+    /// Time of the later reading, in nanoseconds on CLOCK_MONOTONIC.
     pub to_ns: i64,
-    /// How many.
+    /// Number of events lost in the interval.
     pub count: u64,
 }
 
@@ -209,41 +209,41 @@ pub struct Lost {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alignment {
-    /// Name of its file.
+    /// File name of the profiler's trace.
     pub profile: String,
-    /// What made it.
+    /// Program that wrote the profiler's trace.
     pub producer: String,
-    /// Processes of the run that it is of.
+    /// Processes of the run that the profiler traced.
     pub pids: Vec<u32>,
     /// Time on the profile's clock at which `offset_ns` holds.
     pub origin_ns: i64,
-    /// What was added at that time.
+    /// Nanoseconds added to a time of the profile at `origin_ns`.
     pub offset_ns: i64,
-    /// Parts per million by which the profile's clock is slow against the run's. 0: it does not differ significantly.
+    /// Parts per million by which the profile's clock is slow against the run's; 0 if the drift is not significant.
     pub drift_ppm: f64,
     /// Half the width of the drift's 95 % confidence interval.
     pub drift_error_ppm: f64,
-    /// The offset is off by no more than this, for in 99 % of calls one of the two records encloses the other. `None`: they do not.
+    /// Upper bound of the offset's error, from the 99 % of calls of which one record encloses the other. `None`: too few do.
     pub offset_error_ns: Option<i64>,
-    /// Calls of the profile that the run could have.
+    /// Calls of the profile that the run could have recorded, too.
     pub matchable_count: u64,
-    /// Of these, those that it has.
+    /// Calls among the matchable ones that were found in the run.
     pub matched_count: u64,
-    /// Distance between the middles of a call's two records after the move: median, 99th percentile, the largest.
+    /// Median distance between the middles of a call's two records after the move.
     pub residual_median_ns: i64,
-    /// Its 99th percentile.
+    /// 99th percentile of that distance.
     pub residual_p99_ns: i64,
-    /// The largest.
+    /// Largest value of that distance.
     pub residual_max_ns: i64,
-    /// The largest of the medians of up to 64 consecutive parts of the profile: by how much the clocks' relation is not a line.
+    /// Largest median distance among up to 64 consecutive parts of the profile: how far the clocks' relation is from a line.
     pub nonlinearity_ns: i64,
 }
 
 impl Run {
-    /// What [`Run::not_captured`] says of a recording without a profiler.
+    /// Sentence in [`Run::not_captured`] of a recording without a profiler.
     pub const NO_DEVICE_ROWS: &str = "GPU-side execution: kernels and copies on the device have no rows";
 
-    /// Events lost, all told.
+    /// Total number of events lost, over all probes and intervals.
     pub fn lost_count(&self) -> u64 {
         self.lost.iter().map(|lost| lost.count).sum()
     }

@@ -10,14 +10,14 @@ use std::{
 /// A string that is cheap to clone.
 #[derive(Clone)]
 pub enum Text {
-    /// Part of the program.
+    /// A string literal of the program.
     Static(&'static str),
-    /// Found at run time.
+    /// A string made at run time; clones share it.
     Shared(Arc<str>),
 }
 
 impl Text {
-    /// A copy of `text`.
+    /// Copies `text` into a shared string.
     pub fn new(text: &str) -> Self {
         Self::Shared(text.into())
     }

@@ -1,4 +1,4 @@
-//! Quantities with a unit: one home for parsing what people type and for showing what they read.
+//! Quantities with a unit: how they are parsed from options and shown in output.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ pub struct Nanos(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub i64);
 
-/// Text that is no quantity.
+/// The error of text that is not a quantity with a known unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     text: String,

@@ -1,4 +1,4 @@
-//! Events of the generic function probes to rows.
+//! Turns events of the generic function probes into rows.
 
 use capture_wire::{Call, tag};
 use trace_schema::{Direction, Kind, Op, Row, Text};
@@ -35,7 +35,7 @@ pub(crate) fn write(call: &Call, censored: bool, stack: Option<u32>, callers: &m
     }
 }
 
-/// The kernel that a launch starts, by its handle.
+/// Handle of the kernel that a launch starts; `None` if the call is not a kernel launch.
 pub(crate) fn launched(call: &Call) -> Option<u64> {
     let probe = by_number(u32::from(call.probe))?;
     match probe.fields.func {
@@ -44,7 +44,8 @@ pub(crate) fn launched(call: &Call) -> Option<u64> {
     }
 }
 
-/// `CUmemorytype`: 1 is the host, 2 a device, 3 an array on it, 4 told by the address.
+/// The direction of a copy between two values of `CUmemorytype`: 1 is the host, 2 a device, 3 an array on a device,
+/// 4 inferred from the address.
 fn direction_of(from: u64, to: u64) -> Option<Direction> {
     Some(match (from as u32, to as u32) {
         (4, _) | (_, 4) => Direction::Default,
@@ -56,7 +57,7 @@ fn direction_of(from: u64, to: u64) -> Option<Direction> {
     })
 }
 
-/// Grid and block, x y z each.
+/// Grid and block of a launch, as x y z each.
 fn shape(call: &Call, source: ShapeSource) -> Option<[u32; 6]> {
     let low = |word: u64| word as u32;
     let high = |word: u64| (word >> 32) as u32;

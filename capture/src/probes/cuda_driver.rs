@@ -34,7 +34,7 @@ const NONE: Fields = Fields::NONE;
 const ALLOC: Fields = Fields { addr: Out, size: Arg(1), ..NONE };
 const ADDRESS: Fields = Fields { addr: Arg(0), ..NONE };
 const RANGE: Fields = Fields { addr: Arg(0), size: Arg(1), ..NONE };
-/// The thing itself is the subject: an event, a graph, a module.
+/// Functions whose first argument is their subject: an event, a graph, a module.
 const SUBJECT: Fields = Fields { func: Arg(0), ..NONE };
 const MADE: Fields = Fields { func: Out, ..NONE };
 
@@ -60,7 +60,7 @@ const LAUNCH: Fields = Fields { func: Arg(0), stream: Word(2), shape: Integers, 
 const LAUNCH_CONFIG: [u32; 7] = [0, 8, 16, 32, 0, 0, 0];
 /// `CUDA_MEMCPY2D`: memory type, device address of both sides; width, height.
 const COPY_2D: [u32; 7] = [16, 72, 32, 88, 112, 120, 0];
-/// `CUDA_MEMCPY3D`: the same; width, height, depth. The peer form has them at the same places.
+/// `CUDA_MEMCPY3D`: memory type, device address of both sides; width, height, depth. The peer form has them at the same places.
 const COPY_3D: [u32; 7] = [32, 120, 48, 136, 176, 184, 192];
 
 const fn copy_struct(dimensions: usize) -> Fields {

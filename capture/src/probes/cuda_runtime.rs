@@ -45,7 +45,7 @@ const PEER: Fields =
     Fields { addr: Arg(0), src: Arg(2), size: Arg(4), direction: Fixed(Direction::PeerToPeer), ..NONE };
 /// `cudaMemcpy3DParms`: addresses from and to; width, height, depth; kind.
 const COPY_3D: [u32; 7] = [32, 96, 128, 136, 144, 152, 0];
-/// `cudaMemcpy3DPeerParms`: the same without kind.
+/// `cudaMemcpy3DPeerParms`: addresses from and to; width, height, depth.
 const COPY_3D_PEER: [u32; 7] = [32, 104, 144, 152, 160, 0, 0];
 const PARAMS: Fields =
     Fields { src: Word(0), addr: Word(1), size: Words(2, 3), direction: Kind(Word(5)), ..NONE };

@@ -1,4 +1,4 @@
-//! Phases that the workload names itself, as rows: through NVTX or the socket of `--marks`.
+//! Turns phases that the workload names, through NVTX or the socket of `--marks`, into rows.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ struct Open {
 /// Ranges that have begun and not ended.
 #[derive(Default)]
 pub(crate) struct Marks {
-    /// NVTX: a stack a thread.
+    /// Ranges of NVTX: a stack per thread.
     pushed: HashMap<(u32, u32), Vec<Open>>,
-    /// Socket: by process and name.
+    /// Ranges of the socket, by process and name.
     begun: HashMap<(u32, Text), Vec<i64>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn text(name: &Name) -> Text {
 }
 
 impl Marks {
-    /// One NVTX call: the row it completes, if any.
+    /// Handles one NVTX call; returns the row that it completes, if any.
     pub(crate) fn nvtx(&mut self, kind: MarkKind, event: &Name) -> Option<Row> {
         let (ts_ns, pid, tid) = (event.ts as i64, event.pid, event.tid);
         match kind {
@@ -58,7 +58,8 @@ impl Marks {
         }
     }
 
-    /// One line from the socket: `begin NAME`, `end NAME`, or `NAME` for a moment.
+    /// Handles one line from the socket, `begin NAME`, `end NAME`, or `NAME` for a point in time; returns the row that
+    /// it completes, if any.
     pub(crate) fn line(&mut self, ts_ns: i64, pid: u32, line: &str) -> Option<Row> {
         let line = line.trim();
         let cut = |name: &str| {
@@ -88,7 +89,7 @@ impl Marks {
         }
     }
 
-    /// What a process left open when it ended, as censored rows.
+    /// Ranges that a process left open when it ended, as censored rows.
     pub(crate) fn end(&mut self, pid: u32) -> Vec<Row> {
         let theirs = Self {
             pushed: self.pushed.extract_if(|(owner, _), _| *owner == pid).collect(),
@@ -97,7 +98,7 @@ impl Marks {
         theirs.open()
     }
 
-    /// What is still open, as censored rows.
+    /// Ranges that are still open, as censored rows.
     pub(crate) fn open(self) -> Vec<Row> {
         let pushed = self.pushed.into_iter().flat_map(|((pid, tid), stack)| {
             stack.into_iter().map(move |open| row(open.ts_ns, None, "range", pid, tid, open.name))

@@ -1,5 +1,5 @@
-//! NVIDIA's marks for tools (libnvToolsExt): a program names its phases. Programs built with the
-//! header-only version 3 have no such library; theirs are visible only to a tool they load themselves.
+//! NVTX (libnvToolsExt), through which a program names its phases. Programs built with the header-only
+//! version 3 have no such library; their marks are visible only to a tool that they load themselves.
 
 use super::spec::{Event, Fields, FunctionProbe, Library, MarkKind, Profile::Light};
 

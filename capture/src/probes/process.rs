@@ -1,4 +1,4 @@
-//! Life of the traced processes, as rows. The kernel side is `capture/ebpf/src/process.rs`.
+//! Turns events in the life of traced processes into rows. The kernel side is `capture/ebpf/src/process.rs`.
 
 use capture_wire::{Fault, Process, process};
 use trace_schema::{Kind, Row, Text};
@@ -8,9 +8,9 @@ use crate::decode::comm;
 /// The tracepoints, by the names of their programs.
 pub(crate) const TRACEPOINTS: &[&str] = &["sched_process_fork", "sched_process_exec", "sched_process_exit"];
 
-/// Attached where the kernel has it.
+/// The tracepoint of out-of-memory kills, attached if the kernel names the victim in it.
 pub(crate) const OOM_TRACEPOINT: &str = "mark_victim";
-/// Kernels before name the process by a number only.
+/// Linux version since which that tracepoint names the task; before, it has a number only.
 pub(crate) const OOM_SINCE: (u8, u8) = (6, 9);
 /// The program on the counter of major page faults.
 pub(crate) const FAULT_PROGRAM: &str = "major_fault";
@@ -25,8 +25,8 @@ pub(crate) fn fault_row(event: &Fault) -> Row {
     }
 }
 
-/// The row of a notice. `detail`: the command line of an exec. `None` for a library notice, whose
-/// rows come from what was found mapped.
+/// The row of a notice, with the command line of an exec as `detail`. `None` for a library notice, whose
+/// rows come from the mapped files.
 pub(crate) fn row(event: &Process, detail: Option<String>) -> Option<Row> {
     let op = match event.what {
         process::FORK => "fork",

@@ -1,4 +1,4 @@
-//! Scheduler events to rows. The kernel side is `capture/ebpf/src/sched.rs`.
+//! Turns scheduler events into rows. The kernel side is `capture/ebpf/src/sched.rs`.
 
 use capture_wire::{NO_CPU, OffCpu, Run};
 use trace_schema::{Kind, Row, Text};
@@ -32,7 +32,7 @@ fn name(bytes: &[u8]) -> Option<Text> {
     (!name.is_empty()).then(|| name.into())
 }
 
-/// An off-CPU interval. `censored`: the thread was still off CPU when recording ended.
+/// The row of an off-CPU interval. `censored`: the thread was still off CPU when recording ended.
 pub(crate) fn off_cpu_row(off: &OffCpu, censored: bool) -> Row {
     let runnable_from = if off.prev_state == 0 { off.out_ts } else { off.wake_ts };
     let woken = off.wake_ts != 0;
@@ -57,7 +57,7 @@ pub(crate) fn off_cpu_row(off: &OffCpu, censored: bool) -> Row {
     }
 }
 
-/// A stint of some task on a CPU that a traced thread waited for.
+/// The row of a scheduling slice of some task on a CPU that a traced thread waited for.
 pub(crate) fn run_row(run: &Run) -> Row {
     Row {
         dur: Some(run.end_ts.saturating_sub(run.start_ts) as i64),

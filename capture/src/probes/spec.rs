@@ -1,22 +1,22 @@
-//! How a function probe is described: which symbol, and which register holds what.
+//! The description of a function probe: its symbol, and the register that holds each value.
 
 use capture_wire::READ_WORDS;
 use clap::ValueEnum;
 use trace_schema::{Direction, Op};
 
-/// How much is probed. Each profile has all probes of the ones before.
+/// How much is probed. Each profile has all probes of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Profile {
-    /// No kernel launches, no allocator events: what happens thousands of times a second stays free
+    /// Memory, copies, synchronization, graphs, NCCL; no kernel launches and no allocator events, which are the most frequent calls
     Light,
-    /// Launches on the driver's layer, where every library's launches pass, and allocator events
+    /// Kernel launches at the driver API, which every library's launches pass through, and allocator events
     Default,
-    /// Launches on the runtime's layer, too; event records and queries; names of their kernels
+    /// Kernel launches at the runtime API as well, with their kernels' names; CUDA event records and queries
     Full,
 }
 
 impl Profile {
-    /// As users write it.
+    /// The value of `--profile`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -26,7 +26,7 @@ impl Profile {
     }
 }
 
-/// A file name prefix that libraries of a family share.
+/// A family of libraries, recognised by the prefix of their file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Library {
     /// The CUDA runtime, or a program or library that contains it.
@@ -35,11 +35,11 @@ pub(crate) enum Library {
     Cuda,
     /// NCCL.
     Nccl,
-    /// NVIDIA's marks for tools.
+    /// NVTX, NVIDIA's library for marks.
     Nvtx,
     /// PyTorch's CUDA allocator.
     C10Cuda,
-    /// PyTorch's core: probed only in processes whose allocator has lost its own symbol.
+    /// PyTorch's core library, probed only in processes whose allocator library lacks the symbol of its events.
     C10,
 }
 
@@ -48,7 +48,7 @@ impl Library {
     pub(crate) const ALL: [Self; 6] =
         [Self::C10Cuda, Self::C10, Self::Cudart, Self::Cuda, Self::Nccl, Self::Nvtx];
 
-    /// What people call it.
+    /// The name of the family in documentation.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Cudart => "CUDA runtime",
@@ -90,13 +90,13 @@ pub(crate) enum Source {
     None,
     /// Integer argument register `n`.
     Arg(usize),
-    /// Word `n` of what lies in memory: the arguments on the stack or, if the probe reads a struct, its words.
+    /// Word `n` from memory: of the arguments on the stack or, if the probe reads a struct, of that struct.
     Word(usize),
-    /// What the out-pointer points at on return.
+    /// The word at the out-pointer on return.
     Out,
     /// Product of two argument registers (rows times width).
     Area(usize, usize),
-    /// The same times a constant (element size).
+    /// Product of two argument registers and a constant (rows times width times element size).
     ScaledArea(usize, usize, u64),
     /// Product of argument register and word.
     ArgByWord(usize, usize),
@@ -109,12 +109,12 @@ pub(crate) enum Source {
 /// Where a copy's direction comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DirectionSource {
-    /// Not a copy.
+    /// The function is not a copy.
     #[default]
     None,
     /// A `cudaMemcpyKind` in a register or in memory.
     Kind(Source),
-    /// Two `CUmemorytype`s, from and to.
+    /// Two values of `CUmemorytype`, of source and destination.
     MemoryTypes(Source, Source),
     /// The function copies one way only.
     Fixed(Direction),
@@ -123,7 +123,7 @@ pub(crate) enum DirectionSource {
 /// Where a launch's grid and block come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ShapeSource {
-    /// Not a kernel launch.
+    /// The function is not a kernel launch.
     #[default]
     None,
     /// Six integers from argument 1 on, the last of them on the stack (driver).
@@ -134,7 +134,7 @@ pub(crate) enum ShapeSource {
     Config,
 }
 
-/// What the columns of a call row are filled from.
+/// The sources of the columns of a call row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     pub(crate) addr: Source,
@@ -144,7 +144,7 @@ pub(crate) struct Fields {
     pub(crate) func: Source,
     pub(crate) direction: DirectionSource,
     pub(crate) shape: ShapeSource,
-    /// NCCL: elements, their type, the communicator, the peer or root.
+    /// Number of elements of an NCCL call; their type, the communicator, and the peer or root follow.
     pub(crate) count: Source,
     pub(crate) dtype: Source,
     pub(crate) communicator: Source,
@@ -152,7 +152,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// No column is filled.
+    /// Fields of a function that fills no column.
     pub(crate) const NONE: Self = Self {
         addr: Source::None,
         src: Source::None,
@@ -167,67 +167,67 @@ impl Fields {
         peer: Source::None,
     };
 
-    /// The same with a stream.
+    /// These fields, with a stream.
     pub(crate) const fn on(self, stream: Source) -> Self {
         Self { stream, ..self }
     }
 }
 
-/// What a hit means.
+/// The meaning of a probe's hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A call, entry and return.
+    /// A call, with entry and return.
     Call(Op),
-    /// The same; the string that argument 2 points at names what the out-pointer received.
+    /// A call whose argument 2 points at the name of what the out-pointer received.
     NamingCall(Op),
-    /// An allocator event, entry only, decoded by the allocator's own table.
+    /// An event of PyTorch's caching allocator, entry only, decoded in `torch.rs`.
     Allocator,
-    /// The allocator gives back what it can. Entry only: C++ exceptions pass through it, and could not
-    /// unwind through a probe on its return.
+    /// A request to release reclaimable memory (`empty_cache`). Entry only: C++ exceptions pass through the function
+    /// and could not unwind through a probe on its return.
     EmptyCache,
     /// The allocator's report of its totals.
     AllocatorUsage,
     /// A mark of the workload.
     Mark(MarkKind),
-    /// `__cudaRegisterFunction`: names a kernel's host address.
+    /// `__cudaRegisterFunction`, which gives the name of a kernel's host address.
     KernelName,
 }
 
-/// What NVTX was told.
+/// The kind of an NVTX call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MarkKind {
-    /// A moment.
+    /// A point in time.
     Point,
-    /// A range of this thread begins.
+    /// A range of the calling thread begins.
     Push,
-    /// Its latest range ends.
+    /// The latest range of the calling thread ends.
     Pop,
 }
 
 /// One probed function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionProbe {
-    /// Where it lives.
+    /// Family of the library that has the function.
     pub(crate) library: Library,
-    /// Its symbol; a variant for per-thread default streams is the same function.
+    /// Symbol of the function; its variants for per-thread default streams match, too.
     pub(crate) symbol: &'static str,
-    /// The symbol's end differs between versions of the library.
+    /// Whether `symbol` is a prefix, because the symbol's end differs between versions of the library.
     pub(crate) prefix: bool,
     /// The smallest profile that has it.
     pub(crate) profile: Profile,
-    /// What a hit means.
+    /// Meaning of a hit.
     pub(crate) event: Event,
     /// Index of an argument that points at a result.
     pub(crate) out: Option<u32>,
     /// Byte offsets of the words to read from the struct that argument 0 points at.
     pub(crate) reads: Option<[u32; READ_WORDS]>,
-    /// Where the columns come from.
+    /// Sources of the row's columns.
     pub(crate) fields: Fields,
 }
 
 impl FunctionProbe {
-    /// Whether a symbol is this function. Compilers move cold halves of functions to `.cold` symbols,
-    /// which nobody calls.
+    /// Whether a symbol names this function. Compilers move cold parts of functions to `.cold` symbols,
+    /// which are never called.
     pub(crate) fn matches(&self, symbol: &str) -> bool {
         match symbol.strip_prefix(self.symbol) {
             Some(rest) if self.prefix => !rest.ends_with(".cold"),
@@ -236,12 +236,12 @@ impl FunctionProbe {
         }
     }
 
-    /// The same in a larger profile only.
+    /// This probe, in a larger profile only.
     pub(super) const fn from(self, profile: Profile) -> Self {
         Self { profile, ..self }
     }
 
-    /// The same, with words read from the struct that argument 0 points at.
+    /// This probe, with words read from the struct that argument 0 points at.
     pub(super) const fn reading(self, reads: [u32; READ_WORDS]) -> Self {
         Self { reads: Some(reads), ..self }
     }

@@ -80,12 +80,12 @@ pub(super) fn write_event(call: &Call, stack: Option<u32>, rows: &mut Rows) {
         .stack(stack);
 }
 
-/// The cache is to be emptied.
+/// The row of a request to empty the cache.
 pub(super) fn empty_cache_row(call: &Call) -> Row {
     row(call, "empty_cache".into())
 }
 
-/// One usage report as a row; `None` for memory that is not a CUDA device's.
+/// The row of a usage report; `None` for memory that is not on a CUDA device.
 pub(super) fn usage_row(call: &Call) -> Option<Row> {
     let [addr, bytes, allocated, reserved, device, _] = call.args;
     (device & 0xff == DEVICE_TYPE_CUDA).then(|| Row {

@@ -1,15 +1,15 @@
-//! Which probes a recording leaves out, by the names that people know them by.
+//! Selects the probes that a recording leaves out, by the names that `--without` accepts.
 
 use std::str::FromStr;
 
 use super::{Event, FunctionProbe, numbered};
 
-/// What `--without` names: at least one probe.
+/// A value of `--without`, which names at least one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Without(String);
 
 impl Without {
-    /// As the user wrote it.
+    /// The value as the user wrote it.
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
@@ -42,7 +42,7 @@ impl FromStr for Without {
         if !text.is_empty() && numbered().any(|(_, probe)| without.covers(probe)) {
             return Ok(without);
         }
-        Err("is no function and no library of `capture probes`".to_owned())
+        Err("it is neither a function nor a library that `capture probes` lists".to_owned())
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
 use cuda_stub::{Dim3, function};
 
-/// Words of a struct, by byte offset.
+/// A struct as an array of words that are set by byte offset.
 struct Words<const N: usize>([u64; N]);
 
 impl<const N: usize> Words<N> {
@@ -34,7 +34,7 @@ type CopyOn = extern "C" fn(*const c_void, u64) -> c_int;
 type Register = extern "C" fn(*mut c_void, u64, *mut c_char, *const c_char);
 type GetKernel = extern "C" fn(*mut u64, u64, *const c_char) -> c_int;
 
-/// All of them, once.
+/// Makes each of the calls once.
 pub(crate) fn calls() {
     let init: extern "C" fn(c_uint) -> c_int = function("cuInit");
     init(0);

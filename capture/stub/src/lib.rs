@@ -1,8 +1,8 @@
-//! What the stub libraries share: time, delays asked for by the workload, and addresses.
+//! Code that the stub libraries share: clocks, delays that the workload asks for, and symbol addresses.
 //!
 //! The workload tells the next call of its thread how long to compute and how long to sleep, through
 //! environment-free exported functions of `libcuda.so` (`stub_delay`), so that a test knows the true
-//! length of every call. The courtroom's workload says more: an [`order::Order`], with a fault of a known culprit.
+//! length of every call. The courtroom's workload passes an [`order::Order`], with a fault whose cause is known.
 #![expect(unsafe_code, reason = "C interfaces of the real libraries")]
 
 pub mod order;
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// CLOCK_MONOTONIC in nanoseconds, the clock of the trace.
+/// The current time on CLOCK_MONOTONIC, the clock of the trace, in nanoseconds.
 pub fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place for the result.
@@ -23,7 +23,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Keeps the CPU busy.
+/// Keeps the CPU busy for `ns` nanoseconds.
 pub fn spin_ns(ns: u64) {
     let end = now_ns() + ns;
     while now_ns() < end {
@@ -31,7 +31,7 @@ pub fn spin_ns(ns: u64) {
     }
 }
 
-/// Gives the CPU up.
+/// Sleeps for `ns` nanoseconds.
 pub fn sleep_ns(ns: u64) {
     if ns > 0 {
         std::thread::sleep(Duration::from_nanos(ns));
@@ -41,7 +41,7 @@ pub fn sleep_ns(ns: u64) {
 /// Address of a symbol in any library loaded so far.
 ///
 /// # Panics
-/// If there is none: the stub would test nothing.
+/// If no library has the symbol: the stub would test nothing.
 pub fn symbol(name: &str) -> usize {
     #[expect(clippy::expect_used, reason = "a constant without NUL")]
     let c_name = CString::new(name).expect("no NUL");
@@ -51,10 +51,10 @@ pub fn symbol(name: &str) -> usize {
     address as usize
 }
 
-/// A function of a stub library.
+/// A function of a stub library, as the function pointer type `F`.
 ///
 /// # Panics
-/// If it is not loaded, or `F` is no function pointer.
+/// If the library is not loaded, or `F` is not a function pointer.
 pub fn function<F: Copy>(name: &str) -> F {
     assert_eq!(size_of::<F>(), size_of::<usize>());
     let address = symbol(name);
@@ -62,10 +62,10 @@ pub fn function<F: Copy>(name: &str) -> F {
     unsafe { std::mem::transmute_copy(&address) }
 }
 
-/// Loads a stub library for everyone.
+/// Loads a stub library so that its symbols are visible to all other libraries.
 ///
 /// # Panics
-/// If it is not there: the stub would test nothing.
+/// If the file does not exist: the stub would test nothing.
 pub fn load(directory: &Path, name: &str) {
     #[expect(clippy::expect_used, reason = "a path given by a test")]
     let path = CString::new(directory.join(name).to_string_lossy().into_owned()).expect("path");
@@ -74,14 +74,14 @@ pub fn load(directory: &Path, name: &str) {
     assert!(!handle.is_null(), "cannot load {path:?}");
 }
 
-/// `dim3`, by value.
+/// CUDA's `dim3`, passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Dim3 {
-    /// Along x.
+    /// Extent in x.
     pub x: c_uint,
-    /// Along y.
+    /// Extent in y.
     pub y: c_uint,
-    /// Along z.
+    /// Extent in z.
     pub z: c_uint,
 }

@@ -30,18 +30,18 @@ struct Call {
     func: u64,
     stream: u64,
     direction: &'static str,
-    /// Time it was told to compute and to sleep.
+    /// Nanoseconds that the call was told to compute and to sleep.
     delay_ns: u64,
 }
 
-/// What was done.
+/// The log of a workload.
 #[derive(Default, Serialize)]
 struct Log {
     pid: u32,
     calls: Vec<Call>,
-    /// Allocator events: action, address, bytes.
+    /// Allocator events as action, address, bytes.
     events: Vec<(i32, u64, u64)>,
-    /// When the hog held the CPU.
+    /// Start and end of the time in which the hog held the CPU, in nanoseconds.
     hog: Option<(u64, u64)>,
     hog_tid: i32,
     tid: i32,
@@ -132,7 +132,7 @@ fn allocator_event(log: &mut Log, action: i32, addr: u64, bytes: u64) {
     log.events.push((action, addr, bytes));
 }
 
-/// What PyTorch tells its profiler beside its own events: bytes taken (or, below zero, given back) and the totals.
+/// Reports to the profiler as PyTorch does: bytes allocated (or freed, if negative) and the totals.
 fn allocator_usage(addr: u64, bytes: i64, allocated: usize) {
     let report: extern "C" fn(u64, i64, usize, usize, u16) =
         function("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");

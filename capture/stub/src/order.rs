@@ -1,4 +1,4 @@
-//! What a workload has a stub call do: a known amount of computing, and at most one fault with a known culprit.
+//! Orders to stub calls: a known amount of computing, and at most one fault whose cause is known.
 //!
 //! ```text
 //! workload   set up the fault, Order { work, fault } ──stub_next(&order)──► libcuda.so
@@ -21,67 +21,67 @@ pub const PAGE_BYTES: usize = 4096;
 const NOTIF_RECV: u64 = 0xc050_2100;
 const NOTIF_SEND: u64 = 0xc018_2101;
 
-/// What goes wrong within a call, beside its computing.
+/// A fault that a call executes besides its computing.
 #[repr(C, u32)]
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// The call has no fault.
     None,
-    /// It sleeps (`clock_nanosleep`).
+    /// The call sleeps (`clock_nanosleep`).
     Sleep {
-        /// For so long.
+        /// Duration of the sleep, in nanoseconds.
         ns: u64,
     },
-    /// It takes and gives back a lock that another thread may hold (`futex`).
+    /// The call acquires and releases a lock that another thread may hold (`futex`).
     Lock {
-        /// 0 free, 1 held, 2 held and waited for.
+        /// State of the lock: 0 free, 1 held, 2 held and waited for.
         word: *const AtomicU32,
     },
-    /// It sleeps in an `ioctl` until another thread ends that, as a GPU driver has its callers do: it receives
+    /// The call sleeps in an `ioctl` until another thread ends it, as calls of a GPU driver do: it receives
     /// the next notification of a seccomp filter that lets only that other thread's `getppid` wait for an answer.
     Ioctl {
-        /// The filter's listener.
+        /// File descriptor of the filter's listener.
         fd: i32,
     },
-    /// It reads past the page cache.
+    /// The call reads a file past the page cache.
     Read {
-        /// Opened with `O_DIRECT`.
+        /// File descriptor, opened with `O_DIRECT`.
         fd: i32,
-        /// Aligned to pages.
+        /// Buffer, aligned to pages.
         buffer: *mut c_void,
-        /// Bytes of the buffer, and of one read.
+        /// Size of the buffer and of one read, in bytes.
         step_bytes: usize,
-        /// Where it begins in the file.
+        /// Offset of the first read in the file, in bytes.
         offset_bytes: i64,
-        /// It goes on until so much time is gone.
+        /// Duration of the fault, in nanoseconds.
         ns: u64,
     },
-    /// It touches pages of a file that are not in the page cache.
+    /// The call touches pages of a file that are not in the page cache.
     Touch {
-        /// The first one.
+        /// Address of the first page.
         base: *const u8,
-        /// From one to the next.
+        /// Distance from one page to the next, in bytes.
         step_bytes: usize,
-        /// How many there are.
+        /// Number of pages.
         limit_count: usize,
-        /// It goes on until so much time is gone.
+        /// Duration of the fault, in nanoseconds.
         ns: u64,
     },
 }
 
-/// What one call shall do.
+/// An order for one call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Order {
-    /// Rounds of [`burn`].
+    /// Rounds of [`burn`] that the call computes.
     pub work_count: u64,
-    /// Afterwards.
+    /// Fault after the computing.
     pub fault: Fault,
-    /// Answer: how long the fault lasted.
+    /// Duration of the fault in nanoseconds, filled in by the call.
     pub took_ns: u64,
 }
 
-/// Computes.
+/// Computes for a number of rounds.
 #[inline(never)]
 pub fn burn(rounds_count: u64) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -112,13 +112,13 @@ pub fn futex_wait(word: &AtomicU32, seen: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, 0_usize) };
 }
 
-/// Wakes whoever waits for the word.
+/// Wakes the threads that wait for the word.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// Takes a lock of three states: 0 free, 1 held, 2 held and waited for.
+/// Acquires a lock of three states: 0 free, 1 held, 2 held and waited for.
 pub fn lock(word: &AtomicU32) {
     if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
         return;
@@ -128,7 +128,7 @@ pub fn lock(word: &AtomicU32) {
     }
 }
 
-/// Gives it back.
+/// Releases a lock that [`lock`] acquired.
 pub fn unlock(word: &AtomicU32) {
     if word.swap(0, Ordering::Release) == 2 {
         futex_wake(word);
@@ -136,12 +136,12 @@ pub fn unlock(word: &AtomicU32) {
 }
 
 impl Order {
-    /// Nothing but computing.
+    /// An order to compute for `rounds_count` rounds without a fault.
     pub fn work(rounds_count: u64) -> Self {
         Self { work_count: rounds_count, fault: Fault::None, took_ns: 0 }
     }
 
-    /// Does it, on the thread that makes the call.
+    /// Executes the order, on the thread that makes the call.
     pub fn execute(&mut self) {
         burn(self.work_count);
         if matches!(self.fault, Fault::None) {
@@ -201,22 +201,22 @@ impl Order {
 pub struct Slot(std::cell::Cell<*mut Order>);
 
 impl Slot {
-    /// No order.
+    /// A place without an order.
     pub const fn empty() -> Self {
         Self(std::cell::Cell::new(null_mut()))
     }
 
-    /// Takes an order, which must live until it is done.
+    /// Stores an order, which must live until it has been executed.
     pub fn put(&self, order: *mut Order) {
         self.0.set(order);
     }
 
-    /// Whether there is one.
+    /// Whether an order is stored.
     pub fn is_full(&self) -> bool {
         !self.0.get().is_null()
     }
 
-    /// Does what is ordered, once.
+    /// Executes the stored order, once.
     pub fn execute(&self) {
         // SAFETY: `put` promises that it lives.
         if let Some(order) = unsafe { self.0.replace(null_mut()).as_mut() } {

@@ -1,94 +1,94 @@
-//! The cases of the courtroom: what goes wrong, who did it, and which verdict is right.
+//! The scenarios of the courtroom: the fault, its cause, and the right verdict.
 //!
 //! All have the same mix of calls on one thread, pinned to one CPU. Most of them also have copies that are slow by their
 //! size and first launches that load code: whoever judges by the window instead of the call falls for these.
 
 /// Labels of verdicts, as the view `slow_calls` spells them.
 pub mod label {
-    /// It could have run, and another task had the CPU.
+    /// The thread was runnable while another task had the CPU.
     pub const SCHEDULER: &str = "scheduler";
-    /// Its control group had used up its CPU quota.
+    /// The thread's control group had used up its CPU quota.
     pub const THROTTLED: &str = "throttled";
-    /// It waited for a lock.
+    /// The thread waited for a lock.
     pub const FUTEX: &str = "blocked:futex";
-    /// It waited for a file's bytes.
+    /// The thread waited for a read from a file.
     pub const DISK: &str = "blocked:disk";
-    /// It waited for a page of a mapped file.
+    /// The thread waited for a page of a mapped file.
     pub const PAGE_FAULT: &str = "blocked:page-fault";
-    /// It slept within a driver's `ioctl`.
+    /// The thread slept within a driver's `ioctl`.
     pub const IOCTL: &str = "blocked:ioctl";
-    /// It slept for a time.
+    /// The thread slept for a fixed time.
     pub const SLEEP: &str = "blocked:sleep";
-    /// It waited for the GPU, which is its purpose.
+    /// The call waited for the GPU, which is its purpose.
     pub const GPU: &str = "gpu-wait";
-    /// It moved many bytes.
+    /// The call moved many bytes.
     pub const SIZE: &str = "size";
-    /// It was the first launch of a kernel.
+    /// The call was the first launch of a kernel.
     pub const FIRST: &str = "first-call";
     /// A nested call of another kind took the time.
     pub const NESTED: &str = "nested";
-    /// Nothing of these.
+    /// None of these causes explains the call.
     pub const UNEXPLAINED: &str = "unexplained";
 }
 
-/// What some calls are told to do beside their work.
+/// The fault that some calls are told to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// Nothing.
+    /// There is none.
     None,
-    /// Wait for a lock whose holder has lost its CPU.
+    /// The call waits for a lock whose holder was preempted.
     Convoy,
-    /// Read past the page cache.
+    /// The call reads a file past the page cache.
     Disk,
-    /// Touch pages that are not in memory.
+    /// The call touches pages that are not in memory.
     PageFault,
-    /// Sleep in an `ioctl`.
+    /// The call sleeps in an `ioctl`.
     Ioctl,
-    /// Load a module in a launch.
+    /// A launch loads a module.
     Module,
-    /// Sleep in a synchronise call.
+    /// A synchronization call sleeps.
     Gpu,
 }
 
-/// What competes for a CPU with the accused; each from a process of its own.
+/// The hogs that compete with the workload for CPUs; each is a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hogs {
-    /// Nothing.
+    /// There is none.
     None,
-    /// So many on the caller's CPU, all the time.
+    /// This number of hogs on the caller's CPU, all the time.
     Beside(usize),
-    /// One on the caller's CPU, at a higher priority, half of the time.
+    /// One hog on the caller's CPU, at a higher priority, half of the time.
     Above,
-    /// One on the other CPU, at a higher priority, all the time.
+    /// One hog on the other CPU, at a higher priority, all the time.
     AboveHolder,
-    /// Several on every other CPU.
+    /// Several hogs on every other CPU.
     Elsewhere,
-    /// One on the caller's CPU, at real-time priority, only between calls, when the caller asks for it.
+    /// One hog on the caller's CPU, at real-time priority, only between calls, when the caller asks for it.
     Between,
 }
 
-/// One case.
+/// One scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// What it is called.
+    /// Name of the scenario.
     pub name: &'static str,
-    /// The verdict that it is about; null where nobody is guilty.
+    /// The verdict that is right for the faulty calls; null if no call has a fault.
     pub label: Option<&'static str>,
-    /// Calls.
+    /// Number of calls.
     pub calls_count: usize,
-    /// Copies of many bytes, in a thousand copies.
+    /// Number of large copies in a thousand copies.
     pub large_permille: u64,
-    /// Different kernels.
+    /// Number of different kernels.
     pub kernels_count: u64,
-    /// What is done to some calls.
+    /// Fault of some calls.
     pub injection: Injection,
-    /// To how many in a thousand of those that can have it.
+    /// Number of calls with the fault in a thousand of those that can have it.
     pub injected_permille: u64,
-    /// Who competes.
+    /// Hogs that compete for CPUs.
     pub hogs: Hogs,
-    /// Whether a control group with a quarter of a CPU holds the accused.
+    /// Whether the workload runs in a control group with a quarter of a CPU.
     pub throttled: bool,
-    /// Helper threads of the accused that mostly sleep.
+    /// Number of helper threads of the workload that mostly sleep.
     pub sleepers_count: usize,
 }
 
@@ -105,7 +105,7 @@ const PLAIN: Scenario = Scenario {
     sleepers_count: 0,
 };
 
-/// All of them, in the order of the table.
+/// All scenarios, in the order of the table.
 pub const SCENARIOS: [Scenario; 16] = [
     Scenario { large_permille: 0, ..PLAIN },
     Scenario { name: "size_only", label: Some(label::SIZE), large_permille: 80, ..PLAIN },
@@ -194,21 +194,21 @@ pub const SCENARIOS: [Scenario; 16] = [
 ];
 
 impl Hogs {
-    /// Whether they take the CPU from calls; else they may be named in no verdict on a call's own waiting for a CPU.
+    /// Whether the hogs preempt calls; if not, no verdict on a call's own wait for a CPU may name them.
     pub fn meet_calls(self) -> bool {
         matches!(self, Self::Beside(_) | Self::Above)
     }
 }
 
 impl Scenario {
-    /// By its name.
+    /// The scenario with the given name; `None` if there is none.
     pub fn find(name: &str) -> Option<&'static Self> {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
 }
 
-/// Name of the threads that take CPUs away.
+/// Thread name of the hogs.
 pub const HOG_COMM: &str = "court-hog";
 
-/// Line that a hog says when it has begun.
+/// Line that a hog prints when it has begun.
 pub const HOG_READY: &str = "ready";

@@ -1,13 +1,13 @@
-//! What the accused writes down of each call, without any knowledge of the recording: the truth that verdicts are
-//! held against.
+//! The record that the workload keeps of each call, without any knowledge of the recording: the truth that verdicts
+//! are compared with.
 //!
 //! ```text
 //! accounting │ before_ns ├─ the call ─┤ after_ns │ accounting
-//!            └────────── *_delta: the kernel's own books of this thread ──────────┘
+//!            └────────── *_delta: the kernel's accounting of this thread ──────────┘
 //! ```
 //! Accounting is read outside the measured interval, so its deltas cover a few microseconds more than the call. The
 //! thread's CPU clock (CLOCK_THREAD_CPUTIME_ID) is not read: its system call settles the scheduler's accounts, at which
-//! a thread whose time slice is over loses its CPU. Read around each call, it moves nearly all preemptions out of them.
+//! a thread whose time slice is over is preempted. Read around each call, it moves nearly all preemptions out of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,51 +15,51 @@ use crate::scenario::label;
 
 /// A call shorter than this times its function's median is not slow.
 pub const SLOW_FACTOR: u64 = 3;
-/// Nor is one with less excess over the median.
+/// A call with less excess over its function's median, in nanoseconds, is not slow either.
 pub const LEAST_EXCESS_NS: u64 = 20_000;
 /// The books' clock and CLOCK_MONOTONIC differ by less over one call.
 const CLOCK_SLACK_NS: u64 = 20_000;
 
-/// One call.
+/// The record of one call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Call {
-    /// Function, without version suffix.
+    /// Name of the function, without version suffix.
     pub op: String,
-    /// Thread.
+    /// Thread id.
     pub tid: i32,
-    /// CLOCK_MONOTONIC just before.
+    /// CLOCK_MONOTONIC just before the call, in nanoseconds.
     pub before_ns: u64,
-    /// And just after.
+    /// CLOCK_MONOTONIC just after the call, in nanoseconds.
     pub after_ns: u64,
     /// Bytes copied or allocated.
     pub size_bytes: u64,
-    /// Kernel launched, if any.
+    /// Handle of the kernel launched, if any.
     pub func: u64,
-    /// Computing it was told to do, in nanoseconds of an undisturbed CPU: all of it.
+    /// All computing that the call was told to do, in nanoseconds of an undisturbed CPU.
     pub work_ns: u64,
-    /// The part of it that its bytes cost.
+    /// Part of the computing that stands for the call's bytes.
     pub size_ns: u64,
-    /// The part that a first launch costs.
+    /// Part of the computing that stands for a first launch.
     pub first_ns: u64,
-    /// The part in a nested call of another kind.
+    /// Part of the computing in a nested call of another kind.
     pub nested_ns: u64,
-    /// Fault injected: a label.
+    /// Label of the injected fault, if any.
     pub injected: Option<String>,
-    /// How long that took, by the stub's own clock.
+    /// Duration of the fault by the stub's own clock, in nanoseconds.
     pub fault_ns: u64,
-    /// Time it waited for a CPU: `/proc/thread-self/schedstat`, second field.
+    /// Time that the thread waited for a CPU (`/proc/thread-self/schedstat`, second field), in nanoseconds.
     pub run_delay_ns: u64,
-    /// Time its control group was kept from running: `cpu.stat`.
+    /// Time that its control group was throttled (`cpu.stat`), in nanoseconds.
     pub throttled_ns: u64,
-    /// Voluntary context switches (getrusage, RUSAGE_THREAD).
+    /// Number of voluntary context switches (getrusage, RUSAGE_THREAD).
     pub nvcsw_count: i64,
-    /// Involuntary ones.
+    /// Number of involuntary context switches.
     pub nivcsw_count: i64,
-    /// Major page faults.
+    /// Number of major page faults.
     pub majflt_count: i64,
-    /// Lock waits: how long the holder waited for a CPU while it held the lock.
+    /// Lock waits: time that the holder waited for a CPU while it held the lock, in nanoseconds.
     pub holder_run_delay_ns: u64,
-    /// And how long the hog beside the holder ran meanwhile.
+    /// Lock waits: time that the hog on the holder's CPU ran meanwhile, in nanoseconds.
     pub hog_ran_ns: u64,
 }
 
@@ -67,28 +67,28 @@ pub struct Call {
 pub type Part = (&'static str, u64);
 
 impl Call {
-    /// Length.
+    /// Time of the call that the cause took, in nanoseconds.
     pub fn dur_ns(&self) -> u64 {
         self.after_ns.saturating_sub(self.before_ns)
     }
 
-    /// Whether it is slow, against its function's median.
+    /// Whether the call is slow, compared with its function's median.
     pub fn is_slow(&self, median_ns: u64) -> bool {
         let dur_ns = self.dur_ns();
         dur_ns > SLOW_FACTOR * median_ns && dur_ns - median_ns >= LEAST_EXCESS_NS
     }
 
-    /// What the call took beyond its computing.
+    /// Time of the call beyond its computing, in nanoseconds.
     fn beyond_ns(&self) -> u64 {
         self.dur_ns().saturating_sub(self.work_ns)
     }
 
-    /// Time it waited for a CPU by the books, in the call or just beside it.
+    /// Time that the thread waited for a CPU by the kernel's accounting, in the call or just beside it.
     fn waited_ns(&self) -> u64 {
         self.run_delay_ns.max(self.throttled_ns)
     }
 
-    /// Each cause's time, the largest first, if of the waiting on the books this much was within the call. What an
+    /// Each cause's time, the largest first, if this much of the accounted waiting was within the call. What an
     /// injected fault waited for a CPU is the scheduler's; what no cause accounts for is unexplained.
     fn parts_with(&self, waited_ns: u64, median_ns: u64) -> [Part; 7] {
         let injected = [label::FUTEX, label::DISK, label::PAGE_FAULT, label::IOCTL, label::SLEEP, label::GPU]
@@ -117,7 +117,7 @@ impl Call {
     }
 
     /// The cause of most of the excess; `None` where the call is contested: the runner-up has more than half of the
-    /// first's time, or the books have more waiting than the call can hold, and how much of it was in the call matters.
+    /// first's time, or the accounting has more waiting than the call can hold, and how much of it was in the call matters.
     pub fn label(&self, median_ns: u64) -> Option<&'static str> {
         let clear =
             |[(first, most_ns), (_, next_ns), ..]: [Part; 7]| (next_ns * 2 <= most_ns).then_some(first);

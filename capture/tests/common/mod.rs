@@ -1,11 +1,14 @@
-//! What the end-to-end tests share: run `capture` on a workload, read the file.
+//! What the end-to-end tests share: whether they can run here, running `capture` on a workload, reading the file.
+//!
+//! libtest cannot ignore a test at run time, so the programs that need eBPF have their `main` from [`tests!`].
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, ExitCode, Output},
+    sync::LazyLock,
 };
 
 use arrow::{
@@ -13,6 +16,7 @@ use arrow::{
     compute::{cast, concat_batches},
     datatypes::{DataType, Int64Type},
 };
+use libtest_mimic::{Arguments, Trial};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
@@ -25,16 +29,66 @@ pub fn built(name: &str) -> PathBuf {
     path
 }
 
-/// Whether to go on; says loudly why not.
-pub fn can_record() -> bool {
-    let check = Command::new(CAPTURE).arg("check").output().unwrap();
-    if check.status.success() {
-        return true;
+/// What `capture check --json` says of this machine.
+static CHECK: LazyLock<Value> = LazyLock::new(|| {
+    let check = Command::new(CAPTURE).args(["check", "--json"]).output().unwrap();
+    serde_json::from_slice(&check.stdout).unwrap()
+});
+
+fn finding(name: &str) -> &'static Value {
+    let findings = CHECK["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["name"] == name).unwrap()
+}
+
+/// Whether `capture check` finds that this machine has something.
+pub fn is_ok(name: &str) -> bool {
+    finding(name)["status"] == "ok"
+}
+
+/// Whether this kernel has no links over many functions, so that probes need CAP_SYS_ADMIN.
+pub fn probes_single_functions_only() -> bool {
+    finding("cheapest probes")["detail"].as_str().unwrap().starts_with("Single")
+}
+
+/// Whether a program can be run and succeeds.
+pub fn succeeds(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+}
+
+/// A test: its name, what it does, and whether this machine has what it needs besides eBPF.
+pub type Test = (&'static str, fn(), fn() -> bool);
+
+/// Makes `main` of a test program whose tests need eBPF: `tests! { a_test, another_test if what_else_it_needs() }`.
+macro_rules! tests {
+    ($($name:ident $(if $needs:expr)?),* $(,)?) => {
+        fn main() -> std::process::ExitCode {
+            common::run_tests(&[$((stringify!($name), $name, || true $(&& $needs)?)),*])
+        }
+    };
+}
+pub(crate) use tests;
+
+/// Runs tests, or lists them, as libtest does. A test that cannot run here is ignored; where the environment has
+/// INQUEST_EBPF=required and this machine cannot record, every test fails.
+pub fn run_tests(tests: &[Test]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Tests that measure the scheduler run alone; nextest starts a process for each of them anyway.
+    arguments.test_threads = Some(1);
+    let can_record = CHECK["can_record"] == true;
+    let is_required = std::env::var("INQUEST_EBPF").is_ok_and(|value| value == "required");
+    if !can_record && !arguments.list {
+        eprintln!("This machine cannot record:\n{:#}", CHECK["findings"]);
     }
-    let why = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(std::env::var("INQUEST_EBPF").as_deref() != Ok("required"), "eBPF is required here:\n{why}");
-    eprintln!("\n*** SKIPPED: this machine cannot record, so nothing was tested here ***\n{why}");
-    false
+    let trials = tests.iter().map(|&(name, test, has_needs)| {
+        let can_run = if can_record { has_needs() } else { is_required };
+        let run = move || {
+            assert!(can_record, "this machine cannot record: see `capture check`");
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(!can_run)
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
 pub struct Run {

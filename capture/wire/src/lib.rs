@@ -1,4 +1,4 @@
-//! The events that cross from kernel to user space, and the few constants both sides must agree on.
+//! The events that the eBPF programs send to user space, and the constants that both sides share.
 //!
 //! Every struct is `repr(C)`, a multiple of 8 bytes, without implicit padding, in native byte order.
 //! The first byte is its [`tag`]. Times are nanoseconds on CLOCK_MONOTONIC (`bpf_ktime_get_ns`).
@@ -25,15 +25,15 @@ pub mod tag {
 
 /// Indices into the kernel's table of lost events, which also number the probes.
 pub mod probe {
-    /// Off-CPU intervals.
+    /// The scheduler probes that make off-CPU intervals.
     pub const OFF_CPU: u32 = 0;
-    /// Stints of other tasks on a CPU that a traced thread waits for.
+    /// Scheduling slices of other tasks on a CPU that a traced thread waits for.
     pub const RUN: u32 = 1;
-    /// Process life-cycle notices.
+    /// Notices of forks, execs, exits and library loads.
     pub const PROCESS: u32 = 2;
-    /// Major page faults.
+    /// Major page faults and out-of-memory kills.
     pub const FAULT: u32 = 3;
-    /// Call stacks that found no place in the table of stacks; their calls are recorded without.
+    /// Call stacks for which the table of stacks had no room; their calls are recorded without a stack.
     pub const STACK: u32 = 4;
     /// The first function probe; the n-th of them has number `FIRST_CALL + n`.
     pub const FIRST_CALL: u32 = 8;
@@ -41,11 +41,11 @@ pub mod probe {
     pub const COUNT: u32 = 512;
 }
 
-/// How an attach cookie tells the one generic probe which function it sits on.
+/// The bits of an attach cookie, which tells the generic program which function it is on.
 pub mod cookie {
     /// Bits 0..16: the probe's number.
     pub const PROBE_MASK: u64 = 0xffff;
-    /// Bits 16..20: 1 + index of the argument that points at a result to read on return; 0 for none.
+    /// Bits 16..20: 1 + index of the argument that points at a result to read on return; 0 if there is none.
     pub const OUT_SHIFT: u64 = 16;
     /// Bit 20: words are read from the struct that argument 0 points at; the table `READS` says which.
     pub const READ: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub mod cookie {
     /// the linker's `r_debug.r_state` word.
     pub const R_STATE_SHIFT: u64 = 32;
 
-    /// [`TEXT_SHIFT`]'s index of a function without a string.
+    /// Value at [`TEXT_SHIFT`] for a function without a string.
     pub const NO_TEXT: u64 = 0xf;
 
     /// Packs a function probe's cookie. `out_arg` is the index of the out-pointer argument, or of the
@@ -75,18 +75,18 @@ pub mod cookie {
     }
 }
 
-/// What a traced process is traced for: the values of the kernel's table of processes.
+/// Flags of a target: the values of the kernel's map of traced processes.
 pub mod target {
     /// Its calls and its threads are recorded.
     pub const RECORD: u32 = 1;
-    /// Its children become targets with the flags `RECORD | FOLLOW | STOP`.
+    /// Its children become targets with the flags `RECORD | FOLLOW`, and `STOP` if it has that flag.
     pub const FOLLOW: u32 = 2;
     /// It is stopped (SIGSTOP) at exec and whenever its loader has mapped a library, so that probes
     /// are in place before the first instruction of that library runs.
     pub const STOP: u32 = 4;
 }
 
-/// Length of a thread's name in the kernel, the closing NUL included.
+/// Length of a thread's name in the kernel in bytes, with the closing NUL.
 pub const COMM_BYTES: usize = 16;
 
 /// One call of a probed function.
@@ -106,15 +106,15 @@ pub struct Call {
     pub tid: u32,
     /// CPU at the end of the call.
     pub cpu: u32,
-    /// Entry.
+    /// Time of the entry.
     pub ts: u64,
-    /// Return minus entry.
+    /// Time from entry to return, in nanoseconds.
     pub dur_ns: u64,
-    /// The return register.
+    /// Value of the return register.
     pub ret: u64,
     /// The word at the out-pointer argument, read on return.
     pub out: u64,
-    /// Return address at entry: names the calling library.
+    /// Return address at entry, which lies in the calling library.
     pub caller: u64,
     /// The six argument registers at entry.
     pub args: [u64; 6],
@@ -132,11 +132,11 @@ pub type ShortCall = [u64; (size_of::<Call>() - 8 * (READ_WORDS - STACK_WORDS)) 
 
 /// [`Call::stack_id`] of a call without a stack.
 pub const NO_STACK: i32 = -1;
-/// Words of stack arguments.
+/// Number of words of stack arguments in an event.
 pub const STACK_WORDS: usize = 3;
-/// Words that can be read from an argument struct.
+/// Number of words that can be read from an argument struct.
 pub const READ_WORDS: usize = 7;
-/// Slots for calls in flight: a power of two.
+/// Number of slots for calls in flight: a power of two.
 pub const OPEN_SLOTS: u32 = 1 << 16;
 
 /// A slot for a call in flight.
@@ -144,16 +144,16 @@ pub const OPEN_SLOTS: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Open {
-    /// Thread and probe that hold the slot; 0: it is free.
+    /// Thread and probe that hold the slot; 0 if it is free.
     pub owner: u64,
-    /// The call.
+    /// The call, as far as it is known at its entry.
     pub call: Call,
 }
 
-/// Longest name that is read, the closing NUL included.
+/// Longest name that is read in bytes, with the closing NUL.
 pub const NAME_BYTES: usize = 480;
 
-/// A string that a function was given or that it found something by.
+/// A string that a function was given, such as a mark or the name of a kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -168,24 +168,24 @@ pub struct Name {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Length of the text, the closing NUL included; 0: it could not be read.
+    /// Length of the text in bytes, with the closing NUL; 0 if it could not be read.
     pub length: u32,
-    /// When.
+    /// Time of the event.
     pub ts: u64,
-    /// What the name stands for, where the function tells.
+    /// Handle that the name stands for; 0 if the function does not tell.
     pub handle: u64,
     /// NUL-terminated, cut at this size; what follows the NUL means nothing.
     pub text: [u8; NAME_BYTES],
 }
 
-/// A page of a traced process had to come from disk, or the kernel chose it to free memory.
+/// A major page fault of a traced process, or its choice as the victim of an out-of-memory kill.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Fault {
     /// [`tag::FAULT`].
     pub tag: u8,
-    /// 1: an out-of-memory kill; 0: a major page fault.
+    /// 1 for an out-of-memory kill, 0 for a major page fault.
     pub oom_kill: u8,
     /// Padding, zero.
     pub pad: u16,
@@ -195,14 +195,14 @@ pub struct Fault {
     pub tid: u32,
     /// Padding, zero.
     pub pad2: u32,
-    /// When.
+    /// Time of the event.
     pub ts: u64,
-    /// The address.
+    /// The address that was accessed; 0 for an out-of-memory kill.
     pub addr: u64,
 }
 
-/// Numbers that stand for functions of the kernel until the loader puts in what the running kernel
-/// calls them by.
+/// Numbers that stand for kernel functions until the loader replaces them with the BTF ids of the
+/// running kernel.
 pub mod kfunc {
     /// `bpf_session_is_return`.
     pub const SESSION_IS_RETURN: u32 = 0x7e00_0001;
@@ -226,9 +226,9 @@ pub const NO_CPU: u32 = u32::MAX;
 pub struct OffCpu {
     /// [`tag::OFF_CPU`].
     pub tag: u8,
-    /// 1 if the kernel was preempted inside kernel code.
+    /// 1 if the task was preempted inside kernel code.
     pub preempt: u8,
-    /// 1 if it could have run on, but its control group had used up its CPU time.
+    /// 1 if the thread was runnable, but its control group had used up its CPU quota.
     pub throttled: u8,
     /// Padding, zero.
     pub pad: u8,
@@ -238,29 +238,29 @@ pub struct OffCpu {
     pub tid: u32,
     /// The scheduler's state bits at switch-out; 0 is runnable.
     pub prev_state: u32,
-    /// Switched out.
+    /// Time of the switch-out.
     pub out_ts: u64,
-    /// Switched in again.
+    /// Time of the switch-in.
     pub in_ts: u64,
-    /// Woken; 0 if it was never asleep.
+    /// Time of the wakeup; 0 if the thread was never asleep.
     pub wake_ts: u64,
     /// Number of the system call the thread was in; -1 for none.
     pub syscall: i32,
-    /// CPU it left.
+    /// CPU that the thread left.
     pub out_cpu: u32,
-    /// CPU it came back on.
+    /// CPU on which the thread ran again.
     pub in_cpu: u32,
-    /// Process that woke it. 0 if an interrupt did.
+    /// Process that woke the thread; 0 if an interrupt did.
     pub waker_pid: u32,
-    /// Thread that woke it.
+    /// Thread that woke the thread.
     pub waker_tid: u32,
     /// Process that got the CPU.
     pub next_pid: u32,
     /// Thread that got the CPU; 0 is idle.
     pub next_tid: u32,
-    /// CPU whose queue it waited in, or [`NO_CPU`].
+    /// CPU in whose run queue the thread waited, or [`NO_CPU`].
     pub wait_cpu: u32,
-    /// Its own name.
+    /// Name of the thread.
     pub comm: [u8; COMM_BYTES],
     /// The waker's name.
     pub waker_comm: [u8; COMM_BYTES],
@@ -268,7 +268,7 @@ pub struct OffCpu {
     pub next_comm: [u8; COMM_BYTES],
 }
 
-/// One stint `[start_ts, end_ts)` of any task on a CPU in whose queue a traced thread waited.
+/// One scheduling slice `[start_ts, end_ts)` of any task on a CPU in whose run queue a traced thread waited.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -281,17 +281,17 @@ pub struct Run {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// The CPU.
+    /// CPU on which the task ran.
     pub cpu: u32,
-    /// Switched in.
+    /// Time of the switch-in.
     pub start_ts: u64,
-    /// Switched out.
+    /// Time of the switch-out.
     pub end_ts: u64,
-    /// Its name.
+    /// Name of the task.
     pub comm: [u8; COMM_BYTES],
 }
 
-/// What happened to a traced process.
+/// The kinds of notices about a traced process.
 pub mod process {
     /// A child was forked: `pid` is the child, `other` its parent.
     pub const FORK: u8 = 1;
@@ -322,8 +322,8 @@ pub struct Process {
     pub tid: u32,
     /// The parent at a fork, else 0.
     pub other: u32,
-    /// When.
+    /// Time of the event.
     pub ts: u64,
-    /// Its name.
+    /// Name of the thread.
     pub comm: [u8; COMM_BYTES],
 }

@@ -1,4 +1,4 @@
-//! A run made of rows that another had.
+//! Writes a run from batches of rows that exist already.
 
 use std::{fs, path::Path};
 
@@ -7,10 +7,11 @@ use trace_schema::Run;
 
 use crate::{Finished, WriteError, parquet_file::Writer, recording::beside};
 
-/// Writes a run of some rows, in one step as others see it. `run` says, once all rows are there, what they are.
+/// Writes the batches of `rows` as the run `out`, which appears complete or not at all. `run` is called for the
+/// metadata after the last batch.
 ///
 /// # Errors
-/// If `out` exists and `force` is not given, if `rows` fails, or on I/O.
+/// If `out` exists and `force` is false, if `rows` yields an error, or if writing fails.
 pub fn write<E: From<WriteError>>(
     out: &Path,
     force: bool,
@@ -23,7 +24,7 @@ pub fn write<E: From<WriteError>>(
     let temporary = beside(out, ".tmp");
     let written = copy(&temporary, out, rows, run);
     if written.is_err() {
-        // What failed is told; a file that cannot be removed besides is no news.
+        // The error is returned; that the temporary file cannot be removed, too, adds nothing.
         let _ = fs::remove_file(&temporary);
     }
     written

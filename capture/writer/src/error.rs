@@ -1,54 +1,54 @@
-//! Why a run could not be written.
+//! The errors of writing a run.
 
 use std::path::PathBuf;
 
-/// Why a run could not be written.
+/// An error while a run is written or recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The output is there already.
+    /// The output file exists already.
     #[error("{} exists; use --force to replace it", .0.display())]
     Exists(PathBuf),
-    /// A recording that was not finished lies beside the output.
+    /// An unfinished recording lies beside the output file.
     #[error("{} is an unfinished recording; save it with `analyze recover {}`, or use --force to discard it", .0.display(), .0.display())]
     Unfinished(PathBuf),
-    /// The file to recover is no recording.
+    /// The file to recover is not a recording, or its format is unknown.
     #[error("{} is not a recording of Inquest: {reason}", path.display())]
     NotARecording {
-        /// The file.
+        /// The file that was read.
         path: PathBuf,
-        /// What is wrong.
+        /// Why it is not a recording.
         reason: String,
     },
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file that was read or written.
         path: PathBuf,
-        /// What it said.
+        /// The underlying error.
         source: std::io::Error,
     },
     /// Arrow could not represent or write the rows.
     #[error("{}: {source}", path.display())]
     Arrow {
-        /// The file.
+        /// The file that was read or written.
         path: PathBuf,
-        /// What it said.
+        /// The underlying error.
         source: arrow::error::ArrowError,
     },
     /// The Parquet writer failed.
     #[error("{}: {source}", path.display())]
     Parquet {
-        /// The file.
+        /// The file that was read or written.
         path: PathBuf,
-        /// What it said.
+        /// The underlying error.
         source: parquet::errors::ParquetError,
     },
     /// The metadata could not be written as JSON.
     #[error("metadata of {}: {source}", path.display())]
     Metadata {
-        /// The file.
+        /// The file that was read or written.
         path: PathBuf,
-        /// What it said.
+        /// The underlying error.
         source: serde_json::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Rows of a run on their way into its Parquet file.
+//! Writes the rows of a run: first into a recording that survives a kill, then into the Parquet file.
 //!
 //! While recording, rows are appended to `<run>.recording`, an Arrow IPC stream: it has no footer, so
 //! whatever was flushed before a kill or a full disk can be read back ([`recover`]). [`Recorder::finish`]

@@ -1,4 +1,4 @@
-//! Row groups that overlap, merged by `ts`: for rows that came in no order.
+//! Merges overlapping row groups of a file by `ts`, for rows that were written in no order.
 //!
 //! ```text
 //! groups   ├── 1 ──┤                         each sorted: one small batch of each is open
@@ -25,7 +25,7 @@ const READ_ROWS: usize = 1 << 13;
 /// Rows of a merged batch.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// A group being read.
+/// A row group that is being read.
 struct Group {
     reader: ParquetRecordBatchReader,
     /// Its rows at hand, by their place among the batches, and the next of them.
@@ -33,7 +33,7 @@ struct Group {
     row: usize,
 }
 
-/// Rows of a file in the order of `ts`; of equal ones, in the order of the file.
+/// Iterates over the rows of a file in the order of `ts`; rows with equal times keep the order of the file.
 pub(crate) struct Merge<'a> {
     path: &'a Path,
     schema: SchemaRef,
@@ -43,17 +43,17 @@ pub(crate) struct Merge<'a> {
     batches: Vec<RecordBatch>,
 }
 
-/// The time of a row.
+/// The `ts` of a row.
 fn time(batch: &RecordBatch, row: usize) -> Result<i64, ArrowError> {
     let ts = batch.column_by_name("ts").and_then(|ts| ts.as_primitive_opt::<Int64Type>());
     ts.map(|ts| ts.value(row)).ok_or_else(|| ArrowError::SchemaError("a batch without ts".to_owned()))
 }
 
 impl<'a> Merge<'a> {
-    /// Opens a file whose row groups are sorted each.
+    /// Opens a file in which each row group is sorted by `ts`.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn open(path: &'a Path) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
@@ -80,7 +80,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// Takes the next rows of a group, if it has any.
+    /// Reads the next batch of a row group, if there is one.
     fn advance(&mut self, number: usize) -> Result<(), ArrowError> {
         let group = &mut self.groups[number];
         for batch in group.reader.by_ref() {
@@ -95,10 +95,10 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// The next rows; `None`: there are no more.
+    /// Returns the next batch of rows, or `None` at the end.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the file cannot be read.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>, WriteError> {
         self.merged().map_err(|source| WriteError::Arrow { path: self.path.to_owned(), source })
     }

@@ -1,4 +1,4 @@
-//! The finished file: encodings chosen by measurement on launch-heavy traces.
+//! Writes the Parquet file of a run, with encodings chosen by measurement on launch-heavy traces.
 //!
 //! `ts` and `dur` are nearly incompressible; bit-packed differences are the smallest form there is.
 //! Every other column repeats itself and is a dictionary, or differences where it does not repeat
@@ -29,9 +29,9 @@ use trace_schema::{COLUMNS, ColumnType, FORMAT_VERSION, META_RUN, META_VERSION, 
 
 use crate::WriteError;
 
-/// Rows of a row group: large enough for the encodings to pay, small enough to sort in memory.
+/// Rows per row group: large enough for the encodings to pay, small enough to sort in memory.
 pub(crate) const GROUP_ROWS: usize = 1 << 20;
-/// Rows of a page, the unit of skipping.
+/// Rows per page, the unit that a reader skips.
 const PAGE_ROWS: usize = 1 << 16;
 
 fn properties() -> Result<WriterProperties, parquet::errors::ParquetError> {
@@ -59,7 +59,7 @@ fn properties() -> Result<WriterProperties, parquet::errors::ParquetError> {
     Ok(builder.build())
 }
 
-/// The batches as one, in the order of `ts`.
+/// Concatenates the batches and sorts the rows by `ts`.
 fn sorted(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let ts: Vec<&Int64Array> = batches
         .iter()
@@ -94,7 +94,7 @@ fn sorted(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch, Ar
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
-/// A run being written. Rows may come in any order; each row group is sorted by `ts`.
+/// A Parquet file that is being written. Rows may come in any order; each row group is sorted by `ts`.
 pub(crate) struct Writer {
     path: PathBuf,
     file: File,
@@ -102,12 +102,12 @@ pub(crate) struct Writer {
     schema: SchemaRef,
     rows_count: u64,
     last_ts: i64,
-    /// A group begins before an earlier one ends.
+    /// Whether a row group begins before an earlier one ends.
     overlaps: bool,
 }
 
 impl Writer {
-    /// Creates the file.
+    /// Creates the file, replacing one that exists.
     pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
@@ -127,7 +127,7 @@ impl Writer {
         })
     }
 
-    /// Writes rows; a batch may lack columns that are null in it.
+    /// Writes the rows of `batches`; a batch may lack columns that are null in it.
     pub(crate) fn rows(mut self, batches: impl Iterator<Item = RecordBatch>) -> Result<Self, WriteError> {
         let mut waiting: Vec<RecordBatch> = Vec::new();
         let mut waiting_rows = 0;
@@ -160,12 +160,12 @@ impl Writer {
         self.writer.flush().map_err(failed)
     }
 
-    /// Whether rows of a group are earlier than some of a group before it.
+    /// Whether a row group has rows that are earlier than rows of a group before it.
     pub(crate) fn overlaps(&self) -> bool {
         self.overlaps
     }
 
-    /// Ends the file with its metadata; the number of rows.
+    /// Ends the file with `run` as its metadata, and returns the number of rows.
     pub(crate) fn finish(mut self, run: &Run) -> Result<u64, WriteError> {
         let json = serde_json::to_string(run)
             .map_err(|source| WriteError::Metadata { path: self.path.clone(), source })?;

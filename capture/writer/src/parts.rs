@@ -15,12 +15,12 @@ use trace_schema::{Bytes, Row, Run};
 
 use crate::{Finished, Recorder, Rows, WriteError, recording::beside};
 
-/// A run under way, in one file or in parts of bounded size.
+/// A run that is being recorded, into one file or into parts of bounded size.
 pub struct Parts {
     out: PathBuf,
     force: bool,
     max_bytes: Option<u64>,
-    /// Number of the current part; 0: the run is one file.
+    /// Number of the current part, from 1; 0 if the run is one file.
     number: u32,
     current: Recorder,
     earlier: Vec<JoinHandle<Result<Finished, WriteError>>>,
@@ -28,14 +28,14 @@ pub struct Parts {
     stale: Vec<PathBuf>,
 }
 
-/// The file of one part of `out`.
+/// Path of the part with the given number of the run `out`: `run.0001.parquet` for `run.parquet` and 1.
 pub fn part_path(out: &Path, number: u32) -> PathBuf {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().unwrap_or_default().to_string_lossy();
     out.with_file_name(format!("{stem}.{number:04}.{extension}"))
 }
 
-/// Numbers of the files beside `out` that are its parts, with an ending.
+/// Numbers of the parts of `out` that exist, as files whose names end with `ending`, in ascending order.
 fn numbers(out: &Path, ending: &str) -> Vec<u32> {
     let directory = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -58,23 +58,23 @@ fn numbers(out: &Path, ending: &str) -> Vec<u32> {
     numbers
 }
 
-/// The parts of `out` that exist, in order; there may be gaps.
+/// Paths of the parts of the run `out` that exist, in ascending order; numbers may be missing.
 pub fn parts_of(out: &Path) -> Vec<PathBuf> {
     numbers(out, "").into_iter().map(|number| part_path(out, number)).collect()
 }
 
-/// What earlier runs in parts have left under this name, finished or not.
+/// Parts, finished or not, that earlier runs have left under this name.
 fn leftovers(out: &Path) -> Vec<PathBuf> {
     let unfinished = numbers(out, ".recording").into_iter().map(|n| beside(&part_path(out, n), ".recording"));
     parts_of(out).into_iter().chain(unfinished).collect()
 }
 
 impl Parts {
-    /// Opens the recording of the first or only file. With `max_size`, a part is ended when its recording
+    /// Opens the recording of the first or only file. With `max_size`, a part ends when its recording
     /// has reached that size; the finished file is smaller.
     ///
     /// # Errors
-    /// As [`Recorder::create`]; and if there are parts of an earlier run and `force` is not given.
+    /// Under the conditions of [`Recorder::create`], and if parts of an earlier run exist and `force` is false.
     pub fn create(out: &Path, force: bool, max_size: Option<Bytes>, run: &Run) -> Result<Self, WriteError> {
         let number = u32::from(max_size.is_some());
         let stale = if max_size.is_some() { leftovers(out) } else { Vec::new() };
@@ -88,11 +88,11 @@ impl Parts {
         Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new(), stale })
     }
 
-    /// Says that the recording has begun: what it replaces can go. Parts of another run would be taken for
-    /// this one's.
+    /// Removes the parts of an earlier run, which would be taken for parts of this one. Call it when recording has
+    /// begun: a recording that fails to start must not destroy an earlier run.
     ///
     /// # Errors
-    /// If one of them cannot be removed.
+    /// If a part cannot be removed.
     pub fn begun(&mut self) -> Result<(), WriteError> {
         let own = beside(&part_path(&self.out, self.number), ".recording");
         for path in std::mem::take(&mut self.stale).into_iter().filter(|path| *path != own) {
@@ -101,32 +101,32 @@ impl Parts {
         Ok(())
     }
 
-    /// Adds a row.
+    /// Adds a row to the current part.
     ///
     /// # Errors
-    /// On I/O.
+    /// If writing fails.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
         self.current.push(row)
     }
 
-    /// Adds what `write` adds.
+    /// Calls `write` to add any number of rows to the current part.
     ///
     /// # Errors
-    /// On I/O.
+    /// If writing fails.
     #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
         self.current.push_with(write)
     }
 
-    /// See [`Recorder::flush`].
+    /// Flushes the current part: see [`Recorder::flush`].
     ///
     /// # Errors
-    /// On I/O.
+    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.current.flush()
     }
 
-    /// Bytes of the current recording.
+    /// Size of the current part's recording on disk, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.current.size_bytes()
     }
@@ -136,7 +136,7 @@ impl Parts {
         self.max_bytes.is_some_and(|max| self.current.size_bytes() >= max)
     }
 
-    /// Begins the next part; the current one is finished beside it, with `run` as metadata.
+    /// Begins the next part; a thread finishes the current one with `run` as its metadata.
     ///
     /// # Errors
     /// If the next part cannot be opened.
@@ -152,15 +152,15 @@ impl Parts {
         Ok(())
     }
 
-    /// Gives up before anything was recorded.
+    /// Removes the recording of a run that could not be started.
     pub fn discard(self) {
         self.current.discard();
     }
 
-    /// Finishes the last part and waits for the others.
+    /// Finishes the last part with `run` as its metadata, and waits for the earlier ones.
     ///
     /// # Errors
-    /// On I/O. A part that could not be finished is still there as a recording.
+    /// If a part cannot be written. Its recording is kept.
     pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
         let number = self.number;
         let mut total =

@@ -1,4 +1,4 @@
-//! The append-only file of a recording under way, and how it becomes a run.
+//! The append-only file of a recording in progress, and how it becomes a run.
 //!
 //! The file is a sequence of frames of Arrow IPC streams: an empty one with the metadata, then two a flush with the
 //! columns that have values in it. Most columns are empty at any time, and nothing is spent on those. What is not as it
@@ -41,10 +41,10 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Rows from which a batch is written without waiting for the caller's flush. They fit into a cache.
 const BATCH_ROWS: usize = 1 << 14;
 
-/// How a frame begins.
+/// The first bytes of a frame.
 const FRAME: &[u8; 4] = b"INQr";
 
-/// A run under way.
+/// A run that is being recorded.
 pub struct Recorder {
     out: PathBuf,
     path: PathBuf,
@@ -82,7 +82,7 @@ fn append(frame: &mut Vec<u8>, batch: &RecordBatch) -> Result<(), ArrowError> {
     append_stream(frame, &batch.project(&others)?, Some(CompressionType::LZ4_FRAME))
 }
 
-/// Writes a frame, and empties it.
+/// Writes `frame` with its head, and empties it.
 fn write_frame(file: &mut BufWriter<File>, frame: &mut Vec<u8>) -> Result<(), ArrowError> {
     let length = u32::try_from(frame.len())
         .map_err(|_| ArrowError::IpcError("more than 4 GiB in one batch".to_owned()))?;
@@ -94,7 +94,7 @@ fn write_frame(file: &mut BufWriter<File>, frame: &mut Vec<u8>) -> Result<(), Ar
     Ok(())
 }
 
-/// The next frame; `None` at the end of the file.
+/// Reads the next frame; `None` at the end of the file.
 fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, ArrowError> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);
@@ -105,18 +105,18 @@ fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, ArrowError>
     }
     let [begin, length, sum] = words;
     if begin != *FRAME {
-        return Err(ArrowError::IpcError("no frame of a recording".to_owned()));
+        return Err(ArrowError::IpcError("this is not a frame of a recording".to_owned()));
     }
     let mut frame = Vec::new();
     let length = u32::from_le_bytes(length);
     file.take(length.into()).read_to_end(&mut frame)?;
     if frame.len() as u64 != u64::from(length) || crc32fast::hash(&frame) != u32::from_le_bytes(sum) {
-        return Err(ArrowError::IpcError("a frame is not as it was written".to_owned()));
+        return Err(ArrowError::IpcError("the checksum of a frame is wrong".to_owned()));
     }
     Ok(Some(frame))
 }
 
-/// The next rows; `None` at the end of the file.
+/// Reads the rows of the next frame; `None` at the end of the file.
 fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
     let Some(frame) = next_frame(file)? else { return Ok(None) };
     let mut streams = frame.as_slice();
@@ -130,7 +130,7 @@ fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowErr
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Some)
 }
 
-/// Brings what was flushed to the disk, beside the recording, so that it survives a power cut.
+/// A thread that syncs the flushed recording to the disk, so that it survives a power cut.
 struct Syncer {
     wanted: Option<SyncSender<()>>,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -149,7 +149,7 @@ impl Syncer {
         Ok(Self { wanted: Some(wanted), thread: Some(thread) })
     }
 
-    /// Asks for it; a slow disk gets one request at a time. An error of the last one is told now.
+    /// Requests a sync; a slow disk gets one request at a time. Returns the error of an earlier request.
     fn ask(&mut self) -> io::Result<()> {
         let gone = match &self.wanted {
             Some(wanted) => matches!(wanted.try_send(()), Err(TrySendError::Disconnected(()))),
@@ -168,14 +168,14 @@ impl Syncer {
     }
 }
 
-/// What a finished run weighs.
+/// Size of a finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Rows in the file.
+    /// Number of rows in the run.
     pub rows_count: u64,
-    /// Size of the file or, with parts, of all of them.
+    /// Size of the file or, with parts, of all parts together.
     pub size_bytes: u64,
-    /// Files of a run in parts; 0: it is one file.
+    /// Number of parts; 0 if the run is one file.
     pub parts_count: u32,
 }
 
@@ -186,10 +186,10 @@ pub(crate) fn beside(out: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Recorder {
-    /// Opens `<out>.recording`. `run` is what is known so far; a recovered run has nothing else.
+    /// Creates `<out>.recording`. `run` is the metadata known so far, which is all that a recovered run has.
     ///
     /// # Errors
-    /// If `out` or an unfinished recording of it exists and `force` is not given, or on I/O.
+    /// If `out` or an unfinished recording of it exists and `force` is false, or if writing fails.
     pub fn create(out: &Path, force: bool, run: &Run) -> Result<Self, WriteError> {
         let path = beside(out, ".recording");
         if !force && out.exists() {
@@ -218,15 +218,15 @@ impl Recorder {
     /// Adds a row.
     ///
     /// # Errors
-    /// On I/O, when a full batch is written.
+    /// If a full batch cannot be written.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
         self.push_with(|rows| rows.push(row))
     }
 
-    /// Adds what `write` adds.
+    /// Calls `write` to add any number of rows.
     ///
     /// # Errors
-    /// On I/O, when a full batch is written.
+    /// If a full batch cannot be written.
     #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
         write(&mut self.rows);
@@ -242,11 +242,11 @@ impl Recorder {
             .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })
     }
 
-    /// Hands everything to the operating system: from here on it survives the end of this process and, as
-    /// soon as the disk has it, the machine's.
+    /// Writes every row to the operating system: from then on the rows survive the end of this process and, as
+    /// soon as a background sync is done, a crash of the machine.
     ///
     /// # Errors
-    /// On I/O.
+    /// If writing fails, or an earlier sync failed.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         if !self.rows.is_empty() {
             self.write_batch()?;
@@ -255,29 +255,30 @@ impl Recorder {
         self.file.flush().and_then(|()| self.syncer.ask()).map_err(io)
     }
 
-    /// Bytes on disk so far.
+    /// Size of the recording on disk so far, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.file.get_ref().metadata().map_or(0, |meta| meta.len())
     }
 
-    /// Gives up before anything was recorded: removes the recording.
+    /// Removes the recording of a run that could not be started.
     pub fn discard(self) {
         // A file that cannot be removed says so by being there at the next attempt.
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Writes the run with its final metadata and removes the recording.
+    /// Writes the run with `run` as its final metadata, and removes the recording.
     ///
     /// # Errors
-    /// On I/O. The recording is still there then.
+    /// If reading or writing fails. The recording is kept then.
     pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
         self.end(run, false)
     }
 
-    /// As [`Recorder::finish`], for rows that came in no order: row groups do not overlap.
+    /// Finishes like [`Recorder::finish`] and sorts rows that were added in no order across row groups, so that the
+    /// groups do not overlap.
     ///
     /// # Errors
-    /// As [`Recorder::finish`].
+    /// If reading or writing fails. The recording is kept then.
     pub fn finish_sorted(self, run: &Run) -> Result<Finished, WriteError> {
         self.end(run, true)
     }
@@ -297,10 +298,10 @@ impl Recorder {
     }
 }
 
-/// Turns an unfinished recording into the run `out`; the recording stays.
+/// Writes the run `out` from an unfinished recording, up to the first damaged frame; the recording is kept.
 ///
 /// # Errors
-/// If `recording` is none, if `out` exists and `force` is not given, or on I/O.
+/// If `recording` is not a recording, if `out` exists and `force` is false, or if reading or writing fails.
 pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, WriteError> {
     if !force && out.exists() {
         return Err(WriteError::Exists(out.to_owned()));
@@ -308,7 +309,7 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
     convert(recording, out, false, |json, unread| {
         let mut run: Run = serde_json::from_str(json).map_err(|source| WriteError::NotARecording {
             path: recording.to_owned(),
-            reason: format!("its metadata is no JSON of a run: {source}"),
+            reason: format!("its metadata is not the JSON of a run: {source}"),
         })?;
         run.not_captured.push(
             "the recording was interrupted: its last second, open calls, final counts of lost events, \
@@ -317,7 +318,7 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
         );
         if let Some((offset, length)) = unread {
             run.not_captured.push(format!(
-                "the recording could be read up to byte {offset} of {length}; the rest is not whole"
+                "the recording could be read up to byte {offset} of {length}; the rest is damaged"
             ));
         }
         run.lost_is_counted = false;

@@ -1,4 +1,4 @@
-//! Rows to an Arrow batch, one builder a column, generated from the schema's own list.
+//! Collects rows into an Arrow batch, with one builder per column, generated from the schema's own list.
 //!
 //! Most cells of a row are null, so a null costs nothing when it comes: a column is brought up to date
 //! when its next value does, or when the batch is taken.
@@ -15,10 +15,10 @@ use arrow::{
 };
 use trace_schema::{Kind, Row, Text, arrow_schema, for_each_column};
 
-/// A column of numbers under construction; shorter than the batch by the nulls at its end.
+/// Builder of a numeric column; it is shorter than the batch by the nulls at its end.
 pub struct Numbers<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
-    /// Which values are there; `None`: all of them so far.
+    /// Which values are not null; `None` while none is null.
     valid: Option<Vec<bool>>,
 }
 
@@ -55,7 +55,7 @@ impl<T: ArrowPrimitiveType> Numbers<T> {
     }
 }
 
-/// A dictionary column under construction.
+/// Builder of a dictionary-encoded text column.
 #[derive(Default)]
 pub struct Texts {
     keys: Numbers<Int32Type>,
@@ -96,9 +96,9 @@ impl Texts {
     }
 }
 
-/// A column under construction.
+/// A column builder that takes values of type `T`.
 pub trait Column<T> {
-    /// Puts the value of a row; the rows before it that have none are null.
+    /// Sets the value of a row; earlier rows without a value become null.
     fn put(&mut self, row: usize, value: &T);
 }
 
@@ -197,7 +197,7 @@ macro_rules! builder {
 
 macro_rules! define {
     ($($name:ident: $ty:ident, $need:ident, $unit:literal, $doc:literal;)*) => {
-        /// Rows that have not become a batch yet.
+        /// Rows that wait to become a batch.
         #[derive(Default)]
         pub struct Rows {
             len: usize,
@@ -205,7 +205,7 @@ macro_rules! define {
         }
 
         impl Rows {
-            /// Adds a row.
+            /// Adds a row with all its columns.
             pub fn push(&mut self, row: &Row) {
                 $(Column::put(&mut self.$name, self.len, &row.$name);)*
                 self.len += 1;
@@ -245,7 +245,8 @@ macro_rules! define_setters {
     };
 }
 
-/// A row under construction, for events by the million: only the cells that it has cost anything.
+/// A row that is being written column by column: columns without a value cost nothing. The row ends when this is
+/// dropped.
 pub struct RowWriter<'a> {
     rows: &'a mut Rows,
 }
@@ -268,17 +269,20 @@ impl Rows {
         row
     }
 
-    /// How many rows wait.
+    /// Number of rows that wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none waits.
+    /// Whether no row waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes the rows out as one batch, without the columns that have no value.
+    /// Takes the waiting rows as one batch, without the columns that have no value.
+    ///
+    /// # Errors
+    /// If Arrow refuses the columns, which would be an internal error.
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let columns = self.columns()?;
         self.len = 0;

@@ -1,4 +1,4 @@
-//! The kernel's own books of a thread: read before and after a call, they say what happened to it.
+//! The kernel's accounting of a thread: readings before and after a call say what happened to it.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
@@ -8,7 +8,7 @@ use cuda_stub::truth::Call;
 pub(crate) struct Schedstat(File);
 
 impl Schedstat {
-    /// Of the first thread of a process.
+    /// Opens the accounting of the first thread of a process.
     pub(crate) fn of(pid: u32) -> Self {
         Self(File::open(format!("/proc/{pid}/task/{pid}/schedstat")).expect("the books of a hog"))
     }
@@ -23,18 +23,18 @@ impl Schedstat {
         text.split_ascii_whitespace().nth(index).and_then(|word| word.parse().ok()).expect("a time")
     }
 
-    /// Time it ran, ever; as of its last switch or tick.
+    /// Total time that the thread ran, in nanoseconds, as of its last switch or tick.
     pub(crate) fn ran_ns(&self) -> u64 {
         self.field(0)
     }
 
-    /// Time it waited for a CPU, ever.
+    /// Total time that the thread waited for a CPU, in nanoseconds.
     fn run_delay_ns(&self) -> u64 {
         self.field(1)
     }
 }
 
-/// Open files of one thread's books.
+/// Open files of one thread's accounting.
 pub(crate) struct Books {
     schedstat: Schedstat,
     cpu_stat: Option<File>,
@@ -51,7 +51,7 @@ pub(crate) struct Reading {
 }
 
 impl Books {
-    /// Of the calling thread, and of this control group.
+    /// Opens the accounting of the calling thread and of this control group.
     pub(crate) fn open(cpu_stat: Option<&Path>) -> Self {
         Self {
             schedstat: Schedstat::own(),
@@ -59,7 +59,7 @@ impl Books {
         }
     }
 
-    /// Time the thread waited for a CPU, ever.
+    /// Total time that the thread waited for a CPU, in nanoseconds.
     pub(crate) fn run_delay_ns(&self) -> u64 {
         self.schedstat.run_delay_ns()
     }
@@ -80,7 +80,7 @@ impl Books {
             .expect("a time throttled")
     }
 
-    /// All of them; the calling thread must be the one that opened them.
+    /// Reads all counters; the calling thread must be the one that opened them.
     pub(crate) fn read(&self) -> Reading {
         // SAFETY: zeros are valid, and the call fills its place.
         let usage = unsafe {

@@ -21,7 +21,7 @@ use crate::{
     setup::{self, Setup},
 };
 
-/// Of every call.
+/// Computing of every call.
 const BASE_NS: u64 = 60_000;
 /// Bytes copied in a nanosecond.
 const BYTES_PER_NS: u64 = 10;

@@ -1,4 +1,4 @@
-//! A process that takes a CPU away: all the time, in stints, or when it is called.
+//! A process that takes a CPU away from other tasks: all the time, in bursts, or when it is called.
 
 use std::{io::Write, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -15,19 +15,19 @@ const CALLED_PRIORITY: i32 = 1;
 
 #[derive(Args)]
 pub(crate) struct Hog {
-    /// CPU to take.
+    /// CPU to run on
     #[arg(long)]
     cpu: usize,
-    /// The lower, the more it takes.
+    /// Nice value; a lower one takes more of the CPU
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     nice: i32,
-    /// Microseconds to compute before each rest.
+    /// Microseconds of computing before each rest
     #[arg(long, default_value_t = 1000)]
     burn_us: u64,
-    /// Microseconds of each rest.
+    /// Microseconds of each rest
     #[arg(long, default_value_t = 0)]
     rest_us: u64,
-    /// Compute only when called by this shared file, at real-time priority.
+    /// Compute only when called through this shared file, at real-time priority
     #[arg(long)]
     bell: Option<PathBuf>,
 }

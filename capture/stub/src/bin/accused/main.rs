@@ -24,44 +24,44 @@ use cuda_stub::scenario::Scenario;
 
 #[derive(Parser)]
 enum Cli {
-    /// Make the calls of a scenario.
+    /// Make the calls of a scenario
     Run(Run),
-    /// Take a CPU away.
+    /// Take a CPU away from other tasks
     Hog(hog::Hog),
 }
 
 #[derive(Args)]
 struct Run {
-    /// Where the stub libraries are.
+    /// Directory of the stub libraries
     #[arg(long)]
     libraries: PathBuf,
-    /// Where the truth goes, one JSON object a line.
+    /// File for the record of each call, one JSON object per line
     #[arg(long)]
     truth: PathBuf,
     #[arg(long)]
     scenario: String,
-    /// Calls to make.
+    /// Number of calls to make
     #[arg(long)]
     calls: usize,
-    /// CPU of the calls.
+    /// CPU on which the calls are made
     #[arg(long)]
     cpu: usize,
-    /// CPU of a lock's holder.
+    /// CPU on which the holder of a lock runs
     #[arg(long)]
     other_cpu: usize,
-    /// Process that takes the CPU of a lock's holder.
+    /// Process id of the hog on the CPU of a lock's holder
     #[arg(long)]
     hog: Option<u32>,
-    /// A control group to move into first.
+    /// Control group to move into before the calls
     #[arg(long)]
     cgroup: Option<PathBuf>,
-    /// The control group's `cpu.stat`.
+    /// Path of the control group's `cpu.stat`
     #[arg(long)]
     cpu_stat: Option<PathBuf>,
-    /// A file shared with a hog, by which it is called.
+    /// File shared with a hog, through which the hog is called
     #[arg(long)]
     bell: Option<PathBuf>,
-    /// A file on a disk.
+    /// Path of a file on a disk, for reads past the page cache
     #[arg(long)]
     disk: PathBuf,
 }

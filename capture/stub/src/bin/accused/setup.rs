@@ -30,9 +30,9 @@ use crate::{
 };
 
 const FILE_BYTES: usize = 64 << 20;
-/// Of one read past the page cache.
+/// Bytes of one read past the page cache.
 const READ_BYTES: usize = 1 << 20;
-/// Between two pages that are touched.
+/// Distance between two pages that are touched, in bytes.
 const STRIDE_BYTES: usize = 512 << 10;
 const TOUCHED_PAGES: usize = 16;
 /// Files are read, and pages touched, for so long.

@@ -16,7 +16,7 @@ use crate::error::{CourtError, io};
 
 /// Groups are called so, and the process id follows.
 const GROUP_PREFIX: &str = "inquest-court-";
-/// Of the CPU's time in each period. What is left of a period is long against a time slice: whoever waits is kept
+/// CPU time of the control group in each period, in microseconds. What is left of a period is long against a time slice: whoever waits is kept
 /// from running by the quota, and only then by its neighbours.
 const QUOTA_US: u64 = 10_000;
 const PERIOD_US: u64 = 40_000;

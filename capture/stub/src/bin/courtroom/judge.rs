@@ -57,7 +57,7 @@ pub(crate) struct Mistake {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Books {
     pub(crate) excess_ns: u64,
-    /// Of that, what the label's own books explain.
+    /// Part of that time which the accounting of the label's cause explains.
     pub(crate) explained_ns: u64,
     pub(crate) median_dur_ns: u64,
     pub(crate) run_delay_ns: u64,

@@ -28,28 +28,28 @@ use clap::Parser;
 use cuda_stub::scenario::{SCENARIOS, Scenario};
 use error::CourtError;
 
-/// What `analyze` is asked for, unless --query says otherwise: its verdict on every slow call.
+/// The default query: the verdict on every slow call.
 const QUERY: &str = "SELECT op, ts, tid, verdict, root, culprit_comm FROM slow_calls ORDER BY ts";
 
-/// Run faults with known culprits and score the verdicts
+/// Run faults whose causes are known, record them, and score the verdicts of `analyze`
 #[derive(Parser)]
 pub(crate) struct Cli {
-    /// Only this scenario (repeatable).
+    /// Run only this scenario (repeatable)
     #[arg(long)]
     scenario: Vec<String>,
-    /// Keep X.parquet and X.truth.jsonl of each scenario here.
+    /// Keep X.parquet and X.truth.jsonl of each scenario in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Score what was kept here instead of recording anew; X.truth.jsonl may be compressed (.gz).
+    /// Score the runs that --keep left in this directory instead of recording; X.truth.jsonl may be compressed (.gz)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "short"])]
     recorded: Option<PathBuf>,
-    /// Fewer calls: traces of a second or two, small enough to keep as test data.
+    /// Make fewer calls: traces of a second or two, small enough for test data
     #[arg(long)]
     short: bool,
-    /// The result as JSON, with what was mistaken for what.
+    /// Print the scores as JSON, with the confusion matrix
     #[arg(long)]
     json: bool,
-    /// Ask `analyze` this instead; the columns are op, ts, tid, verdict, root and culprit_comm.
+    /// Ask `analyze` this query instead, whose columns are op, ts, tid, verdict, root and culprit_comm
     #[arg(long, value_name = "FILE")]
     query: Option<PathBuf>,
 }
