@@ -39,3 +39,38 @@ fn scanned(plan: &Arc<dyn ExecutionPlan>) -> Amount {
     }
     sum
 }
+
+#[cfg(test)]
+mod tests {
+    use analyze_run::run_file;
+    use datafusion::physical_plan::execute_stream;
+    use futures::StreamExt;
+
+    use super::*;
+    use crate::session::Session;
+
+    #[tokio::test]
+    async fn a_scan_counts_every_row_of_its_file() {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/h200/compile.parquet");
+        let file = run_file::open(&path).expect("a run");
+        let rows = file.rows_count;
+        let session = Session::open(&[file], None).await.expect("a session");
+        // Each row once per scan, also one that is filtered out.
+        for (query, scans) in [
+            ("SELECT op FROM events", 1),
+            ("SELECT kind FROM events WHERE op = 'cudaMalloc'", 1),
+            ("SELECT a.op FROM events a JOIN events b ON a.ts = b.ts AND b.pid > 0", 2),
+        ] {
+            let rows = scans * rows;
+            let frame = session.sql(query).await.expect("a query");
+            let plan = frame.create_physical_plan().await.expect("a plan");
+            assert_eq!(scanned(&plan), Amount { done: 0, total: rows }, "{query}");
+            let mut batches = execute_stream(Arc::clone(&plan), session.context().task_ctx()).expect("rows");
+            while let Some(batch) = batches.next().await {
+                batch.expect("a batch");
+            }
+            assert_eq!(scanned(&plan), Amount { done: rows, total: rows }, "{query}");
+        }
+    }
+}

@@ -1,33 +1,11 @@
 //! A profiler's trace and a captured run on one clock, through the real command line: real pairs, of which the program itself read the
 //! run's clock, and a profile made of a recording's own calls (`testdata/align/make.py`), of whose clock all is known.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    fs,
-    io::Read,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{fs, io::Read, path::Path};
 
 use serde_json::Value;
 
-fn testdata(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name).to_str().unwrap().to_owned()
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&stdout(args)).unwrap()
-}
+use super::support::{analyze, json, stdout, testdata, truth};
 
 fn run() -> String {
     testdata("h200/qwen2-profiled.parquet")
@@ -50,7 +28,7 @@ fn aligned(profile: &str, directory: &Path) -> (Value, String) {
     (json(&["align", &run(), profile, "--out", &out, "--json"]), out)
 }
 
-fn refused(run: &str, profile: &str, code: i32, words: &str) {
+fn not_aligned(run: &str, profile: &str, code: i32, words: &str) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out.parquet");
     let output = analyze(&["align", run, profile, "--out", out.to_str().unwrap()]);
@@ -62,8 +40,7 @@ fn refused(run: &str, profile: &str, code: i32, words: &str) {
 
 /// That the clock is what `make.py` made it, within what is stated.
 fn check_clock(alignment: &Value) {
-    let truth: Value =
-        serde_json::from_str(&fs::read_to_string(testdata("align/qwen2-made.truth.json")).unwrap()).unwrap();
+    let truth = truth("align/qwen2-made.truth.json");
     let number = |value: &Value| value.as_f64().unwrap();
     let ns = |value: &Value| value.as_i64().unwrap();
     assert_eq!(alignment["matchable_count"], truth["calls_count"]);
@@ -128,7 +105,7 @@ fn check_pair(name: &str, matchable: u64) {
     );
     // One machine: the profiler's time of day is the recorder's.
     assert!(ns(&outcome["wall_difference_ns"]).abs() < 1_000, "{outcome}");
-    let truth: Value = serde_json::from_str(&fs::read_to_string(file("truth.json")).unwrap()).unwrap();
+    let truth = truth(&format!("align/{name}.truth.json"));
     let marks = stdout(&["sql", &out, "SELECT name, ts, ts + dur AS until FROM marks"]);
     let mut ranges_count = 0;
     for range in truth["ranges"].as_array().unwrap() {
@@ -203,20 +180,20 @@ fn threads_of_a_container_are_found_by_their_calls() {
 #[test]
 fn what_does_not_fit_is_refused() {
     // Another run of the same program, with the same calls in the same order.
-    refused(&testdata("h200/qwen2-quiet.parquet"), &profile(), 3, "inconclusive");
+    not_aligned(&testdata("h200/qwen2-quiet.parquet"), &profile(), 3, "inconclusive");
     for (run, profile) in
         [("aligned", "aligned-full"), ("aligned-full", "aligned"), ("aligned", "aligned-light")]
     {
         let file = |name: &str, ending: &str| testdata(&format!("align/{name}.{ending}"));
-        refused(&file(run, "parquet"), &file(profile, "kineto.json.gz"), 3, "inconclusive");
+        not_aligned(&file(run, "parquet"), &file(profile, "kineto.json.gz"), 3, "inconclusive");
     }
     // Other programs, and a trace with no calls at all.
-    refused(&testdata("h200/graphs.parquet"), &profile(), 3, "inconclusive");
-    refused(&run(), &testdata("kineto/small.json.gz"), 3, "inconclusive");
-    refused(&run(), &testdata("snapshots/small.p0.pickle"), 3, "no function in common");
-    refused(&run(), "absent.json", 2, "absent.json");
+    not_aligned(&testdata("h200/graphs.parquet"), &profile(), 3, "inconclusive");
+    not_aligned(&run(), &testdata("kineto/small.json.gz"), 3, "inconclusive");
+    not_aligned(&run(), &testdata("snapshots/small.p0.pickle"), 3, "no function in common");
+    not_aligned(&run(), "absent.json", 2, "absent.json");
     let both = testdata("courtroom/vm");
-    refused(&both, &profile(), 2, "one is needed");
+    not_aligned(&both, &profile(), 2, "one is needed");
 }
 
 #[test]
@@ -227,19 +204,19 @@ fn a_profile_of_another_day_is_refused() {
     let later = (base.parse::<i64>().unwrap() + 3_600_000_000_000).to_string();
     let file = directory.path().join("later.json");
     fs::write(&file, text.replace(&base, &later)).unwrap();
-    refused(&run(), file.to_str().unwrap(), 3, "by the time of day");
+    not_aligned(&run(), file.to_str().unwrap(), 3, "by the time of day");
 }
 
 #[test]
 fn a_run_has_one_profile_of_a_process_and_is_never_written_to() {
     let directory = tempfile::tempdir().unwrap();
     let (_, out) = aligned(&profile(), directory.path());
-    refused(&out, &profile(), 2, "already");
+    not_aligned(&out, &profile(), 2, "already");
     let copy = directory.path().join("copy.parquet").to_str().unwrap().to_owned();
     fs::copy(run(), &copy).unwrap();
     let output = analyze(&["align", &copy, &profile(), "--out", &copy, "--force"]);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(fs::read(&copy).unwrap(), fs::read(PathBuf::from(run())).unwrap());
+    assert_eq!(fs::read(&copy).unwrap(), fs::read(run()).unwrap());
     let output = analyze(&["align", &run(), &profile(), "--out", &out]);
     assert_eq!(output.status.code(), Some(2), "it exists");
 }

@@ -3,21 +3,19 @@
 //! with its address, size and state. `testdata/memory/RUN.state.json` holds the reports, which
 //! `testdata/record/memory.py` requested.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use analyze::trace::Trace;
+use analyze_memory::{
+    allocator::Allocator,
+    decode::Key,
+    input::{Input, Listener, Replay},
+    span::State,
+};
 use serde_json::Value;
 use trace_schema::Lost;
 
-use super::{
-    allocator::Allocator,
-    input::{Input, Key, Listener, Replay},
-    span::State,
-};
-use analyze::trace::Trace;
+use super::support::{testdata, truth};
 
 /// Segments by address, as text.
 type Held = BTreeMap<u64, String>;
@@ -125,19 +123,25 @@ impl Listener for Comparison {
     }
 }
 
-/// Compares one run; returns the number of marks and blocks, and the differences.
-async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
-    let text = fs::read_to_string(state).expect("a state");
-    let json: Value = serde_json::from_str(&text).expect("JSON");
+/// The process of a `RUN.state.json`, and the marks at which PyTorch reported its segments.
+fn reports(name: &str) -> (u32, Vec<Value>) {
+    let json = truth(&format!("memory/{name}"));
     let marks = json["marks"].as_array().expect("marks").iter().cloned();
-    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
-    let pid = number(&json["pid"]) as u32;
-    let run =
-        state.to_string_lossy().replace(".child.state.json", ".parquet").replace(".state.json", ".parquet");
-    let trace = Trace::open(&[PathBuf::from(run)]).await.expect("a run");
+    (number(&json["pid"]) as u32, marks.filter(|mark| mark.get("segments").is_some()).collect())
+}
+
+/// Opens a run of `testdata/memory`.
+async fn open(run: &str) -> Trace {
+    Trace::open(&[PathBuf::from(testdata(&format!("memory/{run}.parquet")))]).await.expect("a run")
+}
+
+/// Compares one run; returns the number of marks and blocks, and the differences.
+async fn compare(name: &str) -> (usize, usize, Vec<String>) {
+    let (pid, marks) = reports(name);
+    let trace = open(name.trim_end_matches(".state.json").trim_end_matches(".child")).await;
     let instants = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
     let comparison = Comparison { pid, marks, compared: 0, blocks_count: 0, different: Vec::new() };
-    let input = Input::new(trace.context().clone(), trace.files());
+    let input = Input::new(trace.events(), trace.files());
     let (replay, comparison) = input.replay(vec![instants], comparison).await.expect("a replay");
     let mut comparison = comparison;
     for (key, allocator) in replay.allocators() {
@@ -145,23 +149,21 @@ async fn compare(state: &Path) -> (usize, usize, Vec<String>) {
             comparison.different.push(format!("{key:?}: {:?}", allocator.faults()));
         }
     }
-    assert_eq!(comparison.compared, comparison.marks.len(), "{}", state.display());
+    assert_eq!(comparison.compared, comparison.marks.len(), "{name}");
     (comparison.compared, comparison.blocks_count, comparison.different)
 }
 
 #[tokio::test]
 async fn every_mark_is_as_pytorch_said() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
     let (mut runs, mut marks, mut blocks) = (0, 0, 0);
     let mut different = Vec::new();
-    for entry in fs::read_dir(folder).expect("testdata/memory") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+    for entry in fs::read_dir(testdata("memory")).expect("testdata/memory") {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
         // The neighbour process was not recorded: it only holds memory that nobody traced.
         if !name.ends_with(".state.json") || name == "neighbour.other.state.json" {
             continue;
         }
-        let (of_marks, of_blocks, found) = compare(&path).await;
+        let (of_marks, of_blocks, found) = compare(&name).await;
         different.extend(found.into_iter().map(|what| format!("{name}: {what}")));
         runs += 1;
         marks += of_marks;
@@ -211,22 +213,17 @@ impl Listener for AfterLoss {
 
 #[tokio::test]
 async fn what_is_known_after_a_loss_is_as_pytorch_said() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
-    let text = fs::read_to_string(folder.join("plain.state.json")).expect("a state");
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    let marks = json["marks"].as_array().expect("marks").iter().cloned();
-    let marks: Vec<Value> = marks.filter(|mark| mark.get("segments").is_some()).collect();
+    let (pid, marks) = reports("plain.state.json");
     let times: Vec<i64> = marks.iter().map(|mark| mark["ts_ns"].as_i64().expect("a time")).collect();
-    let trace = Trace::open(&[folder.join("plain.parquet")]).await.expect("a run");
+    let trace = open("plain").await;
     let mut files = trace.files().to_vec();
     // The events are in the file, although a recorder that lost them would not have them.
     let (from_ns, to_ns) = (times[2], times[3]);
     let lost = |probe: &str| Lost { probe: probe.to_owned(), from_ns, to_ns, count: 7 };
     files[0].run.lost = vec![lost("_ZN3c104cuda12record_traceEv"), lost("cudaFree"), lost("run")];
-    let pid = number(&json["pid"]) as u32;
     let listener =
         AfterLoss { marks, pid, lost_from_ts: from_ns, known_count: 0, compared: 0, wrong: Vec::new() };
-    let input = Input::new(trace.context().clone(), &files);
+    let input = Input::new(trace.events(), &files);
     let (replay, listener) = input.replay(vec![times], listener).await.expect("a replay");
     assert!(
         listener.compared > 5 && listener.known_count > 50,

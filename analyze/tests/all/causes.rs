@@ -1,10 +1,9 @@
 //! Causes of slow calls through the real program: traces with Unix times, the scheduler behind other threads, `--chains`,
 //! a million threads.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -14,15 +13,7 @@ use serde_json::Value;
 use trace_schema::{Kind, Run, Text};
 use trace_writer::Recorder;
 
-fn stdout(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name)
-}
+use super::support::{json, stdout, testdata};
 
 /// 17 May 2026.
 const UNIX_NS: i64 = 1_779_000_000_000_000_000;
@@ -64,7 +55,7 @@ fn an_imported_run_with_unix_times_has_its_slow_calls_and_its_alibi() {
     ingero_with_one_slow_free(&database);
     let run = run.to_str().unwrap();
     assert!(stdout(&["import", "ingero", database.to_str().unwrap(), "--out", run]).starts_with("42 events"));
-    let answer: Value = serde_json::from_str(&stdout(&["chains", "--json", run])).unwrap();
+    let answer = json(&["chains", "--json", run]);
     let [free] = &answer["verdicts"].as_array().unwrap()[..] else { panic!("{answer:#}") };
     assert_eq!((&free["op"], &free["calls_count"]), (&"cudaFree".into(), &40.into()));
     assert_eq!((&free["slow_count"], &free["overlapping_count"]), (&1.into(), &0.into()));
@@ -84,8 +75,7 @@ fn an_imported_run_with_unix_times_has_its_slow_calls_and_its_alibi() {
 /// A lock whose holder had lost its CPU: the calls slept for a futex, and the scheduler is behind it.
 #[test]
 fn the_scheduler_behind_a_lock_is_named_in_text_and_page() {
-    let run = testdata("courtroom/vm/futex_convoy.parquet");
-    let run = run.to_str().unwrap();
+    let run = &testdata("courtroom/vm/futex_convoy.parquet");
     let text = stdout(&["chains", run]);
     for op in ["cudaMemcpy", "cudaMalloc", "cudaFree", "cudaLaunchKernel"] {
         let begin = format!("{op}: the scheduler is behind ");
@@ -108,7 +98,7 @@ fn the_scheduler_behind_a_lock_is_named_in_text_and_page() {
 fn as_many_chains_are_shown_as_asked_for() {
     let run = testdata("courtroom/vm/futex_convoy.parquet");
     let shown = |count: &str| {
-        let text = stdout(&["chains", run.to_str().unwrap(), "--chains", count]);
+        let text = stdout(&["chains", &run, "--chains", count]);
         text.lines().filter(|line| line.contains(", at the root ")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert!(shown("0").is_empty());
@@ -119,7 +109,7 @@ fn as_many_chains_are_shown_as_asked_for() {
     let all = shown("100000");
     assert_eq!(all[..8], eight);
     let with_chains = "SELECT count(*) AS n FROM (SELECT DISTINCT call_pid, call_tid, call_ts FROM chain_links WHERE call_depth = 0)";
-    let count = stdout(&["sql", run.to_str().unwrap(), with_chains]);
+    let count = stdout(&["sql", &run, with_chains]);
     assert_eq!(count, format!("n\n{}\n", all.len()));
 }
 
@@ -136,8 +126,7 @@ fn links_of_chains_have_a_key_and_sum_to_their_calls() {
              AND s.ts = call_ts AND s.depth = call_depth WHERE s.dur <> l.dur OR s.ts <> first",
     ];
     for name in ["courtroom/vm/futex_convoy", "courtroom/h200/many_hogs", "h200/qwen2-hogs"] {
-        let run = testdata(&format!("{name}.parquet"));
-        let run = run.to_str().unwrap();
+        let run = &testdata(&format!("{name}.parquet"));
         assert_ne!(stdout(&["sql", run, "SELECT count(*) AS n FROM chain_links"]), "n\n0\n", "{name}");
         for account in accounts {
             assert_eq!(stdout(&["sql", run, account]), "n\n0\n", "{name}: {account}");

@@ -1,45 +1,27 @@
 //! The real program on real traces (goldens, re-blessed with BLESS=1) and on bad input.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
     io::Read,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    path::Path,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
 
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name)
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn run(name: &str) -> String {
-    testdata(&format!("h200/{name}.parquet")).to_str().unwrap().to_owned()
-}
+use super::support::{analyze, json, run, stdout, testdata};
 
 fn golden(name: &str, found: &str) {
-    let path = testdata("golden").join(name);
+    let path = testdata(&format!("golden/{name}"));
     if std::env::var_os("BLESS").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, found).unwrap();
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == expected, "{} differs; BLESS=1 accepts:\n{found}", path.display());
+    assert!(found == expected, "{path} differs; BLESS=1 accepts:\n{found}");
 }
 
 fn chains(name: &str) -> Value {
-    serde_json::from_str(&stdout(&["chains", "--json", &run(name)])).unwrap()
+    json(&["chains", "--json", &run(name)])
 }
 
 fn share(shares: &Value, cause: &str) -> f64 {
@@ -189,7 +171,7 @@ fn calls_equal_pytorchs_profiler() {
 
 #[test]
 fn a_launch_heavy_run_takes_few_bytes_an_event() {
-    let info: Value = serde_json::from_str(&stdout(&["info", "--json", &run("qwen2-quiet")])).unwrap();
+    let info = json(&["info", "--json", &run("qwen2-quiet")]);
     let bytes = info[0]["size_bytes"].as_f64().unwrap() / info[0]["rows_count"].as_f64().unwrap();
     assert!(bytes <= 4.5, "{bytes} bytes an event");
     assert_eq!(info[0]["provenance"]["lost"].as_array().unwrap().len(), 0);

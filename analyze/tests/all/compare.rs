@@ -1,19 +1,12 @@
 //! Runs compared, from the command line: recordings of one workload on an H200, unchanged and with three faults.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/compare").join(name)
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
+use super::support::{analyze, testdata};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -24,7 +17,7 @@ fn stderr(output: &Output) -> String {
 }
 
 fn side(name: &str) -> String {
-    testdata(name).to_string_lossy().into_owned()
+    testdata(&format!("compare/{name}"))
 }
 
 /// Windows of unchanged runs, one of three that were recorded in turn.
@@ -169,7 +162,7 @@ fn what_cannot_be_told_is_said() {
 fn runs_that_mean_something_else_are_not_compared() {
     let directory = tempfile::tempdir().unwrap();
     let patched = |from: &str, to: &str| {
-        let mut bytes = fs::read(testdata("hog.baseline")).unwrap();
+        let mut bytes = fs::read(side("hog.baseline")).unwrap();
         assert_eq!(from.len(), to.len());
         let places: Vec<usize> =
             (0..bytes.len() - from.len()).filter(|i| bytes[*i..].starts_with(from.as_bytes())).collect();
@@ -192,7 +185,7 @@ fn runs_that_mean_something_else_are_not_compared() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("version 7"), "{}", stderr(&output));
 
-    let whole = fs::read(testdata("hog.baseline")).unwrap();
+    let whole = fs::read(side("hog.baseline")).unwrap();
     for length in [0, 3, whole.len() / 2, whole.len() - 1] {
         let cut = directory.path().join("cut.baseline");
         fs::write(&cut, &whole[..length]).unwrap();

@@ -1,16 +1,13 @@
 //! Every recorded scenario against a source that is not the recorder: PyTorch's profiler, the program itself, or
 //! the library it called through (`testdata/record/scenarios.py`).
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-type Counts = BTreeMap<String, (u64, u64)>;
+use super::support::{run, stdout, truth};
 
-fn testdata(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/h200").join(name).to_str().unwrap().to_owned()
-}
+type Counts = BTreeMap<String, (u64, u64)>;
 
 /// Calls and bytes of each function inside a span of one process.
 fn recorded(name: &str, span: &Value) -> Counts {
@@ -18,14 +15,7 @@ fn recorded(name: &str, span: &Value) -> Counts {
         "SELECT op, count(*), coalesce(sum(size_bytes), 0) FROM events WHERE kind = 'call' AND pid = {} AND ts >= {} AND ts < {} GROUP BY op",
         span["pid"], span["start_ns"], span["end_ns"]
     );
-    let run = testdata(&format!("{name}.parquet"));
-    let output = Command::new(env!("CARGO_BIN_EXE_analyze"))
-        .args(["sql", "--format", "csv", &run, &query])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout)
-        .unwrap()
+    stdout(&["sql", "--format", "csv", &run(name), &query])
         .lines()
         .skip(1)
         .map(|line| {
@@ -46,11 +36,11 @@ const BESIDE: [&str; 6] = [
 ];
 
 fn check(name: &str) {
-    let text = fs::read_to_string(testdata(&format!("{name}.counts.json"))).unwrap();
-    let spans: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let spans = truth(&format!("h200/{name}.counts.json"));
+    let spans = spans.as_array().unwrap();
     assert!(!spans.is_empty());
     let mut checked = 0;
-    for span in &spans {
+    for span in spans {
         let found = recorded(name, span);
         let count = |op: &str| found.get(op).map_or(0, |(count, _)| *count);
         for source in ["made", "library"] {

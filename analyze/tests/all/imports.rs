@@ -1,44 +1,15 @@
 //! Other tools' traces through the real command line: PyTorch's profiler, Nsight Systems, and telling them apart.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
 
-use serde_json::Value;
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name)
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Imports a file; the run's path, in a directory that must be kept.
-fn import(format: &str, file: &Path) -> (tempfile::TempDir, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("run.parquet").to_str().unwrap().to_owned();
-    stdout(&["import", format, file.to_str().unwrap(), "--out", &out]);
-    (directory, out)
-}
-
-fn provenance(run: &str) -> Value {
-    let info: Value = serde_json::from_str(&stdout(&["info", "--json", run])).unwrap();
-    info[0]["provenance"].clone()
-}
+use super::support::{analyze, import_as, json, provenance, stdout, testdata};
 
 /// Refused with the code of bad input and these words, leaving nothing behind.
-fn refused(format: &str, file: &Path, words: &str) {
+fn import_refused(format: &str, file: &Path, words: &str) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let output = analyze(&["import", format, file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
@@ -55,7 +26,7 @@ const FIGURES: &str = "SELECT kind, op, count(*) AS n, sum(ts % 1000000007) AS t
 
 #[test]
 fn a_profile_has_the_rows_that_python_counts() {
-    let (_kept, run) = import("kineto", &testdata("kineto/small.json.gz"));
+    let (_kept, run) = import_as("kineto", testdata("kineto/small.json.gz"));
     assert_eq!(
         stdout(&["sql", &run, FIGURES]),
         fs::read_to_string(testdata("kineto/small.rows.csv")).unwrap()
@@ -75,7 +46,7 @@ fn a_profile_has_the_rows_that_python_counts() {
         assert!(limits.contains(said), "{said}: {limits}");
     }
     // What the scheduler did is not known: nobody is blamed for it.
-    let chains: Value = serde_json::from_str(&stdout(&["chains", "--json", &run])).unwrap();
+    let chains = json(&["chains", "--json", &run]);
     for share in chains["overall"].as_array().unwrap() {
         assert!(share["cause"] == "inconclusive" || share["share_ratio"] == 0.0, "{share}");
     }
@@ -108,13 +79,13 @@ fn times_of_a_profile_are_exact() {
     };
     // The base may stand behind the events.
     for (more, base) in [("", 0), (", \"baseTimeNanoseconds\": 1000000001", 1_000_000_001)] {
-        let (_kept, run) = import("kineto", &profile(directory.path(), span, more));
+        let (_kept, run) = import_as("kineto", &profile(directory.path(), span, more));
         assert_eq!(stdout(&["sql", &run, query]), rows(base));
         assert!(provenance(&run)["not_captured"].to_string().contains("how long 1 spans took"));
     }
     let list = directory.path().join("list.json");
     fs::write(&list, format!("[{span}]")).unwrap();
-    let (_kept, run) = import("kineto", &list);
+    let (_kept, run) = import_as("kineto", &list);
     assert_eq!(stdout(&["sql", &run, query]), rows(0));
 }
 
@@ -142,8 +113,8 @@ fn broken_profiles_are_refused_with_their_byte() {
     for (events, more, words) in cases {
         let file = profile(directory.path(), &events, more);
         match words {
-            Some(words) => refused("kineto", &file, words),
-            None => drop(import("kineto", &file)),
+            Some(words) => import_refused("kineto", &file, words),
+            None => drop(import_as("kineto", &file)),
         }
     }
     let file = directory.path().join("other.json");
@@ -154,13 +125,13 @@ fn broken_profiles_are_refused_with_their_byte() {
         (b"{\"traceEvents\": [{\"ph\": \"\xff\"", "no UTF-8"),
     ] {
         fs::write(&file, bytes).unwrap();
-        refused("kineto", &file, words);
+        import_refused("kineto", &file, words);
     }
     let packed = fs::read(testdata("kineto/small.json.gz")).unwrap();
     fs::write(&file, &packed[..packed.len() / 2]).unwrap();
-    refused("kineto", &file, "damaged or cut off");
+    import_refused("kineto", &file, "damaged or cut off");
     fs::write(&file, "[".repeat(1 << 20)).unwrap();
-    refused("kineto", &file, "an event is a list");
+    import_refused("kineto", &file, "an event is a list");
 }
 
 /// Damage of any kind is refused or read, never a panic.
@@ -247,7 +218,7 @@ fn an_nsight_export_becomes_rows() {
     let directory = tempfile::tempdir().unwrap();
     let file = export(directory.path(), "");
     let before = fs::read(&file).unwrap();
-    let (_kept, run) = import("nsys", &file);
+    let (_kept, run) = import_as("nsys", &file);
     let query = "SELECT ts - 1700000000000000000 AS at, dur, kind, op, pid, tid, ret, cpu, in_cpu, device, stream, \
         correlation, size_bytes, direction, grid_x, detail FROM events ORDER BY ts, kind";
     let expected =
@@ -300,13 +271,13 @@ fn broken_exports_are_refused_with_their_row() {
         ("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET start = 9223372036854775807, end = NULL", "start is"),
         ("UPDATE SCHED_EVENTS SET globalTid = NULL WHERE cpu = 1", "table SCHED_EVENTS, row 5"),
     ] {
-        refused("nsys", &export(directory.path(), change), words);
+        import_refused("nsys", &export(directory.path(), change), words);
     }
     let file = directory.path().join("text.sqlite");
     fs::write(&file, "no database").unwrap();
-    refused("nsys", &file, "is not an SQLite export of Nsight Systems");
+    import_refused("nsys", &file, "is not an SQLite export of Nsight Systems");
     // An earlier version without columns that came later is read.
-    let (_kept, run) = import(
+    let (_kept, run) = import_as(
         "nsys",
         &export(
             directory.path(),
@@ -322,13 +293,13 @@ fn broken_exports_are_refused_with_their_row() {
 fn foreign_files_are_recognised_wherever_a_run_is_expected() {
     let directory = tempfile::tempdir().unwrap();
     // The name says nothing: the content does.
-    let copy = |from: &Path, name: &str| {
+    let copy = |from: &str, name: &str| {
         let to = directory.path().join(name);
         fs::copy(from, &to).unwrap();
         to.to_str().unwrap().to_owned()
     };
     let profile = copy(&testdata("kineto/small.json.gz"), "one.two");
-    let export = copy(&export(directory.path(), ""), "three");
+    let export = copy(export(directory.path(), "").to_str().unwrap(), "three");
     let snapshot = copy(&testdata("snapshots/small.p4.pickle"), "four.gz");
     let old = copy(&testdata("snapshots/small.p0.pickle"), "five");
     for (file, format, name, rows) in [
@@ -354,7 +325,7 @@ fn foreign_files_are_recognised_wherever_a_run_is_expected() {
     // Several at once, beside a run.
     let run = testdata("h200/qwen2-quiet.parquet");
     let query = "SELECT count(DISTINCT run) AS n FROM events";
-    assert_eq!(stdout(&["sql", &profile, run.to_str().unwrap(), &export, query]), "n\n3\n");
+    assert_eq!(stdout(&["sql", &profile, &run, &export, query]), "n\n3\n");
     let unknown = copy(&testdata("README.md"), "six");
     let out = directory.path().join("none.parquet");
     let output = analyze(&["import", &unknown, "--out", out.to_str().unwrap()]);
@@ -411,7 +382,7 @@ fn a_folder_of_parquet_files_says_what_the_database_does() {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = export(directory.path(), "");
     let folder = parquet_dir(&sqlite, directory.path());
-    let ((_kept, one), (_also, other)) = (import("nsys", &sqlite), import("nsys", &folder));
+    let ((_kept, one), (_also, other)) = (import_as("nsys", &sqlite), import_as("nsys", &folder));
     let all = "SELECT * EXCEPT (run) FROM events ORDER BY ts, kind, op";
     assert_eq!(stdout(&["sql", &one, all]), stdout(&["sql", &other, all]));
     assert_eq!(provenance(&one), provenance(&other));
@@ -425,11 +396,11 @@ fn a_folder_of_parquet_files_says_what_the_database_does() {
         ("UPDATE SCHED_EVENTS SET globalTid = NULL WHERE cpu = 1", "table SCHED_EVENTS, row 5"),
         ("DROP TABLE StringIds", "it has no table StringIds"),
     ] {
-        refused("nsys", &parquet_dir(&export(directory.path(), change), directory.path()), words);
+        import_refused("nsys", &parquet_dir(&export(directory.path(), change), directory.path()), words);
     }
     let folder = parquet_dir(&export(directory.path(), ""), directory.path());
     let file = folder.join("OSRT_API.parquet");
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-    refused("nsys", &folder, "OSRT_API.parquet");
+    import_refused("nsys", &folder, "OSRT_API.parquet");
 }

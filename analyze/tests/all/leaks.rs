@@ -1,36 +1,14 @@
 //! `analyze leaks` and `analyze alerts` on runs recorded on an H200, and on bad input.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::HashSet,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde_json::Value;
 
-fn analyze(words: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-fn testdata(name: &str) -> String {
-    format!("{}/../testdata/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-fn json(words: &[&str]) -> Value {
-    let (code, out, err) = analyze(words);
-    assert_eq!(code, 0, "{words:?}: {err}");
-    serde_json::from_str(&out).unwrap()
-}
-
-fn rows(run: &str, query: &str) -> Vec<Value> {
-    let (code, out, err) = analyze(&["sql", run, query, "--format", "ndjson"]);
-    assert_eq!(code, 0, "{query}: {err}");
-    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use super::support::{json, outcome, rows, testdata, truth};
 
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap()
@@ -43,9 +21,7 @@ const LEAKS: [&str; 3] = ["memory/leak", "leaks/leak-10", "leaks/leak-12"];
 fn a_leak_is_found_with_its_blocks() {
     for name in LEAKS {
         let run = testdata(&format!("{name}.parquet"));
-        let state: Value =
-            serde_json::from_str(&fs::read_to_string(testdata(&format!("{name}.state.json"))).unwrap())
-                .unwrap();
+        let state = truth(&format!("{name}.state.json"));
         let truth: HashSet<i64> =
             state["leak"]["blocks"].as_array().unwrap().iter().map(|block| number(&block[0])).collect();
         for options in [&[][..], &["--epochs", "epoch 7"], &["--epochs", "allocations"]] {
@@ -142,7 +118,7 @@ fn views_are_what_the_command_says() {
 
 #[test]
 fn people_read_verdict_account_and_sites() {
-    let (code, out, err) = analyze(&["leaks", &testdata("memory/leak.parquet"), "--top", "1"]);
+    let (code, out, err) = outcome(&["leaks", &testdata("memory/leak.parquet"), "--top", "1"]);
     assert_eq!(code, 0, "{err}");
     for expected in ["device 0: leak", "40 epochs (ranges \"epoch #\")", "+ leaked", "kept by: 1 of 2 sites"]
     {
@@ -154,10 +130,10 @@ fn people_read_verdict_account_and_sites() {
 #[test]
 fn without_an_allocator_there_is_nothing_to_judge() {
     let run = testdata("courtroom/vm/nothing.parquet");
-    let (code, out, _) = analyze(&["leaks", &run]);
+    let (code, out, _) = outcome(&["leaks", &run]);
     assert!(code == 0 && out.starts_with("no allocator of PyTorch was at work"), "{code}: {out}");
     assert_eq!(json(&["leaks", &run, "--json"])["allocators"], Value::Array(Vec::new()));
-    let (code, out, _) = analyze(&["alerts", &run]);
+    let (code, out, _) = outcome(&["alerts", &run]);
     assert!(code == 0 && out.starts_with("no GPU was read"), "{code}: {out}");
 }
 
@@ -171,7 +147,7 @@ fn bad_input_is_refused() {
         (&["alerts", &run, "--over", "90"], "neither a part"),
         (&["alerts", &run, "--for", "long"], "is not a time"),
     ] {
-        let (code, out, err) = analyze(words);
+        let (code, out, err) = outcome(words);
         assert!(code == 2 && out.is_empty() && err.contains(expected), "{words:?}: {code} {err}");
     }
     let bytes = fs::read(&run).unwrap();
@@ -187,7 +163,7 @@ fn bad_input_is_refused() {
     let damaged = broken("damaged.parquet", &damaged);
     for path in [cut, damaged] {
         for verb in ["leaks", "alerts"] {
-            let (code, _, err) = analyze(&[verb, &path]);
+            let (code, _, err) = outcome(&[verb, &path]);
             assert!(code == 2 && Path::new(&path).exists(), "{verb} {path}: {code} {err}");
         }
     }
@@ -210,6 +186,6 @@ fn time_over_a_threshold_is_that_of_the_readings() {
     // What is reserved is known at every instant.
     let curve = rows(&run, "SELECT min(ts) AS ts FROM memory_curve WHERE reserved_bytes > 314572800");
     assert_eq!(allocator["spans"][0]["ts_ns"], curve[0]["ts"]);
-    let (code, out, _) = analyze(&["alerts", &run, "--over", "90%", "--for", "5m"]);
+    let (code, out, _) = outcome(&["alerts", &run, "--over", "90%", "--for", "5m"]);
     assert!(code == 0 && out.contains("GPU 0, in use: no alert"), "{out}");
 }

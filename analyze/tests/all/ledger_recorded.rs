@@ -4,16 +4,17 @@
 
 use std::path::Path;
 
+use analyze::trace::Trace;
+use analyze_memory::device::input::Replay;
 use serde_json::Value;
 
-use super::input::Replay;
-use analyze::trace::Trace;
+use super::support::testdata;
 
 /// Returns the number of marks of a run, and the differences between the account and what the driver said.
 async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
     let trace = Trace::open(&[path.to_owned()]).await.expect("a run");
     let times: Vec<i64> = marks.iter().map(|mark| mark["end_ns"].as_i64().expect("a time")).collect();
-    let found = Replay::new(trace.files()).at(trace.context(), &times).await.expect("accounts");
+    let found = Replay::new(trace.files()).at(&*trace.events(), &times).await.expect("accounts");
     let mut different = Vec::new();
     for (mark, devices) in marks.iter().zip(&found) {
         let said = mark["total_bytes"].as_i64().expect("bytes") - mark["free_bytes"].as_i64().expect("bytes");
@@ -30,9 +31,8 @@ async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
 
 #[tokio::test]
 async fn devices_are_used_as_the_driver_said() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/memory");
     let (mut compared, mut different) = (0, Vec::new());
-    for entry in std::fs::read_dir(folder).expect("recordings").flatten() {
+    for entry in std::fs::read_dir(testdata("memory")).expect("recordings").flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "parquet") {
             continue;

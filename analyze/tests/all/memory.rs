@@ -1,25 +1,18 @@
 //! `analyze memory` on runs recorded on an H200.
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-use std::process::Command;
 
 use serde_json::Value;
 
-fn analyze(words: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
+use super::support::{json, outcome, testdata, truth};
 
 fn run(name: &str) -> String {
-    format!("{}/../testdata/memory/{name}.parquet", env!("CARGO_MANIFEST_DIR"))
+    testdata(&format!("memory/{name}.parquet"))
 }
 
 #[test]
 fn the_gap_of_every_round_is_pinned_by_named_blocks() {
     for round in 1..=3 {
         let moment =
-            answer(&["memory", &run("generate"), "--at", &format!("round {round}, cache emptied"), "--json"]);
+            json(&["memory", &run("generate"), "--at", &format!("round {round}, cache emptied"), "--json"]);
         let held = &moment["moment"]["allocators"][0];
         let bytes = ["reserved_bytes", "allocated_bytes", "pinned_bytes", "releasable_bytes"];
         let bytes = bytes.map(|name| held[name].as_i64().unwrap());
@@ -31,9 +24,7 @@ fn the_gap_of_every_round_is_pinned_by_named_blocks() {
 
 #[test]
 fn what_the_model_leaves_behind_is_pinned_by_named_blocks() {
-    let (code, out, err) = analyze(&["memory", &run("generate"), "--at", "cache emptied", "--json"]);
-    assert_eq!(code, 0, "{err}");
-    let moment: Value = serde_json::from_str(&out).unwrap();
+    let moment = json(&["memory", &run("generate"), "--at", "cache emptied", "--json"]);
     let held = &moment["moment"]["allocators"][0];
     // As PyTorch said at that mark: reserved, allocated, inactive split.
     assert_eq!(held["reserved_bytes"], 547_356_672);
@@ -48,16 +39,14 @@ fn what_the_model_leaves_behind_is_pinned_by_named_blocks() {
 
 #[test]
 fn reserved_is_the_sum_of_its_parts_in_every_run() {
-    let folder = format!("{}/../testdata/memory", env!("CARGO_MANIFEST_DIR"));
+    let folder = testdata("memory");
     let mut compared = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "parquet") {
             continue;
         }
-        let (code, out, err) = analyze(&["memory", path.to_str().unwrap(), "--json"]);
-        assert_eq!(code, 0, "{err}");
-        let moment: Value = serde_json::from_str(&out).unwrap();
+        let moment = json(&["memory", path.to_str().unwrap(), "--json"]);
         for held in moment["moment"]["allocators"].as_array().unwrap() {
             let bytes = |name: &str| held[name].as_i64().unwrap();
             let parts = ["allocated", "pending", "releasable", "private_releasable", "pinned", "unknown"];
@@ -71,21 +60,14 @@ fn reserved_is_the_sum_of_its_parts_in_every_run() {
 
 #[test]
 fn a_mark_that_is_not_there_is_bad_input() {
-    let (code, _, err) = analyze(&["memory", &run("generate"), "--at", "no'such"]);
+    let (code, _, err) = outcome(&["memory", &run("generate"), "--at", "no'such"]);
     assert_eq!(code, 2);
     assert!(err.contains("has no mark"), "{err}");
 }
 
-/// What a verb answers in JSON.
-fn answer(words: &[&str]) -> Value {
-    let (code, out, err) = analyze(words);
-    assert_eq!(code, 0, "{words:?}: {err}");
-    serde_json::from_str(&out).unwrap()
-}
-
 #[test]
 fn a_device_full_of_pairs_fails_for_fragmentation_which_expandable_segments_end() {
-    let ooms = answer(&["oom", &run("crowded"), "--json"]);
+    let ooms = json(&["oom", &run("crowded"), "--json"]);
     let [full, fragmented] = &ooms.as_array().unwrap()[..] else { panic!("{ooms}") };
     assert_eq!((&full["verdict"], &full["expandable_helps"]), (&"capacity".into(), &false.into()));
     assert_eq!((&fragmented["verdict"], &fragmented["is_limited"]), (&"fragmentation".into(), &false.into()));
@@ -97,19 +79,18 @@ fn a_device_full_of_pairs_fails_for_fragmentation_which_expandable_segments_end(
     assert_eq!((bytes("segments_count"), bytes("segments_in_use_bytes")), (1, 314_572_800));
     assert_eq!(fragmented["expandable_helps"], true);
     // And they did: the same program with them was given its gigabyte.
-    let state = format!("{}/../testdata/memory/crowded-expandable.state.json", env!("CARGO_MANIFEST_DIR"));
-    let state: Value = serde_json::from_str(&std::fs::read_to_string(state).unwrap()).unwrap();
+    let state = truth("memory/crowded-expandable.state.json");
     let wanted =
         state["marks"].as_array().unwrap().iter().find(|mark| mark["name"] == "a gigabyte was wanted");
     assert_eq!(wanted.unwrap()["got"], true);
-    assert_eq!(answer(&["oom", &run("crowded-expandable"), "--json"]).as_array().unwrap().len(), 1);
+    assert_eq!(json(&["oom", &run("crowded-expandable"), "--json"]).as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn what_a_release_leaves_is_the_sum_of_its_reasons() {
     let mut compared = 0;
     for name in ["plain", "expandable", "settings", "generate", "streams", "graphs-memory", "fallback"] {
-        let history = answer(&["releases", &run(name), "--json"]);
+        let history = json(&["releases", &run(name), "--json"]);
         for release in history["releases"].as_array().unwrap() {
             let bytes = |name: &str| release[&format!("{name}_bytes")].as_i64().unwrap();
             assert_eq!(bytes("before") - bytes("given_back"), bytes("after"), "{name}: {release}");
@@ -136,7 +117,7 @@ fn what_a_release_leaves_is_the_sum_of_its_reasons() {
 
 #[test]
 fn a_resume_that_forgets_two_pieces_is_told() {
-    let history = answer(&["releases", &run("pause"), "--json"]);
+    let history = json(&["releases", &run("pause"), "--json"]);
     let pauses = history["pauses"].as_array().unwrap();
     let actions: Vec<&str> = pauses.iter().map(|pause| pause["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["pause", "resume", "pause", "resume", "pause", "resume"]);
@@ -151,7 +132,7 @@ fn a_resume_that_forgets_two_pieces_is_told() {
 
 #[test]
 fn a_device_is_split_to_the_byte_among_recorded_and_other_processes() {
-    let moment = answer(&["memory", &run("neighbour"), "--at", "beside the other", "--json"]);
+    let moment = json(&["memory", &run("neighbour"), "--at", "beside the other", "--json"]);
     let device = &moment["moment"]["devices"][0];
     let shares = device["shares"].as_array().unwrap();
     let of = |part: &str| -> Vec<i64> {
@@ -167,7 +148,7 @@ fn a_device_is_split_to_the_byte_among_recorded_and_other_processes() {
     let sum: i64 = shares.iter().map(|share| share["size_bytes"].as_i64().unwrap()).sum();
     assert_eq!(device["used_bytes"], sum);
     // cuBLAS has its own memory, which PyTorch's counters do not show.
-    let moment = answer(&["memory", &run("generate"), "--json"]);
+    let moment = json(&["memory", &run("generate"), "--json"]);
     let shares = moment["moment"]["devices"][0]["shares"].as_array().unwrap().clone();
     let cublas = shares.iter().find(|share| share["library"] == "libcublas.so.13").unwrap();
     assert_eq!(cublas["size_bytes"], 67_240_960);
@@ -175,12 +156,12 @@ fn a_device_is_split_to_the_byte_among_recorded_and_other_processes() {
 
 #[test]
 fn advice_rests_on_what_the_run_shows() {
-    let review = answer(&["memory", &run("crowded"), "--advice", "--json"]);
+    let review = json(&["memory", &run("crowded"), "--advice", "--json"]);
     let rules: Vec<&str> =
         review["advice"].as_array().unwrap().iter().map(|advice| advice["rule"].as_str().unwrap()).collect();
     assert!(rules.contains(&"expandable_segments"), "{rules:?}");
     // Without events nothing is advised, and that is said.
-    let (code, out, _) = analyze(&["memory", &run("pause"), "--advice"]);
+    let (code, out, _) = outcome(&["memory", &run("pause"), "--advice"]);
     assert_eq!(code, 0);
     assert!(out.contains("none: nothing that the run shows"), "{out}");
 }
@@ -189,7 +170,7 @@ fn advice_rests_on_what_the_run_shows() {
 fn the_page_shows_where_memory_was() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
-    let (code, _, err) = analyze(&["report", &run("crowded"), "--html", page.to_str().unwrap()]);
+    let (code, _, err) = outcome(&["report", &run("crowded"), "--html", page.to_str().unwrap()]);
     assert_eq!(code, 0, "{err}");
     let page = std::fs::read_to_string(page).unwrap();
     for word in [
@@ -225,10 +206,10 @@ fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
     drop(connection);
     let out = directory.path().join("run.parquet");
     let (database, out) = (database.to_str().unwrap(), out.to_str().unwrap());
-    let (code, _, err) = analyze(&["import", "ingero", database, "--out", out]);
+    let (code, _, err) = outcome(&["import", "ingero", database, "--out", out]);
     assert_eq!(code, 0, "{err}");
     let driver = |at: &str| {
-        let (code, text, err) = analyze(&["memory", out, "--at", at, "--json"]);
+        let (code, text, err) = outcome(&["memory", out, "--at", at, "--json"]);
         assert_eq!(code, 0, "{err}");
         let moment: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(moment["moment"]["allocators"], serde_json::json!([]));
@@ -238,7 +219,7 @@ fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
     assert_eq!((&before["held_bytes"], &before["is_like_torch"]), (&23_068_672.into(), &true.into()));
     let after = driver("peak");
     assert_eq!((&after["held_bytes"], &after["alloc_bytes"]), (&Value::Null, &23_068_672.into()));
-    let (_, text, _) = analyze(&["memory", out]);
+    let (_, text, _) = outcome(&["memory", out]);
     assert!(
         text.contains("inferred: PyTorch's allocator") && text.contains("not known: which blocks"),
         "{text}"
@@ -248,7 +229,7 @@ fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
 /// A buffer of 48 MiB is another process's, too, and is given up there last.
 #[test]
 fn what_another_process_was_given_stays_for_that() {
-    let found = answer(&["releases", &run("lent"), "--json"]);
+    let found = json(&["releases", &run("lent"), "--json"]);
     let kept: Vec<_> = found["releases"]
         .as_array()
         .unwrap()

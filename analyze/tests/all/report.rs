@@ -1,31 +1,13 @@
 //! The report in all of its forms: that they say what SQL says, fit, and stay inert. `page.py` drives the pages in a browser.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
 
 use serde_json::{Value, json};
 
-fn testdata(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name).to_str().unwrap().to_owned()
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn run(name: &str) -> String {
-    testdata(&format!("h200/{name}.parquet"))
-}
+use super::support::{self, analyze, path, refused, run, stdout, testdata};
 
 #[test]
 fn reports_are_whole_and_inert() {
@@ -108,10 +90,10 @@ fn count(array: &Value) -> i64 {
 
 /// Checks one run; whether it had counters, NCCL's calls, memory.
 fn compare(run: &str) -> [bool; 3] {
-    let report: Value = serde_json::from_str(&stdout(&["report", run, "--json"])).unwrap();
+    let report = support::json(&["report", run, "--json"]);
     assert_eq!(report["report_version"], 1);
     let sql = |query: &str| -> Value {
-        let rows: Value = serde_json::from_str(&stdout(&["sql", run, query, "--format", "json"])).unwrap();
+        let rows = support::json(&["sql", run, query, "--format", "json"]);
         rows[0].clone()
     };
     let found = sql(FIGURES);
@@ -204,7 +186,7 @@ fn a_chain_has_the_query_of_its_call() {
         queries.map(|rest| rest.split("</pre>").next().unwrap().replace("&#39;", "'")).collect();
     assert!(queries.len() > 1, "{queries:?}");
     for query in [&queries[0], &queries[queries.len() - 1]] {
-        let rows: Value = serde_json::from_str(&stdout(&["sql", &run, query, "--format", "json"])).unwrap();
+        let rows = support::json(&["sql", &run, query, "--format", "json"]);
         assert_eq!(rows.as_array().unwrap().len(), 1, "{query}");
     }
     // A culprit leads to chains that are there.
@@ -295,7 +277,7 @@ fn names_are_only_names_in_every_form() {
     assert!(texts[1].contains("&lt;img src=x"), "{}", texts[1]);
     assert!(!texts[1].contains("[a](http"), "no link");
     // Data for programs is as recorded.
-    let data: Value = serde_json::from_str(&stdout(&["report", &run, "--json"])).unwrap();
+    let data = support::json(&["report", &run, "--json"]);
     assert!(data["phases"][0]["phase"].as_str().unwrap().contains("<img src=x onerror=alert(1)>|`"));
 }
 
@@ -401,10 +383,23 @@ fn what_exists_is_not_replaced() {
     let run = hostile(folder.path(), 60);
     let figures = folder.path().join("figures");
     stdout(&["report", &run, "--svg", figures.to_str().unwrap()]);
-    assert_eq!(analyze(&["report", &run, "--svg", figures.to_str().unwrap()]).status.code(), Some(2));
-    stdout(&["report", &run, "--svg", figures.to_str().unwrap(), "--force"]);
-    let two = analyze(&["report", &run, "--json", "--markdown"]);
-    assert_eq!(two.status.code(), Some(2), "{}", String::from_utf8_lossy(&two.stderr));
-    let itself = analyze(&["report", &run, "--html", &run, "--force"]);
-    assert_eq!(itself.status.code(), Some(2), "a run is not overwritten by its report");
+    let svg = refused(&["report", &run, "--svg", path(&figures)]);
+    let existing = svg.strip_prefix(&format!("analyze: {}/", path(&figures)));
+    let name = existing.and_then(|rest| rest.strip_suffix(" exists; use --force to replace it\n"));
+    assert!(name.is_some_and(|name| figures.join(name).is_file()), "{svg}");
+    stdout(&["report", &run, "--svg", path(&figures), "--force"]);
+    let page = folder.path().join("page.html");
+    fs::write(&page, "kept").unwrap();
+    let html = refused(&["report", &run, "--html", path(&page)]);
+    assert_eq!(html, format!("analyze: {} exists; use --force to replace it\n", path(&page)));
+    assert_eq!(fs::read_to_string(&page).unwrap(), "kept");
+    let two = refused(&["report", &run, "--json", "--markdown"]);
+    assert_eq!(
+        two,
+        "error: the argument '--json' cannot be used with '--markdown'\n\nUsage: analyze report --json <RUN> [NEW]\n\nFor more information, try '--help'.\n"
+    );
+    let before = fs::read(&run).unwrap();
+    let itself = refused(&["report", &run, "--html", &run, "--force"]);
+    assert_eq!(itself, format!("analyze: {run} is an input: give --out another name\n"));
+    assert_eq!(fs::read(&run).unwrap(), before, "a run is not overwritten by its report");
 }

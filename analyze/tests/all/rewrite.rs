@@ -1,36 +1,11 @@
 //! Runs cut, joined and checked: rows are compared as they come out of SQL.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
 };
 
-fn testdata(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name);
-    path.to_str().unwrap().to_owned()
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use super::support::{path, refused, stdout, testdata};
 
 /// Every row, without the run's name, in an order that is the same for the same rows.
 fn rows(run: &str) -> Vec<String> {

@@ -1,14 +1,10 @@
 //! One recording of a known program, as perf, ftrace and Perfetto have it: the same intervals. `testdata/sched` has how it was made.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
+
+use super::support::{self, analyze, json, stdout, testdata};
 
 const FILES: [&str; 6] = [
     "duty.perf.txt.gz",
@@ -19,31 +15,14 @@ const FILES: [&str; 6] = [
     "duty.compact.pftrace.gz",
 ];
 
-fn testdata(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/sched").join(name);
-    path.to_str().unwrap().to_owned()
-}
-
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
+/// Imports one of the recordings.
 fn import(file: &str) -> (tempfile::TempDir, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("run.parquet").to_str().unwrap().to_owned();
-    stdout(&["import", &testdata(file), "--out", &out]);
-    (directory, out)
+    support::import(testdata(&format!("sched/{file}")))
 }
 
+/// What the program wrote of itself, and its threads.
 fn truth() -> (Value, Vec<i64>) {
-    let truth: Value =
-        serde_json::from_str(&fs::read_to_string(testdata("duty.truth.json")).unwrap()).unwrap();
+    let truth = support::truth("sched/duty.truth.json");
     let threads = truth["threads"].as_object().unwrap().values().map(|tid| tid.as_i64().unwrap()).collect();
     (truth, threads)
 }
@@ -182,7 +161,9 @@ fn imports_are_whole_and_come_back_from_rows() {
         stdout(&["import", &rows, "--out", &again, "--force"]);
         let all = "SELECT * EXCEPT (run) FROM events ORDER BY ts, kind, op, tid";
         assert_eq!(stdout(&["sql", &run, all]), stdout(&["sql", &again, all]), "{file}");
-        let note = String::from_utf8(analyze(&["sql", testdata(file).as_str(), "SELECT 1"]).stderr).unwrap();
+        let note =
+            String::from_utf8(analyze(&["sql", &testdata(&format!("sched/{file}")), "SELECT 1"]).stderr)
+                .unwrap();
         let format = if file.contains("pftrace") {
             "perfetto"
         } else if file.contains("ftrace") {
@@ -206,7 +187,7 @@ fn imports_are_whole_and_come_back_from_rows() {
 #[test]
 fn every_query_of_the_library_answers() {
     let (_kept, run) = import("duty.ftrace.txt.gz");
-    let list: Value = serde_json::from_str(&stdout(&["queries", "--json"])).unwrap();
+    let list = json(&["queries", "--json"]);
     let mut counts = Vec::new();
     for query in list.as_array().unwrap() {
         if query["params"].as_array().is_none_or(Vec::is_empty) {

@@ -1,41 +1,14 @@
 //! Snapshots of PyTorch's allocator through the real command line, against what Python says they are
 //! (testdata/snapshots/make.py).
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use serde_json::Value;
 
-fn snapshot(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/snapshots").join(name)
-}
+use super::support::{import_as, json, provenance, stdout, testdata, truth};
 
-fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Imports a file; the run's path, in a directory that must be kept.
-fn import(file: &Path) -> (tempfile::TempDir, String) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("run.parquet").to_str().unwrap().to_owned();
-    stdout(&["import", "torch-snapshot", file.to_str().unwrap(), "--out", &out]);
-    (directory, out)
-}
-
-fn provenance(run: &str) -> Value {
-    let info: Value = serde_json::from_str(&stdout(&["info", "--json", run])).unwrap();
-    info[0]["provenance"].clone()
+fn snapshot(name: &str) -> String {
+    testdata(&format!("snapshots/{name}"))
 }
 
 fn limits(run: &str) -> String {
@@ -51,10 +24,10 @@ const ROWS: &str = "SELECT ts, kind, op, dur, addr, size_bytes, value, stream, d
 fn every_protocol_gives_the_rows_that_python_gives() {
     let expected = fs::read_to_string(snapshot("small.rows.csv")).unwrap();
     for protocol in 0..6 {
-        let (_kept, run) = import(&snapshot(&format!("small.p{protocol}.pickle")));
+        let (_kept, run) = import_as("torch-snapshot", snapshot(&format!("small.p{protocol}.pickle")));
         assert_eq!(stdout(&["sql", &run, ROWS]), expected, "protocol {protocol}");
     }
-    let (_kept, run) = import(&snapshot("small.p4.pickle"));
+    let (_kept, run) = import_as("torch-snapshot", snapshot("small.p4.pickle"));
     let run_facts = provenance(&run);
     assert_eq!(run_facts["producer"], "torch snapshot");
     assert_eq!(run_facts["joined_running"], false, "{run_facts}");
@@ -79,10 +52,9 @@ fn fnv1a(text: &str) -> String {
 
 #[test]
 fn a_real_snapshot_keeps_every_event_in_order() {
-    let facts: Value =
-        serde_json::from_str(&fs::read_to_string(snapshot("mixed-7gb.json")).unwrap()).unwrap();
+    let facts = truth("snapshots/mixed-7gb.json");
     for name in ["mixed-7gb", "tail"] {
-        let (_kept, run) = import(&snapshot(&format!("{name}.pickle.gz")));
+        let (_kept, run) = import_as("torch-snapshot", snapshot(&format!("{name}.pickle.gz")));
         let events = "kind = 'alloc' AND op NOT LIKE 'state%'";
         let rows = stdout(&[
             "sql",
@@ -137,8 +109,8 @@ fn held(run: &str, at: i64) -> (String, String) {
 
 #[test]
 fn a_ring_that_was_full_tells_the_same_states() {
-    let (_kept, whole) = import(&snapshot("mixed-7gb.pickle.gz"));
-    let (_kept_too, tail) = import(&snapshot("tail.pickle.gz"));
+    let (_kept, whole) = import_as("torch-snapshot", snapshot("mixed-7gb.pickle.gz"));
+    let (_kept_too, tail) = import_as("torch-snapshot", snapshot("tail.pickle.gz"));
     let first = stdout(&["sql", &tail, "SELECT min(ts) AS ts FROM events WHERE kind = 'alloc'"]);
     let first: i64 = first.lines().nth(1).unwrap().parse().unwrap();
     let last = stdout(&["sql", &tail, "SELECT max(ts) AS ts FROM events WHERE kind = 'alloc'"]);
@@ -187,9 +159,9 @@ fn a_state_without_a_history_is_shown_as_it_is() {
         (2_095_616, 2_095_616, "active_awaiting_free"),
     ];
     fs::write(&file, state_only(&blocks)).unwrap();
-    let (_kept, run) = import(&file);
+    let (_kept, run) = import_as("torch-snapshot", &file);
     for at in ["peak", "end"] {
-        let moment: Value = serde_json::from_str(&stdout(&["memory", &run, "--at", at, "--json"])).unwrap();
+        let moment = json(&["memory", &run, "--at", at, "--json"]);
         let held = &moment["moment"]["allocators"][0];
         let bytes = ["reserved", "allocated", "pending", "pinned", "unknown"]
             .map(|name| held[format!("{name}_bytes")].as_i64());
@@ -201,7 +173,7 @@ fn a_state_without_a_history_is_shown_as_it_is() {
 
 #[test]
 fn a_state_that_its_events_do_not_make_is_told() {
-    let (_kept, run) = import(&snapshot("small.p4.pickle"));
+    let (_kept, run) = import_as("torch-snapshot", snapshot("small.p4.pickle"));
     assert_eq!(stdout(&["sql", &run, "SELECT * FROM data_quality"]), "run,problem,rows_count\n");
     // Its first event, or first block, is of another size.
     let mut bytes = fs::read(snapshot("small.p0.pickle")).unwrap();
@@ -210,7 +182,7 @@ fn a_state_that_its_events_do_not_make_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("wrong.pickle");
     fs::write(&file, bytes).unwrap();
-    let (_kept_too, run) = import(&file);
+    let (_kept_too, run) = import_as("torch-snapshot", &file);
     let problems = stdout(&["sql", &run, "SELECT problem FROM data_quality ORDER BY problem"]);
     assert!(problems.contains("a block of the snapshot's state is not as its events make it"), "{problems}");
     let shown = stdout(&["memory", &run, "--at", "end"]);
@@ -219,7 +191,7 @@ fn a_state_that_its_events_do_not_make_is_told() {
 
 #[test]
 fn early_versions_are_read() {
-    let (_kept, run) = import(&snapshot("old.pickle"));
+    let (_kept, run) = import_as("torch-snapshot", snapshot("old.pickle"));
     let rows = "SELECT ts, op, addr, size_bytes, value, detail FROM events WHERE kind <> 'name' ORDER BY ts, addr, value";
     assert_eq!(
         stdout(&["sql", &run, rows]),

@@ -1,19 +1,11 @@
 //! `analyze sql` as users meet it: what it says of answers that hold nothing, and of queries that are wrong.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path, process::Output};
 
-fn run(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/h200").join(format!("{name}.parquet"));
-    path.to_str().unwrap().to_owned()
-}
+use super::support::{analyze, import_as, run, testdata};
 
 fn sql(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).arg("sql").args(args).output().unwrap()
+    analyze(&[&["sql"], args].concat())
 }
 
 /// What standard error has about a query that is answered.
@@ -100,18 +92,11 @@ fn a_query_ends_in_time_though_it_makes_no_row() {
 
 #[test]
 fn imported_runs_say_what_their_source_lacks() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("snapshot.parquet");
-    let snapshots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/snapshots");
+    let snapshots = testdata("snapshots");
     let mut pickles: Vec<_> = fs::read_dir(snapshots).unwrap().flatten().map(|file| file.path()).collect();
     pickles.retain(|path| path.to_str().unwrap().contains(".pickle"));
     pickles.sort();
-    let import = Command::new(env!("CARGO_BIN_EXE_analyze"))
-        .args(["import", "torch-snapshot", pickles[0].to_str().unwrap(), "--out", out.to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(import.status.success(), "{import:?}");
-    let out = out.to_str().unwrap();
+    let (_kept, out) = &import_as("torch-snapshot", &pickles[0]);
     let note = said(out, "SELECT * FROM slow_calls");
     assert!(
         note.starts_with("note: no events of kind call here. They come from `capture`, by its probes"),

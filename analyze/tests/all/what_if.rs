@@ -1,28 +1,16 @@
 //! `analyze what-if` on runs recorded on an H200, and on bad input.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use serde_json::Value;
 
-fn analyze(words: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_analyze")).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
+use super::support::{self, outcome, stdout, testdata};
 
-fn json(words: &[&str]) -> Vec<Value> {
-    let (code, out, err) = analyze(words);
-    assert_eq!(code, 0, "{words:?}: {err}");
-    serde_json::from_str(&out).unwrap()
-}
-
-fn testdata(name: &str) -> String {
-    format!("{}/../testdata/{name}", env!("CARGO_MANIFEST_DIR"))
+fn json(args: &[&str]) -> Vec<Value> {
+    serde_json::from_value(support::json(args)).unwrap()
 }
 
 fn runs() -> Vec<PathBuf> {
@@ -78,7 +66,7 @@ fn a_request_that_failed_is_served_by_expandable_segments() {
     let outcome = &found["outcomes"][0];
     assert!(outcome["serves_since_start_ns"].is_i64() && outcome["saved_bytes"].is_null(), "{outcome}");
     assert_eq!(outcome["ended_requested_bytes"], 1 << 30);
-    let (_, text, _) = analyze(&["what-if", &run, "--conf", "expandable_segments:True"]);
+    let text = stdout(&["what-if", &run, "--conf", "expandable_segments:True"]);
     assert!(text.contains("serves the 1.00 GiB that failed"), "{text}");
     let short =
         &json(&["what-if", &run, "--conf", "expandable_segments:True", "--capacity", "1GiB", "--json"])[0];
@@ -99,7 +87,7 @@ fn requests_from_elsewhere_explain_the_segments_or_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let run = testdata("memory/neighbour.parquet");
     let query = "SELECT size_bytes FROM events WHERE kind = 'alloc' AND op = 'alloc' ORDER BY ts";
-    let (_, sizes, _) = analyze(&["sql", &run, query, "--format", "csv"]);
+    let sizes = stdout(&["sql", &run, query, "--format", "csv"]);
     let lines: Vec<String> =
         sizes.lines().skip(1).enumerate().map(|(n, size)| format!("{size},block {n}\n")).collect();
     assert_eq!(lines.len(), 2);
@@ -107,20 +95,51 @@ fn requests_from_elsewhere_explain_the_segments_or_do_not() {
     let found = &json(&["what-if", &run, "--requests", &requests, "--json"])[0];
     assert_eq!((&found["equal_count"], &found["recorded_count"]), (&2.into(), &2.into()));
     assert_eq!(found["reserved_bytes"], 302 << 20);
-    let (_, text, _) = analyze(&["what-if", &run, "--requests", &requests]);
+    let text = stdout(&["what-if", &run, "--requests", &requests]);
     assert!(text.contains("2 of 2 cudaMalloc, in order") && text.contains("inferred"), "{text}");
     let other = write(folder.path(), "bytes\n500000000\n");
-    let (code, text, _) = analyze(&["what-if", &run, "--requests", &other]);
+    let (code, text, _) = outcome(&["what-if", &run, "--requests", &other]);
     assert!(code == 0 && text.contains("0 of 1 cudaMalloc") && text.contains("inconclusive"), "{text}");
 }
 
 #[test]
 fn settings_that_make_no_sense_are_followed_all_the_same() {
+    const MIB: u64 = 1 << 20;
     let run = testdata("memory/examples.parquet");
-    for conf in ["large_segment_size_mb:0", "max_split_size_mb:0", "roundup_power2_divisions:3", ""] {
+    // Saved bytes, peak, memory reserved from the driver and released to it how often, the request that failed; with
+    // these settings alone, and with expandable segments, too.
+    let plain = [Some(0), Some(256 * MIB), Some(19), Some(19), None];
+    let expandable = [Some(116 * MIB), Some(140 * MIB), Some(14), Some(5), None];
+    // A segment of no size serves nothing.
+    let nothing = [None, Some(0), Some(0), Some(0), Some(32 * MIB)];
+    for (conf, expected) in [
+        ("large_segment_size_mb:0", [plain, nothing]),
+        ("max_split_size_mb:0", [[Some(0), Some(256 * MIB), Some(24), Some(24), None], expandable]),
+        ("roundup_power2_divisions:3", [plain, expandable]),
+        ("", [plain, expandable]),
+    ] {
         let both = format!("expandable_segments:True,{conf}");
-        for found in json(&["what-if", &run, "--conf", conf, "--conf", &both, "--json"]) {
-            assert_eq!(found["outcomes"].as_array().unwrap().len(), 2, "{conf}");
+        let [found] = &json(&["what-if", &run, "--conf", conf, "--conf", &both, "--json"])[..] else {
+            panic!("{conf}: one allocator");
+        };
+        let outcomes = found["outcomes"].as_array().unwrap();
+        assert_eq!(outcomes.len(), 2, "{conf}");
+        for ((outcome, settings), expected) in outcomes.iter().zip([conf, &both]).zip(expected) {
+            let fields = [
+                "saved_bytes",
+                "peak_reserved_bytes",
+                "asked_count",
+                "given_back_count",
+                "ended_requested_bytes",
+            ];
+            assert_eq!(outcome["settings"], settings);
+            assert_eq!(fields.map(|field| outcome[field].as_u64()), expected, "{settings}");
+            assert_eq!(outcome["fails_since_start_ns"].is_i64(), expected == nothing, "{settings}");
+            assert_eq!(
+                (&outcome["end_reserved_bytes"], &outcome["is_known"]),
+                (&0.into(), &true.into()),
+                "{settings}"
+            );
         }
     }
 }
@@ -137,9 +156,9 @@ fn what_is_not_understood_is_said() {
         (&["--requests", "nowhere.csv"], "nowhere.csv"),
         (&["--capacity", "much"], "much"),
     ] {
-        let (code, out, err) = analyze(&[&["what-if", &run], words].concat());
+        let (code, out, err) = outcome(&[&["what-if", &run], words].concat());
         assert!(code == 2 && out.is_empty() && err.contains(part), "{words:?}: {code} {out} {err}");
     }
-    let (code, out, _) = analyze(&["what-if", &testdata("memory/pause.parquet")]);
+    let (code, out, _) = outcome(&["what-if", &testdata("memory/pause.parquet")]);
     assert!(code == 0 && out.starts_with("no requests of PyTorch's allocator"), "{out}");
 }

@@ -24,3 +24,12 @@ pub fn functions() -> Vec<Function> {
     });
     functions
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_function_is_documented() {
+        let functions = super::super::scalars().len() + super::super::aggregates().len();
+        assert_eq!(super::functions().len(), functions);
+    }
+}

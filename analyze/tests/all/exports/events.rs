@@ -4,17 +4,11 @@ use std::fs;
 
 use arrow::{ipc::reader::FileReader, json::LineDelimitedWriter};
 
-use super::support::{numbers, path, refused, stdout, testdata};
+use crate::support::{numbers, path, provenance, refused, stdout, testdata};
 
 /// Every row as JSON, which tells an empty text from none, in the order of the file.
 fn rows(run: &str) -> String {
     stdout(&["sql", run, "SELECT * EXCEPT (run) FROM events", "--format", "ndjson"])
-}
-
-/// What a run says about itself, but for its size.
-fn provenance(run: &str) -> serde_json::Value {
-    let info: serde_json::Value = serde_json::from_str(&stdout(&["info", "--json", run])).unwrap();
-    info[0]["provenance"].clone()
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::{collections::HashMap, fs};
 
 use super::{
-    support::{Field, content, fields, number, testdata, text},
+    support::{Field, content, fields, number, text},
     timelines::exported,
 };
+use crate::support::testdata;
 
 /// Wire types: a varint, eight bytes, what has a length; a message.
 enum Ty {

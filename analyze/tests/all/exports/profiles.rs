@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, fs, io::Read};
 
-use super::support::{content, fields, number, numbers, packed, path, refused, stdout, testdata};
-use serde_json::Value;
+use super::support::{content, fields, number, packed};
+use crate::support::{json, numbers, path, refused, stdout, testdata};
 
 fn folded_sum(run: &str, what: &str, flags: &[&str]) -> i64 {
     let mut args = vec!["export", "folded", run, "--what", what];
@@ -22,7 +22,7 @@ fn folded_stacks_sum_to_what_the_views_say() {
     assert_eq!(folded_sum(&run, "off-cpu", &[]), numbers(&run, "SELECT sum(dur) FROM off_cpu")[0]);
     for (name, at) in [("generate", "peak"), ("expandable", "peak")] {
         let run = testdata(&format!("memory/{name}.parquet"));
-        let moment: Value = serde_json::from_str(&stdout(&["memory", &run, "--at", at, "--json"])).unwrap();
+        let moment = json(&["memory", &run, "--at", at, "--json"]);
         let sum = |names: &[&str]| -> i64 {
             let held = moment["moment"]["allocators"].as_array().unwrap();
             held.iter().flat_map(|held| names.iter().map(|name| held[*name].as_i64().unwrap())).sum()

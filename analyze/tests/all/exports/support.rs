@@ -1,40 +1,4 @@
-//! What tests of the program have in common.
-
-use std::{
-    path::Path,
-    process::{Command, Output},
-};
-
-pub(crate) fn testdata(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata").join(name);
-    path.to_str().unwrap().to_owned()
-}
-
-pub(crate) fn analyze(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_analyze")).args(args).output().unwrap()
-}
-
-pub(crate) fn stdout(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Runs a query that answers with one row of numbers.
-pub(crate) fn numbers(run: &str, query: &str) -> Vec<i64> {
-    let text = stdout(&["sql", run, query]);
-    text.lines().nth(1).unwrap().split(',').map(|cell| cell.parse().unwrap()).collect()
-}
-
-pub(crate) fn refused(args: &[&str]) -> String {
-    let output = analyze(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stderr).unwrap()
-}
-
-pub(crate) fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+//! Reads the encoding of protocol buffers.
 
 /// A field of an encoded message.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::support::{analyze, content, fields, number, numbers, stdout, testdata, text};
 use serde_json::Value;
+
+use super::support::{content, fields, number, text};
+use crate::support::{analyze, numbers, stdout, testdata};
 
 pub(crate) fn exported(format: &str, run: &str, directory: &Path, name: &str) -> PathBuf {
     let out = directory.join(name);

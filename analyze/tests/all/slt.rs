@@ -1,15 +1,16 @@
 //! Runs every `queries/**/*.slt`. Each file runs against its own empty `events` table, into which it inserts
 //! the rows that it needs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use analyze::trace::Trace;
 use arrow::{
     array::RecordBatch,
     util::display::{ArrayFormatter, FormatOptions},
 };
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
-use crate::trace::Trace;
+use super::support::queries;
 
 struct Database(Trace);
 
@@ -51,8 +52,7 @@ impl AsyncDB for Database {
 }
 
 fn files() -> Vec<PathBuf> {
-    let queries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../queries");
-    let packages = std::fs::read_dir(queries).expect("queries/").flatten();
+    let packages = std::fs::read_dir(queries("")).expect("queries/").flatten();
     let mut files: Vec<_> = packages
         .flat_map(|package| std::fs::read_dir(package.path()).into_iter().flatten().flatten())
         .map(|file| file.path())

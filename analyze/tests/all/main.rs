@@ -1,0 +1,26 @@
+//! Integration tests: the real program on recorded runs and on bad input, and its library against what recorded it.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod align;
+mod allocator_recorded;
+mod causes;
+mod cli;
+mod compare;
+mod counts;
+mod diagnostics;
+mod exports;
+mod functions;
+mod imports;
+mod leaks;
+mod ledger_recorded;
+mod library;
+mod memory;
+mod quantiles;
+mod report;
+mod rewrite;
+mod sched;
+mod slt;
+mod snapshots;
+mod sql;
+mod support;
+mod what_if;
