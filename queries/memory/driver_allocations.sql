@@ -1,15 +1,18 @@
--- memory_driver: one row per piece of device memory that a process had from the driver, with the time for which it had it and the library that asked.
+-- driver_allocations: one row per allocation of device memory that a process got from the driver, with its lifetime and the library that made it.
 -- needs: _memory_driver
+-- alias: memory_driver
 -- columns:
---   run         string  -      Run the row comes from.
---   pid         uint32  -      Process.
---   tid         uint32  -      Thread that asked.
---   device      int32   -      GPU; null: the process uses several.
---   ts          int64   ns     When it was asked for, CLOCK_MONOTONIC.
---   dur         int64   ns     Until it was given back, or the process ended; null: still had at the end of the run.
---   library     string  -      Library, or program, that asked.
---   manner      string  -      plain (cudaMalloc, cuMemAlloc), stream_ordered (cudaMallocAsync, from a pool of the driver), mapped (cuMemCreate).
---   addr        uint64  -      Address; of mapped memory, the first that it was mapped at; null: it never was.
---   size_bytes  int64   bytes  Size.
-SELECT CAST(run AS VARCHAR) AS run, pid, tid, device, ts, dur, CAST(library AS VARCHAR) AS library, CAST(manner AS VARCHAR) AS manner, addr, size_bytes
+--   run              string  -      Name of the run that the row comes from.
+--   pid              uint32  -      Process ID.
+--   tid              uint32  -      Thread ID of the caller.
+--   device           int32   -      GPU ordinal; null if the process uses several.
+--   ts               int64   ns     Time of the allocation (CLOCK_MONOTONIC).
+--   dur              int64   ns     Lifetime: until it was released or the process exited; null if it was live at the end of the run.
+--   library          string  -      Library, or program, that made the allocation.
+--   allocation_type  string  -      Kind of allocation: plain (cudaMalloc, cuMemAlloc), stream_ordered (cudaMallocAsync, from a memory pool of the driver) or mapped (cuMemCreate).
+--   addr             uint64  -      Address; for mapped memory the first address that it was mapped at, null if it never was.
+--   size_bytes       int64   bytes  Size.
+--   manner           string  -      Deprecated alias of allocation_type; removed with format version 2.
+SELECT CAST(run AS VARCHAR) AS run, pid, tid, device, ts, dur, CAST(library AS VARCHAR) AS library, CAST(manner AS VARCHAR) AS allocation_type, addr,
+    size_bytes, CAST(manner AS VARCHAR) AS manner
 FROM _memory_driver
