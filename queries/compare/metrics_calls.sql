@@ -1,14 +1,14 @@
--- metrics_calls: one row per run and function: how often and how long, for comparisons of runs.
+-- metrics_calls: one row per run and function: number and durations of its calls, for comparisons of runs.
 -- needs: ops
 -- columns:
---   run          string   -      Run the row comes from.
---   subject      string   -      Function.
---   calls_count  int64    count  Finished calls.
---   calls_ns     int64    ns     Sum of their durations.
---   p50_ns       float64  ns     Median, interpolated.
---   p90_ns       float64  ns     90th percentile.
---   p99_ns       float64  ns     99th percentile.
---   p999_ns      float64  ns     99.9th percentile.
+--   run          string   -      Name of the run that the row comes from.
+--   subject      string   -      Name of the function.
+--   calls_count  int64    count  Number of finished calls.
+--   calls_ns     int64    ns     Sum of the durations of the finished calls.
+--   p50_ns       float64  ns     Median duration, interpolated.
+--   p90_ns       float64  ns     90th percentile of the durations.
+--   p99_ns       float64  ns     99th percentile of the durations.
+--   p999_ns      float64  ns     99.9th percentile of the durations.
 SELECT
     run, op AS subject, count(*) AS calls_count, sum(dur) AS calls_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns,

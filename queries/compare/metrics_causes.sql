@@ -1,20 +1,20 @@
--- metrics_causes: one row per run and function with slow calls that no other is around: what they lost above the usual, by cause.
+-- metrics_causes: one row per run and function with slow top-level calls: their excess latency, divided by cause.
 -- needs: slow_calls
 -- columns:
---   run                    string   -      Run the row comes from.
---   subject                string   -      Function.
---   slow_count             int64    count  Slow calls.
---   excess_ns              float64  ns     Above what calls of their kind usually take; the parts below sum to it.
---   lost_scheduler_ns      float64  ns     Runnable, while another task had the CPU.
---   lost_throttled_ns      float64  ns     Their control group had used up its CPU time.
---   lost_blocked_ns        float64  ns     Asleep for anything, above the usual.
---   lost_gpu_wait_ns       float64  ns     Synchronising calls waited for the GPU.
---   lost_size_ns           float64  ns     They moved more bytes than the usual call.
---   lost_first_call_ns     float64  ns     First launches of their kernels.
---   lost_nested_ns         float64  ns     Nested calls of another class took longer than usual.
---   lost_stopped_ns        float64  ns     Stopped by a signal.
---   lost_inconclusive_ns   float64  ns     The trace does not record what is needed to tell.
---   lost_unexplained_ns    float64  ns     None of these.
+--   run                   string   -      Name of the run that the row comes from.
+--   subject               string   -      Name of the function.
+--   slow_count            int64    count  Number of slow calls.
+--   excess_ns             float64  ns     Excess latency: duration above the baseline of the group. The following columns sum to it.
+--   lost_scheduler_ns     float64  ns     Excess latency while preempted or runnable: another task was on the CPU.
+--   lost_throttled_ns     float64  ns     Excess latency while the control group had used up its CPU quota.
+--   lost_blocked_ns       float64  ns     Excess latency while blocked, above the baseline.
+--   lost_gpu_wait_ns      float64  ns     Excess latency of expected synchronization: synchronizing calls waited for the GPU.
+--   lost_size_ns          float64  ns     Excess latency of calls that moved more bytes than the median call.
+--   lost_first_call_ns    float64  ns     Excess latency of first launches of their kernels.
+--   lost_nested_ns        float64  ns     Excess latency of nested calls of another class.
+--   lost_stopped_ns       float64  ns     Excess latency while stopped by a signal.
+--   lost_inconclusive_ns  float64  ns     Excess latency for which the trace does not record what is needed to determine the cause.
+--   lost_unexplained_ns   float64  ns     Excess latency whose cause is unknown: none of these.
 SELECT
     run, op AS subject, count(*) AS slow_count, sum(excess_ns) AS excess_ns, sum(scheduler_ns) AS lost_scheduler_ns,
     sum(throttled_ns) AS lost_throttled_ns,

@@ -1,11 +1,11 @@
--- metrics_gpu: one row per run and GPU that was read by NVML.
+-- metrics_gpu: one row per run and GPU that NVML read.
 -- needs: samples
 -- columns:
---   run                     string   -      Run the row comes from.
---   subject                 string   -      GPU, by NVML's index.
---   memory_used_peak_bytes  int64    bytes  Used memory at most, of all processes.
---   gpu_busy_mean_ratio     float64  ratio  Share of time with a kernel, mean of the readings; null: none was read.
---   sm_clock_mean_mhz       float64  mhz    Clock of the multiprocessors, mean of the readings; null: none was read.
+--   run                     string   -      Name of the run that the row comes from.
+--   subject                 string   -      GPU, with its index in NVML.
+--   memory_used_peak_bytes  int64    bytes  Peak of the used memory of all processes.
+--   gpu_busy_mean_ratio     float64  ratio  GPU utilization: share of time with a kernel, mean of the readings; null if it was not read.
+--   sm_clock_mean_mhz       float64  mhz    SM clock, mean of the readings; null if it was not read.
 SELECT
     run, 'GPU ' || device AS subject,
     max(CASE WHEN counter = 'memory_used_bytes' THEN value END) AS memory_used_peak_bytes,

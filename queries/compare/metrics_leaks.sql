@@ -1,9 +1,9 @@
--- metrics_leaks: one row per run whose allocators could be judged: what they handed out and did not get back, epoch after epoch.
+-- metrics_leaks: one row per run whose allocators have a conclusive verdict: their leaked bytes.
 -- needs: leaks
 -- columns:
---   run                     string   -      Run the row comes from.
---   leaked_bytes            int64    bytes  Kept by sites that go on keeping, over all processes and devices.
---   leaked_per_epoch_bytes  float64  bytes  That, of each, by its number of judged epochs.
+--   run                     string   -      Name of the run that the row comes from.
+--   leaked_bytes            int64    bytes  Bytes retained by sites that leak, over all processes and devices.
+--   leaked_per_epoch_bytes  float64  bytes  Leaked bytes of each allocator divided by its number of judged epochs, summed.
 SELECT
     run, sum(leaked_bytes) AS leaked_bytes,
     sum(CAST(leaked_bytes AS DOUBLE) / nullif(epochs_count - warm_up_count, 0)) AS leaked_per_epoch_bytes

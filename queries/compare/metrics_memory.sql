@@ -1,12 +1,12 @@
--- metrics_memory: one row per run: what PyTorch's allocators had, each by itself, summed over processes and devices.
--- needs: memory_curve
+-- metrics_memory: one row per run: memory of PyTorch's allocators, computed for each process and device and then summed.
+-- needs: memory_timeline
 -- columns:
---   run                        string   -      Run the row comes from.
---   reserved_peak_bytes        int64    bytes  Had from the driver at most.
---   allocated_peak_bytes       int64    bytes  In blocks that were handed out, at most.
---   reserved_mean_bytes        float64  bytes  Mean over time from the first event to the last; null: they are at one time.
---   allocated_mean_bytes       float64  bytes  The same of what was handed out.
---   inactive_split_peak_bytes  int64    bytes  Free, and pinned by what is in use beside it, at most; null: the source reports usage only.
+--   run                        string   -      Name of the run that the row comes from.
+--   reserved_peak_bytes        int64    bytes  Peak of the reserved bytes.
+--   allocated_peak_bytes       int64    bytes  Peak of the allocated bytes.
+--   reserved_mean_bytes        float64  bytes  Reserved bytes, mean over the time from the first event to the last; null if all events have the same time.
+--   allocated_mean_bytes       float64  bytes  Allocated bytes, mean over the time from the first event to the last; null if all events have the same time.
+--   inactive_split_peak_bytes  int64    bytes  Peak of the inactive split bytes; null if the source reports usage only.
 SELECT
     run, sum(reserved_peak) AS reserved_peak_bytes, sum(allocated_peak) AS allocated_peak_bytes,
     sum(reserved_mean) AS reserved_mean_bytes, sum(allocated_mean) AS allocated_mean_bytes,
@@ -20,6 +20,6 @@ FROM (
     FROM (
         SELECT run, pid, device, reserved_bytes, allocated_bytes, inactive_split_bytes,
             CAST(lead(ts) OVER (PARTITION BY run, pid, device ORDER BY ts) - ts AS DOUBLE) AS length
-        FROM memory_curve
+        FROM memory_timeline
     ) GROUP BY run, pid, device
 ) GROUP BY run

@@ -1,9 +1,9 @@
--- metrics_nccl: one row per run and operation of NCCL.
+-- metrics_nccl: one row per run and NCCL operation.
 -- needs: nccl_volume
 -- columns:
---   run                string  -      Run the row comes from.
---   subject            string  -      Function.
---   nccl_volume_bytes  int64   bytes  Sizes of its calls, of one rank each; null: they have none.
---   nccl_call_ns       int64   ns     Time of handing them over.
+--   run                string  -      Name of the run that the row comes from.
+--   subject            string  -      Name of the function.
+--   nccl_volume_bytes  int64   bytes  Sum of the sizes of its calls, of one rank each; null if they have none.
+--   nccl_call_ns       int64   ns     Sum of the durations of its calls, which enqueue the operations.
 SELECT run, op AS subject, sum(volume_bytes) AS nccl_volume_bytes, sum(call_ns) AS nccl_call_ns
 FROM nccl_volume GROUP BY run, op

@@ -1,9 +1,9 @@
--- metrics_off_cpu: one row per run and state at switch-out of threads that did not run.
+-- metrics_off_cpu: one row per run and state in which threads were off CPU.
 -- needs: off_cpu
 -- columns:
---   run            string  -      Run the row comes from.
---   subject        string  -      preempted, throttled, sleeping, uninterruptible, stopped, idle, or unknown.
---   off_cpu_count  int64   count  Finished intervals.
---   off_cpu_ns     int64   ns     Their lengths, over all threads.
+--   run            string  -      Name of the run that the row comes from.
+--   subject        string  -      State of the thread when it was switched out: preempted, throttled, sleeping, uninterruptible, stopped, idle or unknown.
+--   off_cpu_count  int64   count  Number of finished intervals.
+--   off_cpu_ns     int64   ns     Sum of their durations, over all threads.
 SELECT run, CAST(state AS VARCHAR) AS subject, count(*) AS off_cpu_count, sum(dur) AS off_cpu_ns
 FROM off_cpu WHERE dur IS NOT NULL GROUP BY run, state

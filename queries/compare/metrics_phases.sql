@@ -1,12 +1,12 @@
--- metrics_phases: one row per run and name of a range that the workload marked; digits in names are replaced, so that "step 1" and "step 2" are one.
+-- metrics_phases: one row per run and name of a range that the workload marked. Numbers in names are replaced by #, so that "step 1" and "step 2" have one row.
 -- needs: marks
 -- columns:
---   run           string   -      Run the row comes from.
---   subject       string   -      The name; # stands for a number.
---   calls_count   int64    count  Finished ranges.
---   phase_ns      int64    ns     Their lengths.
---   phase_p50_ns  float64  ns     Median length, interpolated.
---   phase_p90_ns  float64  ns     90th percentile.
+--   run           string   -      Name of the run that the row comes from.
+--   subject       string   -      Name of the ranges, with # for numbers.
+--   calls_count   int64    count  Number of finished ranges.
+--   phase_ns      int64    ns     Sum of their durations.
+--   phase_p50_ns  float64  ns     Median duration of the ranges, interpolated.
+--   phase_p90_ns  float64  ns     90th percentile of the durations.
 SELECT
     run, subject, count(*) AS calls_count, sum(dur) AS phase_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS phase_p50_ns,

@@ -1,11 +1,11 @@
--- metrics_run: one row per run: figures of the whole of it, for comparisons of runs.
+-- metrics_run: one row per run: totals of the whole run, for comparisons of runs.
 -- needs: ops
 -- columns:
---   run                string  -      Run the row comes from.
---   wall_ns            int64   ns     From the first call's entry to the last one's return.
---   calls_ns           int64   ns     Time in calls that no other is around and that do not wait for the GPU by purpose.
---   sync_ns            int64   ns     Time in synchronising calls that no other is around.
---   alloc_calls_count  int64   count  Calls to the driver or runtime that allocate, free or map memory, and that no other is around.
+--   run                string  -      Name of the run that the row comes from.
+--   wall_ns            int64   ns     Wall time from the entry of the first call to the return of the last.
+--   calls_ns           int64   ns     Time in top-level calls that are not synchronizing calls.
+--   sync_ns            int64   ns     Time in top-level synchronizing calls.
+--   alloc_calls_count  int64   count  Number of top-level calls of the driver or runtime API that allocate, free or map memory.
 SELECT
     run, max(ts + dur) - min(ts) AS wall_ns,
     coalesce(sum(CASE WHEN depth = 0 AND class IS DISTINCT FROM 'sync' THEN dur END), 0) AS calls_ns,

@@ -1,12 +1,12 @@
--- metrics_strata: one row per run, function and stratum, where a function has strata: tells a change of mix from a change within it.
+-- metrics_strata: one row per run, function and group of comparable calls, for functions that have such groups: it tells a change of the mix of calls from a change within a group.
 -- needs: ops
 -- columns:
---   run          string   -      Run the row comes from.
---   subject      string   -      Function.
---   stratum      string   -      Direction, binary logarithm of the size, first call with a kernel: those that apply.
---   calls_count  int64    count  Finished calls.
---   calls_ns     int64    ns     Sum of their durations.
---   p50_ns       float64  ns     Median, interpolated.
+--   run          string   -      Name of the run that the row comes from.
+--   subject      string   -      Name of the function.
+--   stratum      string   -      Group: direction, binary logarithm of the size, and first call with a kernel, as far as they apply.
+--   calls_count  int64    count  Number of finished calls.
+--   calls_ns     int64    ns     Sum of the durations of the finished calls.
+--   p50_ns       float64  ns     Median duration, interpolated.
 SELECT run, subject, stratum, count(*) AS calls_count, sum(dur) AS calls_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns
 FROM (

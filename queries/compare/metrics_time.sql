@@ -1,21 +1,21 @@
--- metrics_time: one row per run and function: what the time of its calls that no other is around was made of. The parts sum to that time.
+-- metrics_time: one row per run and function: the division of the time of its top-level calls. The columns sum to that time.
 -- needs: op_time
 -- columns:
---   run                    string  -   Run the row comes from.
---   subject                string  -   Function.
---   on_cpu_ns              int64   ns  The thread had a CPU.
---   preempted_ns           int64   ns  It could have run on, and another task had the CPU.
---   runnable_ns            int64   ns  It had been woken and waited for a CPU.
---   throttled_ns           int64   ns  Its control group had used up its CPU time.
---   blocked_ioctl_ns       int64   ns  Asleep in the driver.
---   blocked_futex_ns       int64   ns  Asleep for a lock or condition.
---   blocked_page_fault_ns  int64   ns  A page was brought in.
---   blocked_disk_ns        int64   ns  Asleep for a file.
---   blocked_sleep_ns       int64   ns  It asked to sleep.
---   blocked_poll_ns        int64   ns  Asleep for an event.
---   blocked_other_ns       int64   ns  Asleep in another system call.
+--   run                    string  -   Name of the run that the row comes from.
+--   subject                string  -   Name of the function.
+--   on_cpu_ns              int64   ns  Running: the thread was on a CPU.
+--   preempted_ns           int64   ns  Preempted: the thread could have continued, and another task ran on its CPU.
+--   runnable_ns            int64   ns  Runnable: the thread had been woken and waited for a CPU.
+--   throttled_ns           int64   ns  Throttled: the control group of the thread had used up its CPU quota.
+--   blocked_ioctl_ns       int64   ns  Blocked in ioctl: in the kernel driver.
+--   blocked_futex_ns       int64   ns  Blocked in futex: on a lock or condition variable.
+--   blocked_page_fault_ns  int64   ns  Blocked by a page fault.
+--   blocked_disk_ns        int64   ns  Blocked by disk I/O.
+--   blocked_sleep_ns       int64   ns  Blocked in a sleep that the thread asked for.
+--   blocked_poll_ns        int64   ns  Blocked in poll, select or epoll.
+--   blocked_other_ns       int64   ns  Blocked in any other system call.
 --   stopped_ns             int64   ns  Stopped by a signal.
---   unknown_ns             int64   ns  Off CPU, and the source does not say why.
+--   unknown_ns             int64   ns  Off CPU for a reason that the source does not record.
 SELECT
     run, op AS subject, sum(on_cpu_ns) AS on_cpu_ns, sum(preempted_ns) AS preempted_ns, sum(runnable_ns) AS runnable_ns,
     sum(throttled_ns) AS throttled_ns, sum(blocked_ioctl_ns) AS blocked_ioctl_ns, sum(blocked_futex_ns) AS blocked_futex_ns,

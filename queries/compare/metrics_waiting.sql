@@ -1,9 +1,9 @@
--- metrics_waiting: one row per run and name of a task that had the CPU while threads of the run could have used it.
+-- metrics_waiting: one row per run and name of a task that was on the CPU while threads of the run were runnable.
 -- needs: events
 -- columns:
---   run          string  -   Run the row comes from.
---   subject      string  -   Name of the task.
---   behind_ns    int64   ns  How long threads waited while it had their CPU; a time in which several waited counts for each.
+--   run        string  -   Name of the run that the row comes from.
+--   subject    string  -   Name of the task.
+--   behind_ns  int64   ns  Time for which threads waited while this task was on their CPU; time in which several threads waited counts once for each.
 SELECT o.run, CAST(r.comm AS VARCHAR) AS subject, sum(least(o.ts + o.dur, r.ts + r.dur) - greatest(o.ts + o.dur - o.runnable_ns, r.ts)) AS behind_ns
 FROM (
     SELECT run, cpu, ts, dur, runnable_ns, ts + dur - runnable_ns AS from_ns, ts + dur AS to_ns

@@ -1,9 +1,9 @@
--- data_quality: one row per way in which the rows of a run contradict each other. None: nothing was found.
+-- data_quality: one row per kind of contradiction between the rows of a run. No rows mean that no contradiction was found.
 -- needs: _data_quality, _memory_faults
 -- columns:
---   run         string  -      Run the row comes from.
---   problem     string  -      What is wrong, and how such rows are counted.
---   rows_count  int64   count  How many rows.
+--   run         string  -      Name of the run that the row comes from.
+--   problem     string  -      Description of the contradiction, and of how such rows are counted.
+--   rows_count  int64   count  Number of such rows.
 SELECT run, problem, rows_count
 FROM _data_quality
 UNION ALL

@@ -1,11 +1,11 @@
--- device_busy: one row per time in which GPUs had work of a process without a pause: kernels, copies and fills of all its streams, as an imported profile has timed them.
+-- device_busy: one row per interval in which GPUs had work of a process without interruption: kernels, copies and memsets of all its streams, as recorded in an imported profile.
 -- needs: events
 -- columns:
---   run         string  -      Run the row comes from.
---   pid         uint32  -      Process; 0: the source does not tell whose work it is.
---   ts          int64   ns     Start of the first work.
---   dur         int64   ns     Until no work is left.
---   work_count  int64   count  Pieces of work.
+--   run         string  -      Name of the run that the row comes from.
+--   pid         uint32  -      Process ID; 0 if the source does not record whose work it is.
+--   ts          int64   ns     Start time of the first work (CLOCK_MONOTONIC).
+--   dur         int64   ns     Time until no work was left.
+--   work_count  int64   count  Number of kernels, copies and memsets.
 SELECT run, pid, min(ts) AS ts, max(until) - min(ts) AS dur, count(*) AS work_count
 FROM (
     SELECT

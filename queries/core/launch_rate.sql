@@ -1,10 +1,10 @@
 -- launch_rate: one row per process and tenth of a second in which it launched kernels or graphs.
 -- needs: ops
 -- columns:
---   run             string  -      Run the row comes from.
---   pid             uint32  -      Process.
---   ts              int64   ns     Begin of the tenth of a second, CLOCK_MONOTONIC.
---   launches_count  int64   count  Outermost launches that began in it.
+--   run             string  -      Name of the run that the row comes from.
+--   pid             uint32  -      Process ID.
+--   ts              int64   ns     Start of the tenth of a second (CLOCK_MONOTONIC).
+--   launches_count  int64   count  Number of top-level launches that began in it.
 SELECT run, pid, ts - ts % 100000000 AS ts, count(*) AS launches_count
 FROM ops
 WHERE class = 'launch' AND depth = 0

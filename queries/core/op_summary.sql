@@ -1,19 +1,19 @@
--- op_summary: one row per function and stratum: how often and how long. Censored calls are counted apart.
+-- op_summary: one row per function and group of comparable calls (size class, direction, first call), with the number of calls and their durations. Calls that were open at the end of the run are counted apart.
 -- needs: ops
 -- columns:
---   run             string  -      Run the row comes from.
---   op              string  -      Function.
---   layer           string  -      runtime, driver, nccl, or null.
---   direction       string  -      Copies: the direction.
---   size_class      int64   -      Binary logarithm of the size, rounded down.
---   first_call      boolean -      Launches: first call with a kernel.
---   calls_count     int64   count  Finished calls.
---   censored_count  int64   count  Calls still open at the end.
---   p50_ns          float64 ns     Median duration, interpolated.
---   p90_ns          float64 ns     90th percentile.
---   p99_ns          float64 ns     99th percentile.
---   max_ns          int64   ns     Longest.
---   total_ns        int64   ns     Sum of durations.
+--   run             string   -      Name of the run that the row comes from.
+--   op              string   -      Name of the function.
+--   layer           string   -      API of the function: runtime, driver or nccl; null for an unknown function.
+--   direction       string   -      Direction of copies; null for other functions.
+--   size_class      int64    -      Size class: the binary logarithm of the size, rounded down.
+--   first_call      boolean  -      Whether these are launches that were the first call with their kernel.
+--   calls_count     int64    count  Number of finished calls.
+--   censored_count  int64    count  Number of calls that were still open at the end of the run.
+--   p50_ns          float64  ns     Median duration, interpolated.
+--   p90_ns          float64  ns     90th percentile of the durations.
+--   p99_ns          float64  ns     99th percentile of the durations.
+--   max_ns          int64    ns     Longest duration.
+--   total_ns        int64    ns     Sum of the durations.
 SELECT
     run, op, layer, direction, size_class, first_call,
     count(dur) AS calls_count,

@@ -1,32 +1,32 @@
--- op_time: one row per finished CUDA call: where its time went. on_cpu, preempted, runnable, throttled, blocked, stopped and unknown sum to dur.
+-- op_time: one row per finished CUDA call, with the division of its duration. on_cpu, preempted, runnable, throttled, blocked, stopped and unknown sum to dur.
 -- needs: _calls
 -- columns:
---   run                    string  -   Run the row comes from.
---   op                     string  -   Function, without version suffix.
---   class                  string  -   What it is for; null for a function Inquest does not know.
---   ts                     int64   ns  Entry, CLOCK_MONOTONIC.
---   dur                    int64   ns  Entry to return.
---   pid                    uint32  -   Process.
---   tid                    uint32  -   Thread.
---   on_cpu_ns              int64   ns  The thread had a CPU. Interrupts and time stolen by a hypervisor are in it: they are not recorded.
---   preempted_ns           int64   ns  It could have run on, and another task had the CPU.
---   runnable_ns            int64   ns  It had been woken and waited for a CPU.
---   throttled_ns           int64   ns  It could have run on, and its control group had used up its CPU time; with the wait for a CPU after it got new.
---   blocked_ns             int64   ns  It waited for something else, asleep or uninterruptible: the sum of the blocked_…_ns.
---   stopped_ns             int64   ns  It was stopped by a signal, as the recorder does while it places probes.
---   unknown_ns             int64   ns  It was off CPU and the source does not say why.
---   blocked_syscall        int64   -   System call (x86-64) in which it was blocked longest at a stretch.
---   blocked_ioctl_ns       int64   ns  Blocked in ioctl: in the CUDA libraries, the driver in the kernel.
---   blocked_futex_ns       int64   ns  Blocked in futex: a lock or condition of another thread.
---   blocked_page_fault_ns  int64   ns  Uninterruptible outside of system calls: a page was brought in.
---   blocked_disk_ns        int64   ns  Uninterruptible in a read, write, sync or open.
---   blocked_sleep_ns       int64   ns  It asked to sleep.
+--   run                    string  -   Name of the run that the row comes from.
+--   op                     string  -   Name of the function, without its version suffix.
+--   class                  string  -   Class of the function, as in the view ops; null for an unknown function.
+--   ts                     int64   ns  Time of entry (CLOCK_MONOTONIC).
+--   dur                    int64   ns  Time from entry to return.
+--   pid                    uint32  -   Process ID.
+--   tid                    uint32  -   Thread ID.
+--   on_cpu_ns              int64   ns  Running: the thread was on a CPU. Interrupts and time that a hypervisor stole are part of it, because they are not recorded.
+--   preempted_ns           int64   ns  Preempted: the thread could have continued, and another task ran on its CPU.
+--   runnable_ns            int64   ns  Runnable: the thread had been woken and waited for a CPU.
+--   throttled_ns           int64   ns  Throttled: the control group of the thread had used up its CPU quota, and then the thread waited for a CPU.
+--   blocked_ns             int64   ns  Blocked: the thread slept, interruptibly or not; the sum of the blocked_…_ns.
+--   stopped_ns             int64   ns  Stopped by a signal, as the recorder does while it places probes.
+--   unknown_ns             int64   ns  Off CPU for a reason that the source does not record.
+--   blocked_syscall        int64   -   System call (x86-64 number) of the longest single sleep.
+--   blocked_ioctl_ns       int64   ns  Blocked in ioctl, through which the CUDA libraries call the kernel driver.
+--   blocked_futex_ns       int64   ns  Blocked in futex: on a lock or condition variable.
+--   blocked_page_fault_ns  int64   ns  Uninterruptible outside of system calls: a page fault.
+--   blocked_disk_ns        int64   ns  Uninterruptible in read, write, sync or open: disk I/O.
+--   blocked_sleep_ns       int64   ns  Blocked in a sleep that the thread asked for.
 --   blocked_poll_ns        int64   ns  Blocked in poll, select or epoll.
 --   blocked_other_ns       int64   ns  Blocked in any other system call.
---   child_op               string  -   The direct nested call that took longest.
---   child_ns               int64   ns  Time in direct nested calls; part of the above, not beside it.
---   depth                  int64   -   How many calls are around it.
---   phase                  string  -   The innermost range of `marks` that it began in; null: none.
+--   child_op               string  -   Name of the longest call that it directly encloses.
+--   child_ns               int64   ns  Time in the calls that it directly encloses; this is part of the times above, not added to them.
+--   depth                  int64   -   Number of calls that enclose it on the same thread; 0 is a top-level call.
+--   phase                  string  -   Innermost range of `marks` in which the call began; null if it began in none.
 SELECT
     c.run, c.op, c.class, c.ts, c.dur, c.pid, c.tid,
     c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.throttled_ns, c.blocked_ns, c.stopped_ns, c.unknown_ns,

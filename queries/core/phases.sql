@@ -1,15 +1,15 @@
--- phases: one row per name of a range that the workload marked: how long, and what its calls did in it.
+-- phases: one row per name of a range that the workload marked, with its duration and the calls in it.
 -- needs: marks, op_time
 -- columns:
---   run            string  -      Run the row comes from.
---   phase          string  -      The name.
---   ranges_count   int64   count  Ranges of that name.
---   total_ns       int64   ns     Their lengths; open ranges are left out.
---   calls_count    int64   count  Calls that began in them, and in no range inside.
---   launches_count int64   count  Of these, launches.
---   calls_ns       int64   ns     Time in calls that no other call is around.
---   scheduler_ns   int64   ns     Part of it that they could have run and waited for a CPU.
---   blocked_ns     int64   ns     Part of it that they waited for something else.
+--   run             string  -      Name of the run that the row comes from.
+--   phase           string  -      Name of the ranges.
+--   ranges_count    int64   count  Number of ranges of that name.
+--   total_ns        int64   ns     Sum of the durations of the finished ranges.
+--   calls_count     int64   count  Number of calls that began in these ranges and in no range inside them.
+--   launches_count  int64   count  Number of launches among these calls.
+--   calls_ns        int64   ns     Time in top-level calls.
+--   scheduler_ns    int64   ns     Part of that time in which the thread was preempted or runnable and waited for a CPU.
+--   blocked_ns      int64   ns     Part of that time in which the thread was blocked.
 SELECT
     m.run, m.phase, m.ranges_count, m.total_ns,
     coalesce(c.calls_count, 0) AS calls_count, coalesce(c.launches_count, 0) AS launches_count,

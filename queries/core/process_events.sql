@@ -1,13 +1,13 @@
 -- process_events: one row per event in the life of a traced process.
 -- needs: events
 -- columns:
---   run         string  -      Run the row comes from.
---   ts          int64   ns     When, CLOCK_MONOTONIC.
---   op          string  -      fork, exec, exit (of a thread), library, major_fault, oom_kill.
---   pid         uint32  -      Process; of a fork, the child.
---   tid         uint32  -      Thread.
---   comm        string  -      Its name then.
---   addr        uint64  -      major_fault: the address whose page came from disk.
---   detail      string  -      exec: command line. library: path.
+--   run     string  -   Name of the run that the row comes from.
+--   ts      int64   ns  Time of the event (CLOCK_MONOTONIC).
+--   op      string  -   Kind of event: fork, exec, exit (of a thread), library, major_fault or oom_kill.
+--   pid     uint32  -   Process ID; for a fork, that of the child.
+--   tid     uint32  -   Thread ID.
+--   comm    string  -   Name of the thread at that time.
+--   addr    uint64  -   Address whose page came from disk, for major_fault; else null.
+--   detail  string  -   Command line for exec, path for library; else null.
 SELECT run, ts, CAST(op AS VARCHAR) AS op, pid, tid, CAST(comm AS VARCHAR) AS comm, addr, CAST(detail AS VARCHAR) AS detail
 FROM events WHERE kind = 'process'

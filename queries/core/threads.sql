@@ -1,8 +1,8 @@
--- threads: one row per traced thread that was seen off CPU, starting a program or ending.
+-- threads: one row per traced thread that was seen off CPU, at an exec or at its exit.
 -- needs: _threads
 -- columns:
---   run   string  -  Run the row comes from.
---   pid   uint32  -  Process.
---   tid   uint32  -  Thread.
---   comm  string  -  Last name seen.
+--   run   string  -  Name of the run that the row comes from.
+--   pid   uint32  -  Process ID.
+--   tid   uint32  -  Thread ID.
+--   comm  string  -  Last recorded name of the thread.
 SELECT run, pid, tid, comm FROM _threads

@@ -1,21 +1,21 @@
--- op_latency: one row per stratum of a function's finished calls, with its quantiles.
+-- op_latency: one row per function and group of comparable calls (size class, direction, first call, nested or not), with the quantiles of the finished calls.
 -- needs: ops
 -- params:
 --   op                string  cudaLaunchKernel  Function; % stands for any characters.
 --   min_ns            ns      0ns               Shorter calls are left out.
 -- columns:
---   run               string   -      Run the row comes from.
---   op                string   -      Function.
---   direction         string   -      Copies: the direction.
---   size_class        int64    -      Binary logarithm of the size, rounded down.
---   first_call        boolean  -      Launches: the first with a kernel.
---   is_nested         boolean  -      Another call is around it.
---   calls_count       int64    count  Calls.
---   p50_ns            float64  ns     Median, interpolated.
---   p90_ns            float64  ns     90th percentile.
---   p99_ns            float64  ns     99th percentile.
---   p999_ns           float64  ns     99.9th percentile.
---   max_ns            int64    ns     The longest.
+--   run          string   -      Name of the run that the row comes from.
+--   op           string   -      Name of the function.
+--   direction    string   -      Direction of copies; null for other functions.
+--   size_class   int64    -      Size class: the binary logarithm of the size, rounded down.
+--   first_call   boolean  -      Whether these are launches that were the first call with their kernel.
+--   is_nested    boolean  -      Whether another call encloses these calls.
+--   calls_count  int64    count  Number of calls.
+--   p50_ns       float64  ns     Median duration, interpolated.
+--   p90_ns       float64  ns     90th percentile of the durations.
+--   p99_ns       float64  ns     99th percentile of the durations.
+--   p999_ns      float64  ns     99.9th percentile of the durations.
+--   max_ns       int64    ns     Longest duration.
 SELECT
     run, op, direction, size_class, first_call, depth > 0 AS is_nested, count(*) AS calls_count,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns,

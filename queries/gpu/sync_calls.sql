@@ -1,19 +1,19 @@
--- sync_calls: one row per call that waits for the GPU and that no other call is around, with what the GPU did meanwhile. The last three of the times sum to dur.
+-- sync_calls: one row per top-level call that waits for the GPU, with the activity of the GPU meanwhile. device_busy_ns, return_ns and device_idle_ns sum to dur.
 -- needs: events, op_time, device_busy
 -- columns:
---   run             string   -   Run the row comes from.
---   op              string   -   Function.
---   ts              int64    ns  Entry, CLOCK_MONOTONIC.
---   dur             int64    ns  Entry to return.
---   pid             uint32   -   Process.
---   tid             uint32   -   Thread.
---   on_cpu_ns       int64    ns  The thread had a CPU: it looked whether the GPU is done, or did its own work.
---   blocked_ns      int64    ns  It slept until the GPU was done.
---   scheduler_ns    int64    ns  It could have run and waited for a CPU: no waiting for the GPU.
---   device_busy_ns  int64    ns  A GPU had work of the process, of any stream. Null here and in what follows: not known, for no profiler saw the call.
---   return_ns       int64    ns  From the end of the last such work until the return.
---   device_idle_ns  int64    ns  The rest: no GPU had work of the process, before the last work or at all.
---   is_covered      boolean  -   Work covers the whole wait until its last end, but for 5 µs, the error that an alignment may have, or a twentieth.
+--   run             string   -   Name of the run that the row comes from.
+--   op              string   -   Name of the function.
+--   ts              int64    ns  Time of entry (CLOCK_MONOTONIC).
+--   dur             int64    ns  Time from entry to return.
+--   pid             uint32   -   Process ID.
+--   tid             uint32   -   Thread ID.
+--   on_cpu_ns       int64    ns  Running: the thread polled the GPU for completion, or did work of its own.
+--   blocked_ns      int64    ns  Blocked: the thread slept until the GPU finished.
+--   scheduler_ns    int64    ns  Runnable or preempted: the thread waited for a CPU, not for the GPU.
+--   device_busy_ns  int64    ns  Time in which a GPU had work of the process, on any stream. This and the following columns are null if no profiler recorded the call.
+--   return_ns       int64    ns  Time from the end of the last such work to the return.
+--   device_idle_ns  int64    ns  GPU idle: the remaining time, in which no GPU had work of the process.
+--   is_covered      boolean  -   Whether the GPU was busy during the whole wait until the end of its last work. Idle time of up to 5 µs (the possible error of an alignment) or a twentieth of dur is tolerated.
 SELECT
     run, op, ts, dur, pid, tid, on_cpu_ns, blocked_ns, scheduler_ns, device_busy_ns, return_ns,
     dur - device_busy_ns - return_ns AS device_idle_ns,

@@ -1,21 +1,21 @@
--- sync_waits: one row per function that waits for the GPU, with for how long, how much of it was the host's own doing and, with device rows, how much the GPU's.
+-- sync_waits: one row per function that waits for the GPU, with the duration of the waits, the part that the host caused and, for profiled calls, the part in which the GPU was busy.
 -- needs: sync_calls
 -- columns:
---   run               string   -      Run the row comes from.
---   op                string   -      Function.
---   calls_count       int64    count  Calls that no other call is around.
---   total_ns          int64    ns     Time in them.
---   p50_ns            float64  ns     Median, interpolated.
---   p99_ns            float64  ns     99th percentile.
---   on_cpu_ns         int64    ns     The thread had a CPU: it looked whether the GPU is done, or did its own work.
---   blocked_ns        int64    ns     It slept until the GPU was done.
---   scheduler_ns      int64    ns     It could have run and waited for a CPU: no waiting for the GPU.
---   profiled_count    int64    count  Calls of which it is known what the GPU did meanwhile; what follows is of these.
---   profiled_ns       int64    ns     Time in them: the sum of the next three. Null: there are none.
---   device_busy_ns    int64    ns     A GPU had work of the process.
---   device_idle_ns    int64    ns     It had none, before the last work or at all.
---   return_ns         int64    ns     From the end of the last work until the return.
---   covered_count     int64    count  Calls whose wait work covers until its last end.
+--   run             string   -      Name of the run that the row comes from.
+--   op              string   -      Name of the function.
+--   calls_count     int64    count  Number of top-level calls.
+--   total_ns        int64    ns     Sum of the durations of these calls.
+--   p50_ns          float64  ns     Median duration, interpolated.
+--   p99_ns          float64  ns     99th percentile of the durations.
+--   on_cpu_ns       int64    ns     Running: the thread polled the GPU for completion, or did work of its own.
+--   blocked_ns      int64    ns     Blocked: the thread slept until the GPU finished.
+--   scheduler_ns    int64    ns     Runnable or preempted: the thread waited for a CPU, not for the GPU.
+--   profiled_count  int64    count  Number of calls for which the activity of the GPU is known; the following columns cover these calls.
+--   profiled_ns     int64    ns     Sum of the durations of the profiled calls, and of the next three columns; null if there are none.
+--   device_busy_ns  int64    ns     Time in which a GPU had work of the process.
+--   device_idle_ns  int64    ns     GPU idle: no GPU had work of the process.
+--   return_ns       int64    ns     Time from the end of the last work to the return.
+--   covered_count   int64    count  Number of calls during which the GPU was busy for the whole wait.
 SELECT
     run, op, count(*) AS calls_count, sum(dur) AS total_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns,

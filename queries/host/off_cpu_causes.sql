@@ -1,14 +1,14 @@
--- off_cpu_causes: one row per process, state and system call in which threads were off CPU, with for how long.
+-- off_cpu_causes: one row per process, state and system call in which threads were off CPU, with the time off CPU.
 -- needs: off_cpu
 -- columns:
---   run               string   -      Run the row comes from.
---   pid               uint32   -      Process.
---   state             string   -      At switch-out: preempted, throttled, sleeping, uninterruptible, stopped, idle, or unknown.
---   syscall           int32    -      System call (x86-64) that they were in; null: none.
---   intervals_count   int64    count  Intervals; those open at the end have no length.
---   total_ns          int64    ns     Their lengths.
---   runnable_ns       int64    ns     Part of it: could run, waited for a CPU.
---   max_ns            int64    ns     The longest.
+--   run              string  -      Name of the run that the row comes from.
+--   pid              uint32  -      Process ID.
+--   state            string  -      State of the thread when it was switched out: preempted, throttled, sleeping, uninterruptible, stopped, idle or unknown.
+--   syscall          int32   -      System call (x86-64 number) that the threads were in; null if they were in none.
+--   intervals_count  int64   count  Number of intervals, including those open at the end of the run, which have no duration.
+--   total_ns         int64   ns     Sum of the durations.
+--   runnable_ns      int64   ns     Part of that time in which the threads were runnable and waited for a CPU.
+--   max_ns           int64   ns     Longest duration.
 SELECT
     run, pid, state, syscall, count(*) AS intervals_count, coalesce(sum(dur), 0) AS total_ns,
     coalesce(sum(runnable_ns), 0) AS runnable_ns, max(dur) AS max_ns

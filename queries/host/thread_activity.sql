@@ -1,14 +1,14 @@
--- thread_activity: one row per thread, with its time in CUDA and NCCL calls and off CPU.
+-- thread_activity: one row per thread, with its time in CUDA and NCCL calls and its time off CPU.
 -- needs: threads, ops, off_cpu
 -- columns:
---   run               string   -      Run the row comes from.
---   pid               uint32   -      Process.
---   tid               uint32   -      Thread.
---   comm              string   -      Last name seen.
---   calls_count       int64    count  Calls that no other call is around.
---   calls_ns          int64    ns     Time in them.
---   off_cpu_ns        int64    ns     Time off CPU, in calls or not.
---   runnable_ns       int64    ns     Part of it: could run, waited for a CPU.
+--   run          string  -      Name of the run that the row comes from.
+--   pid          uint32  -      Process ID.
+--   tid          uint32  -      Thread ID.
+--   comm         string  -      Last recorded name of the thread.
+--   calls_count  int64   count  Number of top-level calls.
+--   calls_ns     int64   ns     Sum of the durations of these calls.
+--   off_cpu_ns   int64   ns     Time off CPU, inside and outside of calls.
+--   runnable_ns  int64   ns     Part of that time in which the thread was runnable and waited for a CPU.
 SELECT
     t.run, t.pid, t.tid, t.comm, coalesce(c.calls_count, 0) AS calls_count, coalesce(c.calls_ns, 0) AS calls_ns,
     coalesce(o.off_cpu_ns, 0) AS off_cpu_ns, coalesce(o.runnable_ns, 0) AS runnable_ns

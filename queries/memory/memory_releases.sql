@@ -1,23 +1,31 @@
--- memory_releases: one row per wish to give memory back to the driver and allocator that it met: what went, and why the rest stayed. before_bytes - given_back_bytes = after_bytes if no other thread changed it meanwhile; after_bytes = in_use + pinned + private + releasable + unknown.
+-- memory_releases: one row per attempt of PyTorch's caching allocator to release memory to the driver, with the released bytes and the reasons why the rest stayed. before_bytes - released_bytes = after_bytes unless another thread changed it meanwhile; after_bytes = active_bytes + held_free_bytes + private_pool_unused_bytes + reclaimable_bytes + unknown_bytes.
 -- needs: _memory_releases
 -- columns:
---   run                  string   -      Run the row comes from.
---   pid                  uint32   -      Process.
---   device               int32    -      CUDA device.
---   ts                   int64    ns     When it began, CLOCK_MONOTONIC.
---   dur                  int64    ns     Until the last segment was gone.
---   tid                  uint32   -      Thread.
---   cause                string   -      empty_cache, or make_room (for a request that found none).
---   before_bytes         int64    bytes  Had from the driver, before.
---   given_back_bytes     int64    bytes  Given back.
---   segments_count       int64    count  Segments, or stretches of expandable ones, that went.
---   after_bytes          int64    bytes  Had from the driver, after.
---   in_use_bytes         int64    bytes  Of that: in use, or given back and still in use by other streams.
---   pinned_bytes         int64    bytes  Of that: free, kept by what is in use beside it.
---   private_bytes        int64    bytes  Of that: unused segments of private pools, kept for their graphs.
---   releasable_bytes     int64    bytes  Of that: what could have been given back and was not.
---   unknown_bytes        int64    bytes  Of that: not known, events are missing.
+--   run                        string  -      Name of the run that the row comes from.
+--   pid                        uint32  -      Process ID.
+--   device                     int32   -      CUDA device ordinal.
+--   ts                         int64   ns     Start time (CLOCK_MONOTONIC).
+--   dur                        int64   ns     Time until the last segment was released.
+--   tid                        uint32  -      Thread ID.
+--   cause                      string  -      Reason of the attempt: empty_cache, or make_room (for a request that found no free block).
+--   before_bytes               int64   bytes  Reserved bytes before.
+--   released_bytes             int64   bytes  Released bytes (cudaFree, cuMemUnmap).
+--   segments_count             int64   count  Number of released segments, or ranges of expandable segments.
+--   after_bytes                int64   bytes  Reserved bytes after.
+--   active_bytes               int64   bytes  Part of after_bytes that is active: allocated blocks, and freed blocks that other streams may still use.
+--   held_free_bytes            int64   bytes  Part of after_bytes that is free and held by live blocks in the same segment or page.
+--   private_pool_unused_bytes  int64   bytes  Part of after_bytes in unused segments of private pools, which are retained for CUDA graphs.
+--   reclaimable_bytes          int64   bytes  Part of after_bytes that could have been released and was not.
+--   unknown_bytes              int64   bytes  Part of after_bytes whose state is unknown because events are missing.
+--   given_back_bytes           int64   bytes  Deprecated alias of released_bytes; removed with format version 2.
+--   in_use_bytes               int64   bytes  Deprecated alias of active_bytes; removed with format version 2.
+--   pinned_bytes               int64   bytes  Deprecated alias of held_free_bytes; removed with format version 2.
+--   private_bytes              int64   bytes  Deprecated alias of private_pool_unused_bytes; removed with format version 2.
+--   releasable_bytes           int64   bytes  Deprecated alias of reclaimable_bytes; removed with format version 2.
 SELECT
-    CAST(run AS VARCHAR) AS run, pid, device, ts, dur, tid, CAST(cause AS VARCHAR) AS cause, before_bytes, given_back_bytes, segments_count,
-    after_bytes, in_use_bytes, pinned_bytes, private_bytes, releasable_bytes, unknown_bytes
+    CAST(run AS VARCHAR) AS run, pid, device, ts, dur, tid, CAST(cause AS VARCHAR) AS cause, before_bytes,
+    given_back_bytes AS released_bytes, segments_count,
+    after_bytes, in_use_bytes AS active_bytes, pinned_bytes AS held_free_bytes, private_bytes AS private_pool_unused_bytes,
+    releasable_bytes AS reclaimable_bytes, unknown_bytes,
+    given_back_bytes, in_use_bytes, pinned_bytes, private_bytes, releasable_bytes
 FROM _memory_releases

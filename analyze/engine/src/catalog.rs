@@ -15,12 +15,14 @@
 //! -- params:
 //! --   name  type  default  meaning
 //! ```
-//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. Names that begin with `_` are internal. Files of
-//! a user's own directory are read the same way; one of a name that is known replaces it.
+//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. A view that was renamed has `-- alias: old_name`
+//! after its needs, and is also known by that name until the next format version. Names that begin with `_` are internal.
+//! Files of a user's own directory are read the same way; one of a name that is known replaces it.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use trace_schema::FORMAT_VERSION;
 
 use analyze_run::error::AnalyzeError;
 
@@ -53,9 +55,28 @@ pub struct Query {
     pub params: Vec<Param>,
     pub columns: Vec<Column>,
     pub sql: String,
+    /// The view that this one is a deprecated alias of, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias_of: Option<String>,
 }
 
 impl Query {
+    /// Returns the view that has an old name of this one and the same rows.
+    fn alias(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            purpose: format!(
+                "Deprecated alias of {}; removed with format version {}.",
+                self.name,
+                FORMAT_VERSION + 1
+            ),
+            needs: vec![self.name.clone()],
+            sql: format!("SELECT * FROM {}\n", self.name),
+            alias_of: Some(self.name.clone()),
+            ..self.clone()
+        }
+    }
+
     /// The folder it lies in.
     pub fn package(&self) -> &str {
         Path::new(&self.path).parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("")
@@ -82,8 +103,8 @@ fn words(line: &str) -> Option<[String; 4]> {
     Some([first, second, third, rest.trim_end().to_owned()])
 }
 
-/// Reads a file's header. What is wrong with it, if anything.
-fn parse(path: &str, text: &str) -> Result<Query, String> {
+/// Reads a file's header. Returns the query and, if it was renamed, its alias; or what is wrong with the header.
+fn parse(path: &str, text: &str) -> Result<Vec<Query>, String> {
     let mut query = Query {
         path: path.to_owned(),
         name: String::new(),
@@ -92,13 +113,17 @@ fn parse(path: &str, text: &str) -> Result<Query, String> {
         params: Vec::new(),
         columns: Vec::new(),
         sql: text.to_owned(),
+        alias_of: None,
     };
+    let mut alias = None;
     let mut part = "";
     for line in text.lines().map_while(|line| line.strip_prefix("--")) {
         let incomplete =
             || format!("{path}: of {} a line is incomplete: --{line}", part.trim_end_matches(':'));
         if let Some(needs) = line.strip_prefix(" needs:") {
             query.needs = needs.split(',').map(|need| need.trim().to_owned()).collect();
+        } else if let Some(name) = line.strip_prefix(" alias:") {
+            alias = Some(name.trim());
         } else if matches!(line.trim(), "columns:" | "params:") {
             part = line.trim();
         } else if part == "columns:" {
@@ -116,7 +141,8 @@ fn parse(path: &str, text: &str) -> Result<Query, String> {
     if query.name.is_empty() || query.needs.is_empty() || query.columns.is_empty() {
         return Err(format!("{path}: the header lacks its name, its needs or its columns"));
     }
-    Ok(query)
+    let alias = alias.map(|name| query.alias(name));
+    Ok([query].into_iter().chain(alias).collect())
 }
 
 /// Files of a directory, and of the directories in it.
@@ -160,14 +186,15 @@ impl Library<'_> {
     pub fn queries(&self, directory: Option<&Path>) -> Result<Vec<Query>, AnalyzeError> {
         let mut waiting = Vec::new();
         for (path, text) in self.files {
-            waiting.push(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
+            waiting.extend(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
         }
         for path in directory.map_or_else(|| Ok(Vec::new()), files_of)? {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
-            let query = parse(&path.display().to_string(), &text).map_err(AnalyzeError::Query)?;
-            waiting.retain(|known| known.name != query.name);
-            waiting.push(query);
+            for query in parse(&path.display().to_string(), &text).map_err(AnalyzeError::Query)? {
+                waiting.retain(|known| known.name != query.name);
+                waiting.push(query);
+            }
         }
         let mut ordered: Vec<Query> = Vec::new();
         while !waiting.is_empty() {
@@ -204,6 +231,10 @@ impl Library<'_> {
         queries.sort_by(|a, b| a.path.cmp(&b.path));
         let mut text = "# The query library: reference\n\nGenerated from the headers of the files; `BLESS=1 cargo nextest run reference` writes it.\n".to_owned();
         for query in &queries {
+            if query.alias_of.is_some() {
+                text += &format!("\n## {}\n\n{}\n", query.name, query.purpose);
+                continue;
+            }
             text += &format!(
                 "\n## {}\n\n`{}`: {}\n\nNeeds {}.\n",
                 query.name,
