@@ -304,7 +304,7 @@ fn broken_exports_are_refused_with_their_row() {
     }
     let file = directory.path().join("text.sqlite");
     fs::write(&file, "no database").unwrap();
-    refused("nsys", &file, "is not an SQLite export of Nsight Systems");
+    refused("nsys", &file, "it is not an SQLite export of Nsight Systems");
     // An earlier version without columns that came later is read.
     let (_kept, run) = import(
         "nsys",
