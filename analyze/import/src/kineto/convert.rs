@@ -370,7 +370,11 @@ mod tests {
         let recorder =
             Recorder::create(&directory.path().join("run.parquet"), false, &Run::default()).unwrap();
         let mut converter = Converter::new(recorder, 0);
-        let strange = |tid| Event { tid: Field::Integer(tid), ..Event::default() };
+        let strange = |tid| {
+            let mut event = Event::default();
+            event.tid = Field::Integer(tid);
+            event
+        };
         for number in 1..=MAX_STRANGE_THREADS as i64 {
             assert!(converter.thread(&strange(-number)).is_ok());
         }
