@@ -10,6 +10,7 @@ use std::{
 };
 
 use analyze_engine::{catalog::Query, session::Session};
+use analyze_import::{FORMATS, Job, Layout};
 use analyze_run::{
     error::AnalyzeError,
     events::{Batches, Events},
@@ -40,7 +41,7 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     if !path.exists() {
         return Ok(None);
     }
-    let Some(format) = analyze_import::sniff(path).map_err(io)? else { return Ok(None) };
+    let Some(format) = FORMATS.sniff(path).map_err(io)? else { return Ok(None) };
     progress::say(&format!(
         "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
         path.display(),
@@ -48,7 +49,8 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     ));
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
-    analyze_import::run(Some(format), &analyze_import::Layout::default(), path, &out, false)?;
+    let job = Job { file: path, out: &out, force: false, layout: &Layout::default() };
+    format.convert(&job)?;
     let mut file = run_file::open(&out)?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     file.name = name.split('.').next().unwrap_or_default().to_owned();
@@ -73,7 +75,7 @@ fn is_pattern(path: &Path) -> bool {
 /// the files that match a pattern, or the path itself. A directory that is another tool's trace is one path.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-    let mut found: Vec<PathBuf> = if path.is_dir() && analyze_import::sniff(path).map_err(io)?.is_none() {
+    let mut found: Vec<PathBuf> = if path.is_dir() && FORMATS.sniff(path).map_err(io)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
         let paths = entries
             .map(|entry| entry.map(|entry| entry.path()).map_err(io))

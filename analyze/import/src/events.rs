@@ -26,17 +26,69 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trace_schema::{COLUMNS, Clock, META_RUN, Run, arrow_schema};
 use trace_writer::Finished;
 
-use super::{Layout, compressed, map};
+use super::{
+    compressed,
+    importer::{self, Head, Importer, Job, Layout},
+    map,
+};
 use analyze_run::{
     columns::{conformed, plain_schema},
-    error::AnalyzeError,
+    error::{AnalyzeError, Place},
 };
-
-/// The first four bytes of a Parquet file.
-const PARQUET: &[u8] = b"PAR1";
 
 /// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 14;
+
+/// Rows of the table `events`.
+pub(super) struct Events;
+
+impl Importer for Events {
+    fn name(&self) -> &'static str {
+        "events"
+    }
+
+    fn about(&self) -> &'static str {
+        "Rows of the table `events`: CSV or JSON lines, as `analyze export events` writes them, also with gzip; or \
+         Parquet"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        is_text(head.text())
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.layout, job.file, job.out, job.force)
+    }
+}
+
+/// Tables of any tool. They are never recognized, because only the user knows what their columns mean.
+pub(super) struct Csv;
+
+impl Importer for Csv {
+    fn name(&self) -> &'static str {
+        "csv"
+    }
+
+    fn about(&self) -> &'static str {
+        "Table of any tool as CSV, also with gzip: `--map` says which column is which"
+    }
+
+    fn sniff(&self, _: &Head<'_>) -> bool {
+        false
+    }
+
+    fn takes_layout(&self) -> bool {
+        true
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        if job.layout.map.is_none() {
+            let why = "csv needs --map: which column of the table is which of a run";
+            return Err(AnalyzeError::Query(why.to_owned()));
+        }
+        import(job.layout, job.file, job.out, job.force)
+    }
+}
 
 /// Record batches in the order of the file.
 type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + 'a>;
@@ -57,7 +109,7 @@ impl From<ArrowError> for Failure {
 
 /// Returns whether a text begins with rows of `events`: a CSV header that names all required columns, or a
 /// JSON object that has all of them as keys.
-pub(super) fn is_text(bytes: &[u8]) -> bool {
+fn is_text(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut required = COLUMNS.iter().filter(|column| !column.nullable).map(|column| column.name);
@@ -99,11 +151,8 @@ impl Source<'_> {
         let format = csv::reader::Format::default().with_header(true).with_delimiter(layout.delimiter);
         let (found, _) = format.infer_schema(self.open()?, Some(0)).map_err(|error| self.damaged(error))?;
         if let Some(map) = &layout.map {
-            map.check(&found).map_err(|reason| AnalyzeError::BadLine {
-                path: self.path.to_owned(),
-                line: 1,
-                reason,
-            })?;
+            map.check(&found)
+                .map_err(|reason| AnalyzeError::unreadable(self.path, Place::Line(1), reason))?;
             let reader = csv::ReaderBuilder::new(Arc::new(map::texts_of(&found)))
                 .with_format(format)
                 .with_batch_size(BATCH_ROWS)
@@ -172,12 +221,7 @@ fn rows_only(from_ns: i64, to_ns: i64) -> Run {
 /// # Errors
 /// Returns an error if the file has an unknown column or lacks a required one, a value does not fit its
 /// column, or the run cannot be written.
-pub(super) fn import(
-    layout: &Layout,
-    path: &Path,
-    out: &Path,
-    force: bool,
-) -> Result<Finished, AnalyzeError> {
+fn import(layout: &Layout, path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let source = Source { path };
     let mut first = Vec::new();
     source
@@ -187,7 +231,7 @@ pub(super) fn import(
         .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
     let (batches, run) = match first.first() {
         _ if layout.map.is_some() => (source.csv(layout)?, None),
-        _ if first.starts_with(PARQUET) => source.parquet()?,
+        _ if first.starts_with(importer::PARQUET) => source.parquet()?,
         Some(b'{') => (source.ndjson()?, None),
         _ => (source.csv(layout)?, None),
     };
@@ -198,7 +242,7 @@ pub(super) fn import(
         let batch = batch.and_then(|batch| Ok(conformed(&batch, &schema)?));
         let batch = batch.map_err(|failure| match failure {
             Failure::Arrow(error) => source.damaged(format!("after {rows_count} rows: {error}")),
-            Failure::Line(line, reason) => AnalyzeError::BadLine { path: path.to_owned(), line, reason },
+            Failure::Line(line, reason) => AnalyzeError::unreadable(path, Place::Line(line), reason),
         })?;
         rows_count += batch.num_rows();
         let of = |name: &str| batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Int64Type>());

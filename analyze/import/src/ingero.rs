@@ -12,8 +12,11 @@ use rusqlite::types::Value;
 use trace_schema::{Clock, Direction, Gpu, Host, Kind, Row, Run, Text, Thread};
 use trace_writer::{Finished, Recorder};
 
-use super::sqlite::Database;
-use analyze_run::error::AnalyzeError;
+use super::{
+    importer::{Head, Importer, Job},
+    sqlite::{self, Database},
+};
+use analyze_run::error::{AnalyzeError, Place};
 
 /// Values of `events.source`.
 const SOURCE_RUNTIME: i64 = 1;
@@ -40,16 +43,40 @@ const SHAPE: [(&str, &[&str]); 2] = [
     ("ops", &["source_id", "op_id", "name"]),
 ];
 
+/// Databases of ingero.
+pub(super) struct Ingero;
+
+impl Importer for Ingero {
+    fn name(&self) -> &'static str {
+        "ingero"
+    }
+
+    fn about(&self) -> &'static str {
+        "SQLite database of the ingero eBPF tracer"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        sqlite::has_tables(head, &SHAPE.map(|(table, _)| table))
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.file, job.out, job.force)
+    }
+}
+
+fn foreign(path: &Path, reason: String) -> AnalyzeError {
+    AnalyzeError::unreadable(path, Place::WholeFile, format!("it is not a database of ingero: {reason}"))
+}
+
 /// An open database, and its path for errors.
-struct Ingero<'a> {
+struct Source<'a> {
     path: &'a Path,
     inner: Database,
 }
 
-impl<'a> Ingero<'a> {
+impl<'a> Source<'a> {
     fn open(path: &'a Path) -> Result<Self, AnalyzeError> {
-        let not_ingero = |reason| AnalyzeError::NotIngero { path: path.to_owned(), reason };
-        let database = Self { path, inner: Database::open(path).map_err(not_ingero)? };
+        let database = Self { path, inner: Database::open(path).map_err(|reason| foreign(path, reason))? };
         for (table, columns) in SHAPE {
             let found = database.columns(table)?;
             if found.is_empty() {
@@ -63,7 +90,7 @@ impl<'a> Ingero<'a> {
     }
 
     fn foreign(&self, reason: String) -> AnalyzeError {
-        AnalyzeError::NotIngero { path: self.path.to_owned(), reason }
+        foreign(self.path, reason)
     }
 
     fn columns(&self, table: &str) -> Result<Vec<String>, AnalyzeError> {
@@ -236,8 +263,8 @@ impl Event {
 /// # Errors
 /// Returns an error if the file is not a database of ingero, a row does not fit, or the run cannot be
 /// written.
-pub fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
-    let database = Ingero::open(path)?;
+fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+    let database = Source::open(path)?;
     let names = database.op_names()?;
     let error = database.sqlite("events");
     let mut owners = HashMap::new();
@@ -268,7 +295,7 @@ pub fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeE
 }
 
 fn write_events(
-    database: &Ingero<'_>,
+    database: &Source<'_>,
     names: &HashMap<(i64, i64), Text>,
     owners: &HashMap<u32, u32>,
     recorder: &mut Recorder,
@@ -285,11 +312,8 @@ fn write_events(
             Ok(Value::Text(id)) => id,
             _ => "?".to_owned(),
         };
-        let bad = |reason: String| AnalyzeError::BadRow {
-            path: database.path.to_owned(),
-            table: "events",
-            row: id(),
-            reason,
+        let bad = |reason: String| {
+            AnalyzeError::unreadable(database.path, Place::Row { table: "events", row: id() }, reason)
         };
         let event = Event::read(row).map_err(|error| bad(error.to_string()))?;
         if event.duration < 0 {

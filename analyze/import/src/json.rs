@@ -3,7 +3,10 @@
 //! Numbers are returned as their text, so that none is rounded. Every error carries its byte offset. `NaN`
 //! and `Infinity` are accepted as numbers, as they are by Python's `json` module.
 
-use std::io::{ErrorKind, Read};
+use std::{
+    io::{ErrorKind, Read},
+    ops::Range,
+};
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
@@ -11,6 +14,11 @@ const READ_BYTES: usize = 1 << 18;
 const MAX_STRING_BYTES: usize = 1 << 20;
 /// Deepest nesting of objects and lists in a value that is skipped.
 const MAX_DEPTH: u32 = 128;
+/// The first halves of surrogate pairs, which stand for one character with the second half that follows. One
+/// that stands alone is read as U+FFFD.
+const HIGH: Range<u32> = 0xd800..0xdc00;
+/// The second halves of surrogate pairs.
+const LOW: Range<u32> = 0xdc00..0xe000;
 
 /// The reason why a file could not be read further.
 #[derive(Debug)]
@@ -229,17 +237,23 @@ impl<R: Read> Json<R> {
 
     /// Reads the rest of a string and its closing quote, and appends the content to `into` if that is given.
     fn string(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), JsonError> {
+        // The last escape, if it is the first half of a surrogate pair.
+        let mut high = None;
         loop {
             self.byte()?;
             let rest = &self.buffer[self.at..];
             let plain = rest.iter().position(|byte| ends_plain(*byte)).unwrap_or(rest.len());
+            let end = rest.get(plain).copied();
+            let unpaired = if plain > 0 || end != Some(b'\\') { high.take() } else { None };
             if let Some(into) = into.as_deref_mut() {
+                if unpaired.is_some() {
+                    push(into, char::REPLACEMENT_CHARACTER);
+                }
                 into.extend_from_slice(&rest[..plain]);
                 if into.len() > MAX_STRING_BYTES {
                     return self.wrong("a string is longer than 1 MiB");
                 }
             }
-            let end = rest.get(plain).copied();
             self.at += plain;
             match end {
                 None => {}
@@ -248,17 +262,29 @@ impl<R: Read> Json<R> {
                     return Ok(());
                 }
                 Some(b'\\') => {
-                    let found = self.escape()?;
+                    let unit = self.escape()?;
+                    let first = high.take();
+                    let pair = first.filter(|_| LOW.contains(&unit));
+                    let code = pair.map_or(unit, |first| {
+                        0x10000_u32 + ((first - HIGH.start) << 10) + (unit - LOW.start)
+                    });
                     if let Some(into) = into.as_deref_mut() {
-                        into.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
+                        if first.is_some() && pair.is_none() {
+                            push(into, char::REPLACEMENT_CHARACTER);
+                        }
+                        if !HIGH.contains(&code) {
+                            push(into, char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                        }
                     }
+                    high = HIGH.contains(&code).then_some(code);
                 }
                 Some(byte) => return self.wrong(format!("byte {byte:#04x} within a string")),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, JsonError> {
+    /// Reads an escape and returns its code point, which may be half of a surrogate pair.
+    fn escape(&mut self) -> Result<u32, JsonError> {
         self.at += 1;
         let found = match self.byte()? {
             b'n' => '\n',
@@ -269,28 +295,12 @@ impl<R: Read> Json<R> {
             byte @ (b'"' | b'\\' | b'/') => char::from(byte),
             b'u' => {
                 self.at += 1;
-                let first = self.four_digits()?;
-                if !(0xd800..0xdc00).contains(&first) {
-                    // An unpaired low surrogate stands for no character.
-                    return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
-                }
-                if self.byte()? != b'\\' {
-                    return Ok(char::REPLACEMENT_CHARACTER);
-                }
-                self.at += 1;
-                if self.byte()? != b'u' {
-                    return self.wrong("half of a surrogate pair");
-                }
-                self.at += 1;
-                let second = self.four_digits()?;
-                let low = second.wrapping_sub(0xdc00);
-                let whole = (low < 0x400).then(|| 0x10000 + ((first - 0xd800) << 10) + low);
-                return Ok(whole.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
+                return self.four_digits();
             }
             byte => return self.wrong(format!("`\\{}` is no escape", char::from(byte).escape_default())),
         };
         self.at += 1;
-        Ok(found)
+        Ok(u32::from(found))
     }
 
     fn four_digits(&mut self) -> Result<u32, JsonError> {
@@ -404,6 +414,10 @@ impl<R: Read> Json<R> {
         }
         Ok(())
     }
+}
+
+fn push(into: &mut Vec<u8>, letter: char) {
+    into.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 /// Returns whether a byte within a string does not stand for itself.
@@ -535,7 +549,18 @@ mod tests {
             json.text(&mut into, "it").map(|()| into).ok()
         };
         assert_eq!(read(r#""a\n\u00e9\ud83d\ude00\/""#).as_deref(), Some("a\né😀/"));
-        assert_eq!(read(r#""\ud83d!""#).as_deref(), Some("\u{fffd}!"));
+        for (text, expected) in [
+            (r#""\ud83d!""#, "\u{fffd}!"),
+            (r#""\ud83d""#, "\u{fffd}"),
+            (r#""\ude00!""#, "\u{fffd}!"),
+            (r#""\ud83d\u0041""#, "\u{fffd}A"),
+            (r#""\ud83d\n""#, "\u{fffd}\n"),
+            (r#""\ud83d\ud83d\ude00\ude00""#, "\u{fffd}😀\u{fffd}"),
+            (r#""\ud83da\ude00""#, "\u{fffd}a\u{fffd}"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(skipped(text), Ok(()), "{text}");
+        }
         assert_eq!(read(&format!("\"{}\"", "x".repeat(2 << 20))), None);
     }
 }

@@ -7,11 +7,14 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::Format;
-use analyze_run::{error::AnalyzeError, progress};
+use super::importer::Head;
+use analyze_run::{
+    error::{AnalyzeError, Place},
+    progress,
+};
 
-/// Tables by which the format of a database is recognized.
-const SIGNS: [(Format, &[&str]); 2] = [(Format::Ingero, &["events", "ops"]), (Format::Nsys, &["StringIds"])];
+/// The first bytes of an SQLite database.
+pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// A SQLite database that is opened for reading only.
 pub(super) struct Database {
@@ -62,13 +65,14 @@ impl Database {
     /// Returns a function that converts an SQLite error to one that names the file and `table`.
     pub(super) fn failed(&self, table: &'static str) -> impl Fn(rusqlite::Error) -> AnalyzeError + use<> {
         let path = self.path.clone();
-        move |source| AnalyzeError::Sqlite { path: path.clone(), table, source: Box::new(source) }
+        move |source| AnalyzeError::unreadable(&path, Place::Table(table), source.to_string())
     }
 }
 
-/// Returns the format of a database, or `None` if it is not recognized.
-pub(super) fn sniff(path: &Path) -> Option<Format> {
-    let database = Database::open(path).ok()?;
-    let has = |table: &&str| database.columns(table).is_ok_and(|columns| !columns.is_empty());
-    SIGNS.iter().find(|(_, tables)| tables.iter().all(has)).map(|(format, _)| *format)
+/// Returns whether a file is an SQLite database that has all of these tables.
+pub(super) fn has_tables(head: &Head<'_>, tables: &[&str]) -> bool {
+    head.bytes.starts_with(MAGIC)
+        && Database::open(head.path).is_ok_and(|database| {
+            tables.iter().all(|table| database.columns(table).is_ok_and(|columns| !columns.is_empty()))
+        })
 }

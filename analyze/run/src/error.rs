@@ -1,6 +1,10 @@
 //! The errors of `analyze`, and the exit code of each.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use trace_writer::WriteError;
 
@@ -15,54 +19,107 @@ pub const EXIT_IO: u8 = 5;
 /// The exit code of an internal error.
 pub const EXIT_INTERNAL: u8 = 70;
 
+/// A place in a trace of another tool, where reading it failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file or folder as a whole.
+    WholeFile,
+    /// A table of a database.
+    Table(&'static str),
+    /// A row of a table.
+    Row {
+        /// Name of the table.
+        table: &'static str,
+        /// The row's id or number in the table.
+        row: String,
+    },
+    /// A byte, counted from 0 after decompression.
+    Byte(u64),
+    /// A line, counted from 1.
+    Line(u64),
+}
+
+impl Place {
+    /// Returns the start of a message about this place; it is empty for a whole file.
+    fn prefix(&self) -> String {
+        match self {
+            Self::WholeFile => String::new(),
+            Self::Table(table) => format!("table {table}: "),
+            Self::Row { table, row } => format!("table {table}, row {row}: "),
+            Self::Byte(offset) => format!("byte {offset}: "),
+            Self::Line(line) => format!("line {line}: "),
+        }
+    }
+}
+
 /// Every error that `analyze` can return.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalyzeError {
-    /// A file could not be opened, read or written; `source` is the I/O error.
+    /// A file could not be opened, read or written.
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    /// A file is not Parquet or is truncated; `reason` is the Parquet reader's message.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The I/O error.
+        source: io::Error,
+    },
+    /// A file is not Parquet or is truncated.
     #[error("{} is not a Parquet file, or it is cut off: {reason}", path.display())]
-    NotParquet { path: PathBuf, reason: String },
-    /// A Parquet file is not a readable run of Inquest; `reason` says why.
+    NotParquet {
+        /// The file.
+        path: PathBuf,
+        /// The message of the Parquet reader.
+        reason: String,
+    },
+    /// A Parquet file is not a readable run of Inquest.
     #[error("{} is Parquet, but not a run of Inquest: {reason}", path.display())]
-    NotARun { path: PathBuf, reason: String },
-    /// A run has format version `found`, which is newer than `known`, the newest that this program reads.
+    NotARun {
+        /// The file.
+        path: PathBuf,
+        /// What a run would have, or have otherwise.
+        reason: String,
+    },
+    /// A run has a format version that this program does not know yet.
     #[error("{} has format version {found}; this program reads versions up to {known}: use a newer one", path.display())]
-    NewerVersion { path: PathBuf, found: u32, known: u32 },
-    /// A file is not a database of Ingero that can be imported; `reason` says why.
-    #[error("{} is not a database of Ingero: {reason}", path.display())]
-    NotIngero { path: PathBuf, reason: String },
-    /// A file is not an export of Nsight Systems that can be imported; `reason` says why.
-    #[error("{} is not an SQLite export of Nsight Systems: {reason}", path.display())]
-    NotNsys { path: PathBuf, reason: String },
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Format version of the run.
+        found: u32,
+        /// The newest format version that this program reads.
+        known: u32,
+    },
     /// The format of a trace could not be detected from its content.
     #[error("{} is of no known format; say which one if you know", path.display())]
-    UnknownFormat { path: PathBuf },
-    /// A table of an SQLite database could not be read; `source` is SQLite's error.
-    #[error("{}: table {table}: {source}", path.display())]
-    Sqlite { path: PathBuf, table: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
-    /// A row of an SQLite table has a value that cannot be imported; `row` identifies the row.
-    #[error("{}: table {table}, row {row}: {reason}", path.display())]
-    BadRow { path: PathBuf, table: &'static str, row: String, reason: String },
-    /// A binary trace is malformed at the byte `offset` of its decompressed content.
-    #[error("{}: byte {offset}: {reason}", path.display())]
-    BadBytes { path: PathBuf, offset: u64, reason: String },
-    /// A text trace is malformed at `line`, counted from 1.
-    #[error("{}: line {line}: {reason}", path.display())]
-    BadLine { path: PathBuf, line: u64, reason: String },
-    /// A trace contains no scheduler switches; `reason` says what was looked for.
-    #[error("{} tells nothing of the scheduler: {reason}", path.display())]
-    NoSwitches { path: PathBuf, reason: String },
+    UnknownFormat {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// A trace of another tool cannot be read: it is not of the stated format, damaged, or lacks what a run
+    /// is made of.
+    #[error("{}: {}{reason}", path.display(), place.prefix())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Where in it reading failed.
+        place: Place,
+        /// What is wrong there.
+        reason: String,
+    },
     /// A query, an option or another part of the user's request is wrong; the text says how.
     #[error("{0}")]
     Query(String),
     /// A file opens, but its content cannot be decoded or contradicts its declaration.
     #[error("damaged data: {0}")]
     Damaged(String),
-    /// A check of a run found `count` faults.
+    /// A check of a run found faults.
     #[error("{} is broken: {count} faults", path.display())]
-    Broken { path: PathBuf, count: usize },
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// Number of faults.
+        count: usize,
+    },
     /// An output file exists and may not be replaced.
     #[error("{} exists; use --force to replace it", .0.display())]
     Exists(PathBuf),
@@ -81,20 +138,19 @@ pub enum AnalyzeError {
 }
 
 impl AnalyzeError {
+    /// Creates an [`AnalyzeError::Unreadable`].
+    pub fn unreadable(path: &Path, place: Place, reason: impl Into<String>) -> Self {
+        Self::Unreadable { path: path.to_owned(), place, reason: reason.into() }
+    }
+
     /// Returns the exit code of this error, as documented in `analyze --help`.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NotParquet { .. }
             | Self::NotARun { .. }
             | Self::NewerVersion { .. }
-            | Self::NotIngero { .. }
-            | Self::NotNsys { .. }
             | Self::UnknownFormat { .. }
-            | Self::Sqlite { .. }
-            | Self::BadRow { .. }
-            | Self::BadBytes { .. }
-            | Self::BadLine { .. }
-            | Self::NoSwitches { .. }
+            | Self::Unreadable { .. }
             | Self::Query(_)
             | Self::Damaged(_)
             | Self::Broken { .. }
@@ -108,5 +164,23 @@ impl AnalyzeError {
             Self::Inconclusive(_) => EXIT_INCONCLUSIVE,
             Self::Internal(_) => EXIT_INTERNAL,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_trace_names_file_and_place() {
+        let said = |place| AnalyzeError::unreadable(Path::new("a.db"), place, "it is null").to_string();
+        assert_eq!(said(Place::WholeFile), "a.db: it is null");
+        assert_eq!(said(Place::Table("ops")), "a.db: table ops: it is null");
+        assert_eq!(
+            said(Place::Row { table: "ops", row: "5".to_owned() }),
+            "a.db: table ops, row 5: it is null"
+        );
+        assert_eq!(said(Place::Byte(123)), "a.db: byte 123: it is null");
+        assert_eq!(said(Place::Line(7)), "a.db: line 7: it is null");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use trace_schema::Bytes;
 
 use super::print;
-use analyze_import as import;
+use analyze_import::{FORMATS, Importer, Job, Layout, Map};
 use analyze_run::error::AnalyzeError;
 
 /// Turn another tool's trace into a run
@@ -13,14 +14,14 @@ use analyze_run::error::AnalyzeError;
 #[command(allow_missing_positional = true)]
 pub struct Args {
     /// What the file is [default: what its content says]
-    #[arg(value_enum)]
-    format: Option<import::Format>,
+    #[arg(value_parser = formats())]
+    format: Option<&'static dyn Importer>,
     /// The file to read; it is never written to
     file: PathBuf,
     /// Of csv: which column is which of a run, as ts=time_ns,dur=lat_us:us,tid=tid,op=func,kind='call',pid='0'; times may
     /// have a unit (ns, us, ms, s), and a value in quotes is the same in each row
-    #[arg(long, value_name = "COLUMN=NAME,…", value_parser = import::Map::parse)]
-    map: Option<import::Map>,
+    #[arg(long, value_name = "COLUMN=NAME,…", value_parser = Map::parse)]
+    map: Option<Map>,
     /// Of csv: what stands between cells; `tab` is one
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
@@ -30,6 +31,14 @@ pub struct Args {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
+}
+
+/// Parses the name of a format; the help lists the formats by name.
+fn formats() -> impl TypedValueParser<Value = &'static dyn Importer> {
+    let mut formats: Vec<_> = FORMATS.iter().collect();
+    formats.sort_by_key(|format| format.name());
+    let values = formats.into_iter().map(|format| PossibleValue::new(format.name()).help(format.about()));
+    PossibleValuesParser::new(values).try_map(|name| FORMATS.find(&name).ok_or("it is no format"))
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
@@ -42,13 +51,9 @@ fn delimiter(text: &str) -> Result<u8, String> {
 
 impl Args {
     pub fn run(self) -> Result<(), AnalyzeError> {
-        let is_csv = self.format == Some(import::Format::Csv);
-        if !is_csv && (self.map.is_some() || self.delimiter != b',') {
-            let why = "--map and --delimiter are for the format csv: analyze import csv FILE --map …";
-            return Err(AnalyzeError::Query(why.to_owned()));
-        }
-        let layout = import::Layout { map: self.map, delimiter: self.delimiter };
-        let finished = import::run(self.format, &layout, &self.file, &self.out, self.force)?;
+        let layout = Layout { map: self.map, delimiter: self.delimiter };
+        let job = Job { file: &self.file, out: &self.out, force: self.force, layout: &layout };
+        let finished = FORMATS.run(self.format, &job)?;
         let size = Bytes(finished.size_bytes as i64);
         print(&format!("{} events, {size}: {}\n", finished.rows_count, self.out.display()))
     }

@@ -4,15 +4,22 @@
 //! Times are on CLOCK_MONOTONIC; a clock snapshot relates them to the wall clock. Recurring strings are
 //! interned: each is written once, and referred to by its ID from then on.
 
+mod proto;
+
 use std::{
     collections::HashMap,
     io::{self, Write},
 };
 
+use prost::Message;
 use trace_schema::Run;
 
+use self::proto::{
+    Clock, ClockSnapshot, CounterDescriptor, DebugAnnotation, InternedData, InternedString,
+    ProcessDescriptor, ThreadDescriptor, Trace, TracePacket, TracePacketDefaults, TrackDescriptor,
+    TrackEvent,
+};
 use super::timeline::{Kind, Sink, Slice, Value};
-use analyze_import::protobuf::Message;
 
 /// IDs of Perfetto's built-in clocks.
 const REALTIME: u64 = 1;
@@ -35,33 +42,29 @@ const UNIT_TIME_NS: u64 = 1;
 const UNIT_COUNT: u64 = 2;
 const UNIT_SIZE_BYTES: u64 = 3;
 
+/// The sequence starts without interned strings.
+const INTERNED_CLEARED: u64 = 1;
+/// The packet needs the strings that were interned before it.
+const INTERNED_NEEDED: u64 = 2;
+
 /// Interned strings of one kind, with their IDs.
-#[derive(Debug)]
-struct Interned {
-    /// Field number of the kind in `InternedData`.
-    field: u64,
-    numbers: HashMap<String, u64>,
-}
+#[derive(Debug, Default)]
+struct Interned(HashMap<String, u64>);
 
 impl Interned {
-    fn new(field: u64) -> Self {
-        Self { field, numbers: HashMap::new() }
-    }
-
-    /// Returns the ID of a string, and adds it to `data` if it is new. Returns `None` if the table is full.
-    fn number(&mut self, text: &str, data: &mut Message) -> Option<u64> {
-        if let Some(number) = self.numbers.get(text) {
-            return Some(*number);
+    /// Returns the ID of a string, and adds it to `new` if it is new. If the table is full, returns the
+    /// string itself.
+    fn refer(&mut self, text: &str, new: &mut Vec<InternedString>) -> (Option<u64>, Option<String>) {
+        if let Some(iid) = self.0.get(text) {
+            return (Some(*iid), None);
         }
-        let number = self.numbers.len() as u64 + 1;
-        (number <= INTERNED as u64).then(|| {
-            data.with(self.field, |entry| {
-                entry.number(1, number);
-                entry.bytes(2, text.as_bytes());
-            });
-            self.numbers.insert(text.to_owned(), number);
-            number
-        })
+        if self.0.len() >= INTERNED {
+            return (None, Some(text.to_owned()));
+        }
+        let iid = self.0.len() as u64 + 1;
+        new.push(InternedString { iid, name: text.to_owned() });
+        self.0.insert(text.to_owned(), iid);
+        (Some(iid), None)
     }
 }
 
@@ -79,81 +82,72 @@ impl<W: Write> Perfetto<W> {
     pub(super) fn new(out: W) -> Self {
         Self {
             out,
-            categories: Interned::new(1),
-            names: Interned::new(2),
-            arg_names: Interned::new(3),
-            arg_texts: Interned::new(29),
+            categories: Interned::default(),
+            names: Interned::default(),
+            arg_names: Interned::default(),
+            arg_texts: Interned::default(),
         }
     }
 
     /// Writes one packet.
-    fn packet(&mut self, build: impl FnOnce(&mut Message)) -> io::Result<()> {
-        let mut trace = Message::default();
-        trace.with(1, |packet| {
-            packet.number(10, SEQUENCE);
-            build(packet);
-        });
-        self.out.write_all(trace.encoded())
+    fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
+        let packet = TracePacket { trusted_packet_sequence_id: SEQUENCE, ..packet };
+        self.out.write_all(&Trace { packet: vec![packet] }.encode_to_vec())
     }
 
-    fn event(&mut self, track: u64, kind: u64, slice: &Slice<'_>) -> io::Result<()> {
-        let (mut data, mut event) = (Message::default(), Message::default());
-        event.number(9, kind);
-        event.number(11, track);
-        match self.categories.number(slice.category, &mut data) {
-            Some(number) => event.number(3, number),
-            None => event.bytes(22, slice.category.as_bytes()),
-        }
-        match self.names.number(slice.name, &mut data) {
-            Some(number) => event.number(10, number),
-            None => event.bytes(23, slice.name.as_bytes()),
-        }
+    fn event(&mut self, track_uuid: u64, kind: u64, slice: &Slice<'_>) -> io::Result<()> {
+        let mut data = InternedData::default();
+        let (category_iids, categories) = self.categories.refer(slice.category, &mut data.event_categories);
+        let (name_iid, name) = self.names.refer(slice.name, &mut data.event_names);
+        let mut debug_annotations = Vec::with_capacity(slice.args.len());
         for (name, value) in slice.args {
-            event.with(4, |arg| {
-                match self.arg_names.number(name, &mut data) {
-                    Some(number) => arg.number(1, number),
-                    None => arg.bytes(10, name.as_bytes()),
+            let (name_iid, name) = self.arg_names.refer(name, &mut data.debug_annotation_names);
+            let mut arg = DebugAnnotation { name_iid, name, ..DebugAnnotation::default() };
+            match value {
+                Value::Int(value) => arg.int_value = Some(*value),
+                Value::Float(value) => arg.double_value = Some(*value),
+                Value::Text(text) => {
+                    (arg.string_value_iid, arg.string_value) =
+                        self.arg_texts.refer(text, &mut data.debug_annotation_string_values);
                 }
-                match value {
-                    Value::Int(value) => arg.number(4, *value as u64),
-                    Value::Float(value) => arg.double(5, *value),
-                    Value::Text(text) => match self.arg_texts.number(text, &mut data) {
-                        Some(number) => arg.number(17, number),
-                        None => arg.bytes(6, text.as_bytes()),
-                    },
-                }
-            });
+            }
+            debug_annotations.push(arg);
         }
-        slice.flows.iter().for_each(|flow| event.fixed64(47, *flow));
-        slice.ended_flow.iter().for_each(|flow| event.fixed64(48, *flow));
-        self.timed(slice.ts, &event, &data)
+        let event = TrackEvent {
+            category_iids,
+            debug_annotations,
+            kind,
+            name_iid,
+            track_uuid,
+            categories,
+            name,
+            counter_value: None,
+            flow_ids: slice.flows.to_vec(),
+            terminating_flow_ids: Vec::from_iter(slice.ended_flow),
+        };
+        self.timed(slice.ts, event, data)
     }
 
-    fn timed(&mut self, ts: i64, event: &Message, data: &Message) -> io::Result<()> {
-        self.packet(|packet| {
-            packet.number(8, ts as u64);
-            // The packet needs the strings that were interned before it.
-            packet.number(13, 2);
-            packet.message(11, event);
-            if !data.is_empty() {
-                packet.message(12, data);
-            }
+    fn timed(&mut self, ts: i64, event: TrackEvent, data: InternedData) -> io::Result<()> {
+        self.packet(TracePacket {
+            timestamp: Some(ts as u64),
+            sequence_flags: Some(INTERNED_NEEDED),
+            track_event: Some(event),
+            interned_data: (data != InternedData::default()).then_some(data),
+            ..TracePacket::default()
         })
     }
 
     /// Writes a snapshot of the clocks at one moment, in ns.
     fn clocks(&mut self, monotonic_ns: i64, wall_ns: Option<i64>) -> io::Result<()> {
-        self.packet(|packet| {
-            packet.with(6, |snapshot| {
-                let clocks = [(MONOTONIC, Some(monotonic_ns)), (REALTIME, wall_ns)];
-                for (clock, ns) in clocks.into_iter().filter_map(|(clock, ns)| Some((clock, ns?))) {
-                    snapshot.with(1, |reading| {
-                        reading.number(1, clock);
-                        reading.number(2, ns as u64);
-                    });
-                }
-                snapshot.number(2, MONOTONIC);
-            });
+        let readings = [(MONOTONIC, Some(monotonic_ns)), (REALTIME, wall_ns)];
+        let clocks = readings
+            .into_iter()
+            .filter_map(|(clock_id, ns)| Some(Clock { clock_id, timestamp: ns? as u64 }))
+            .collect();
+        self.packet(TracePacket {
+            clock_snapshot: Some(ClockSnapshot { clocks, primary_trace_clock: MONOTONIC }),
+            ..TracePacket::default()
         })
     }
 }
@@ -177,47 +171,35 @@ impl<W: Write> Sink for Perfetto<W> {
             let at_end = wall(clock.end_ns).map(|ns| ns.saturating_add(clock.wall_step_ns));
             self.clocks(clock.end_ns, at_end)?;
         }
-        self.packet(|packet| {
-            // The sequence starts without interned strings.
-            packet.number(13, 1);
-            packet.number(87, 1);
-            packet.with(59, |defaults| defaults.number(58, MONOTONIC));
+        self.packet(TracePacket {
+            sequence_flags: Some(INTERNED_CLEARED),
+            first_packet_on_sequence: Some(true),
+            trace_packet_defaults: Some(TracePacketDefaults { timestamp_clock_id: MONOTONIC }),
+            ..TracePacket::default()
         })
     }
 
     fn track(&mut self, id: u64, parent: Option<u64>, kind: Kind<'_>) -> io::Result<()> {
-        self.packet(|packet| {
-            packet.with(60, |track| {
-                track.number(1, id);
-                if let Some(parent) = parent {
-                    track.number(5, parent);
-                }
-                match kind {
-                    Kind::Process { pid, name, command } => track.with(3, |process| {
-                        process.number(1, pid.into());
-                        command.iter().for_each(|word| process.bytes(2, word.as_bytes()));
-                        if !name.is_empty() {
-                            process.bytes(6, name.as_bytes());
-                        }
-                    }),
-                    Kind::Thread { pid, tid, name } => track.with(4, |thread| {
-                        thread.number(1, pid.into());
-                        thread.number(2, tid.into());
-                        if !name.is_empty() {
-                            thread.bytes(5, name.as_bytes());
-                        }
-                    }),
-                    Kind::Child { name } => track.bytes(2, name.as_bytes()),
-                    Kind::Counter { name } => {
-                        track.bytes(2, name.as_bytes());
-                        track.with(8, |counter| match unit(name) {
-                            Ok(unit) => counter.number(3, unit),
-                            Err(other) => counter.bytes(6, other.as_bytes()),
-                        });
-                    }
-                }
-            });
-        })
+        let mut track = TrackDescriptor { uuid: id, parent_uuid: parent, ..TrackDescriptor::default() };
+        match kind {
+            Kind::Process { pid, name, command } => {
+                track.process =
+                    Some(ProcessDescriptor { pid, cmdline: command.to_vec(), process_name: name.to_owned() });
+            }
+            Kind::Thread { pid, tid, name } => {
+                track.thread = Some(ThreadDescriptor { pid, tid, thread_name: name.to_owned() });
+            }
+            Kind::Child { name } => track.name = Some(name.to_owned()),
+            Kind::Counter { name } => {
+                let (unit, unit_name) = match unit(name) {
+                    Ok(unit) => (Some(unit), None),
+                    Err(other) => (None, Some(other.to_owned())),
+                };
+                track.name = Some(name.to_owned());
+                track.counter = Some(CounterDescriptor { unit, unit_name });
+            }
+        }
+        self.packet(TracePacket { track_descriptor: Some(track), ..TracePacket::default() })
     }
 
     fn begin(&mut self, track: u64, slice: &Slice<'_>) -> io::Result<()> {
@@ -225,10 +207,8 @@ impl<W: Write> Sink for Perfetto<W> {
     }
 
     fn end(&mut self, track: u64, ts: i64) -> io::Result<()> {
-        let mut event = Message::default();
-        event.number(9, SLICE_END);
-        event.number(11, track);
-        self.timed(ts, &event, &Message::default())
+        let event = TrackEvent { kind: SLICE_END, track_uuid: track, ..TrackEvent::default() };
+        self.timed(ts, event, InternedData::default())
     }
 
     fn instant(&mut self, track: u64, slice: &Slice<'_>) -> io::Result<()> {
@@ -236,11 +216,9 @@ impl<W: Write> Sink for Perfetto<W> {
     }
 
     fn value(&mut self, track: u64, ts: i64, value: i64) -> io::Result<()> {
-        let mut event = Message::default();
-        event.number(9, COUNTER);
-        event.number(11, track);
-        event.number(30, value as u64);
-        self.timed(ts, &event, &Message::default())
+        let counter_value = Some(value);
+        let event = TrackEvent { kind: COUNTER, track_uuid: track, counter_value, ..TrackEvent::default() };
+        self.timed(ts, event, InternedData::default())
     }
 
     fn finish(mut self) -> io::Result<()> {

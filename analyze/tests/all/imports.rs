@@ -275,7 +275,7 @@ fn broken_exports_are_refused_with_their_row() {
     }
     let file = directory.path().join("text.sqlite");
     fs::write(&file, "no database").unwrap();
-    import_refused("nsys", &file, "is not an SQLite export of Nsight Systems");
+    import_refused("nsys", &file, "it is not an SQLite export of Nsight Systems");
     // An earlier version without columns that came later is read.
     let (_kept, run) = import_as(
         "nsys",

@@ -1,7 +1,7 @@
 //! Converts events to rows. Events that become no row are counted by phase and category, and reported.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     sync::Arc,
 };
 
@@ -219,11 +219,14 @@ impl Converter {
             Field::Integer(tid) => match u32::try_from(tid) {
                 Ok(tid) => tid,
                 Err(_) => {
-                    let number = u32::MAX - self.strange_threads.len() as u32;
-                    if self.strange_threads.len() >= MAX_STRANGE_THREADS {
-                        return wrong(event, "there are too many threads");
+                    let count = self.strange_threads.len();
+                    match self.strange_threads.entry(tid) {
+                        Entry::Occupied(known) => *known.get(),
+                        Entry::Vacant(new) if count < MAX_STRANGE_THREADS => {
+                            *new.insert(u32::MAX - count as u32)
+                        }
+                        Entry::Vacant(_) => return wrong(event, "there are too many threads"),
                     }
-                    *self.strange_threads.entry(tid).or_insert(number)
                 }
             },
             _ => 0,
@@ -354,5 +357,29 @@ impl Converter {
             ));
         }
         (self.recorder, run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_thread_is_found_when_there_are_as_many_as_can_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let recorder =
+            Recorder::create(&directory.path().join("run.parquet"), false, &Run::default()).unwrap();
+        let mut converter = Converter::new(recorder, 0);
+        let strange = |tid| {
+            let mut event = Event::default();
+            event.tid = Field::Integer(tid);
+            event
+        };
+        for number in 1..=MAX_STRANGE_THREADS as i64 {
+            assert!(converter.thread(&strange(-number)).is_ok());
+        }
+        assert_eq!(converter.thread(&strange(-1)).ok(), Some((0, u32::MAX)));
+        assert!(converter.thread(&strange(i64::MIN)).is_err());
+        converter.recorder.discard();
     }
 }

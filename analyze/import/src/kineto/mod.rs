@@ -25,7 +25,30 @@ use super::{
     compressed,
     json::{Json, JsonError, Shape, scaled},
 };
-use analyze_run::error::AnalyzeError;
+use crate::importer::{Head, Importer, Job};
+use analyze_run::error::{AnalyzeError, Place};
+
+/// Traces of PyTorch's profiler.
+pub(super) struct Kineto;
+
+impl Importer for Kineto {
+    fn name(&self) -> &'static str {
+        "kineto"
+    }
+
+    fn about(&self) -> &'static str {
+        "Trace of PyTorch's profiler (Kineto, Chrome JSON), also with gzip"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        matches!(head.text().first(), Some(b'{' | b'['))
+            && (head.contains("\"traceEvents\"") || head.contains("\"ph\""))
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.file, job.out, job.force)
+    }
+}
 
 /// The reason why a trace could not be converted.
 enum Failure {
@@ -60,7 +83,7 @@ impl Failure {
 /// # Errors
 /// Returns an error if the file is not a trace of PyTorch's profiler or is damaged, or the run cannot be
 /// written.
-pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let mut base_ns = 0;
     loop {
         let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
@@ -79,7 +102,7 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
                     Failure::Write(error) => return Err(error.into()),
                     Failure::Json(JsonError::Io(source)) => return Err(io(source)),
                     Failure::Json(JsonError::At { offset, reason }) => {
-                        return Err(AnalyzeError::BadBytes { path: path.to_owned(), offset, reason });
+                        return Err(AnalyzeError::unreadable(path, Place::Byte(offset), reason));
                     }
                 }
             }

@@ -16,13 +16,41 @@ use trace_schema::{Clock, Gpu, ProcessInfo, Run, Thread};
 use trace_writer::{Finished, Recorder};
 
 use self::{
-    parquet_dir::ParquetDir,
+    parquet_dir::{ParquetDir, is_export},
     source::{Cells, Source, Sqlite, Wanted},
     tables::{TABLES, Table},
 };
-use analyze_run::error::AnalyzeError;
+use super::{
+    importer::{Head, Importer, Job},
+    sqlite,
+};
+use analyze_run::error::{AnalyzeError, Place};
 
-pub(super) use self::parquet_dir::is_export;
+/// Exports of Nsight Systems.
+pub(super) struct Nsys;
+
+impl Importer for Nsys {
+    fn name(&self) -> &'static str {
+        "nsys"
+    }
+
+    fn about(&self) -> &'static str {
+        "Export of Nsight Systems (`nsys export --type sqlite`, or `parquetdir`: a folder)"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        is_export(head.path) || sqlite::has_tables(head, &["StringIds"])
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.file, job.out, job.force)
+    }
+}
+
+fn foreign(path: &Path, reason: String) -> AnalyzeError {
+    let reason = format!("it is not an SQLite export of Nsight Systems: {reason}");
+    AnalyzeError::unreadable(path, Place::WholeFile, reason)
+}
 
 /// Returns the process id and the thread id in a `globalTid`.
 fn thread_of(global: i64) -> (u32, u32) {
@@ -45,8 +73,8 @@ struct Import {
 /// # Errors
 /// Returns an error if the path is not an export of Nsight Systems, a row does not fit, or the run cannot be
 /// written.
-pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
-    let foreign = |reason: String| AnalyzeError::NotNsys { path: path.to_owned(), reason };
+fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+    let foreign = |reason| foreign(path, reason);
     let source: Box<dyn Source> = if path.is_dir() {
         if !is_export(path) {
             return Err(foreign("it has no table StringIds".to_owned()));

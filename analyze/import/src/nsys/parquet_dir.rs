@@ -33,7 +33,7 @@ fn file_of(directory: &Path, table: &str) -> PathBuf {
 }
 
 /// Returns whether a path is such an export: a folder that has the table `StringIds`.
-pub(crate) fn is_export(path: &Path) -> bool {
+pub(super) fn is_export(path: &Path) -> bool {
     path.is_dir() && file_of(path, TEXTS).is_file()
 }
 

@@ -1,12 +1,12 @@
 //! Sources of an export's tables: an SQLite database, or one Parquet file for each table.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use trace_writer::WriteError;
 
 use crate::sqlite::Database;
-use analyze_run::error::AnalyzeError;
+use analyze_run::error::{AnalyzeError, Place};
 
 /// The value of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub(super) trait Source {
         match refused {
             Refused::Failed(error) => error,
             Refused::Bad(reason) => {
-                AnalyzeError::BadRow { path: self.path().to_owned(), table, row: number.to_string(), reason }
+                AnalyzeError::unreadable(self.path(), Place::Row { table, row: number.to_string() }, reason)
             }
         }
     }
@@ -182,9 +182,7 @@ impl Source for Sqlite {
     fn rows(&self, wanted: &Wanted<'_>, take: Take<'_>) -> Result<(), AnalyzeError> {
         let table = wanted.table;
         let failed = self.0.failed(table);
-        let there = self
-            .columns(table)
-            .map_err(|reason| AnalyzeError::NotNsys { path: PathBuf::from(self.path()), reason })?;
+        let there = self.columns(table).map_err(|reason| super::foreign(self.path(), reason))?;
         let columns: Vec<String> = wanted
             .columns
             .iter()

@@ -32,10 +32,11 @@ use self::{
 };
 use super::{
     compressed,
+    importer::{Head, Importer, Job},
     sched::machine::{Machine, Task},
 };
 use crate::protobuf::{Fields, ReadError, Stream};
-use analyze_run::error::AnalyzeError;
+use analyze_run::error::{AnalyzeError, Place};
 
 /// Largest number of events that may wait for earlier ones.
 const MAX_WAITING: usize = 1 << 22;
@@ -45,6 +46,27 @@ const ZSTANDARD: u64 = 133;
 /// Largest plausible number of a packet's field: the largest so far, with room for more. Bytes with a larger
 /// one are not a packet.
 const MAX_FIELD: u64 = 1000;
+
+/// Traces of Perfetto.
+pub(super) struct Perfetto;
+
+impl Importer for Perfetto {
+    fn name(&self) -> &'static str {
+        "perfetto"
+    }
+
+    fn about(&self) -> &'static str {
+        "Trace of Perfetto (`.pftrace`, `.perfetto-trace`) with ftrace's sched events, also with gzip"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        sniff(head.bytes)
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.file, job.out, job.force)
+    }
+}
 
 /// The reason why a trace could not be converted.
 enum Failure {
@@ -67,7 +89,7 @@ impl From<WriteError> for Failure {
 }
 
 /// Returns whether a file begins with a packet whose field numbers are plausible, as a Perfetto trace does.
-pub(super) fn sniff(bytes: &[u8]) -> bool {
+fn sniff(bytes: &[u8]) -> bool {
     let mut stream = Stream::new(bytes, 0);
     let is_packet = |mut packet: Fields<'_>| {
         let mut count = 0;
@@ -82,7 +104,7 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
     match stream.next() {
         Ok(Some((1, packet))) => is_packet(packet),
         // The first packet may be longer than the bytes that are examined.
-        Err(ReadError::At { offset: 0, .. }) => {
+        Err(ReadError::At { offset: 0, .. } | ReadError::CutOff { offset: 0, .. }) => {
             let Ok(Some((1, ..))) = Fields::new(bytes, 0).next() else {
                 return bytes.first() == Some(&0x0a) && begins_long(bytes);
             };
@@ -103,8 +125,8 @@ fn begins_long(bytes: &[u8]) -> bool {
             Ok(Some((field, ..))) if (1..=MAX_FIELD).contains(&field) => count += 1,
             Ok(_) => return count > 0,
             // The packet is cut off where the bytes end.
-            Err(ReadError::At { reason, .. }) => return count > 0 && !reason.contains("which there is not"),
-            Err(ReadError::Io(_)) => return false,
+            Err(ReadError::CutOff { .. }) => return count > 0,
+            Err(ReadError::At { .. } | ReadError::Io(_)) => return false,
         }
     }
 }
@@ -154,10 +176,12 @@ fn each(source: impl Read, take: &mut dyn FnMut(Fields<'_>) -> Result<(), Failur
 /// Changes an error in compressed packets to one at the offset of the packet that holds them.
 fn within(failure: Failure, packet: u64) -> Failure {
     match failure {
-        Failure::Read(ReadError::At { offset, reason }) => Failure::Read(ReadError::At {
-            offset: packet,
-            reason: format!("in the compressed packets here, at byte {offset} of them: {reason}"),
-        }),
+        Failure::Read(ReadError::At { offset, reason } | ReadError::CutOff { offset, reason }) => {
+            Failure::Read(ReadError::At {
+                offset: packet,
+                reason: format!("in the compressed packets here, at byte {offset} of them: {reason}"),
+            })
+        }
         other => other,
     }
 }
@@ -166,13 +190,13 @@ fn within(failure: Failure, packet: u64) -> Failure {
 ///
 /// # Errors
 /// Returns an error if the trace has no context switches or is damaged, or the run cannot be written.
-pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let failed = |failure| match failure {
         Failure::Write(error) => error.into(),
         Failure::Read(ReadError::Io(source)) => io(source),
-        Failure::Read(ReadError::At { offset, reason }) => {
-            AnalyzeError::BadBytes { path: path.to_owned(), offset, reason }
+        Failure::Read(ReadError::At { offset, reason } | ReadError::CutOff { offset, reason }) => {
+            AnalyzeError::unreadable(path, Place::Byte(offset), reason)
         }
     };
     let open = || compressed::open(path).map(|(bytes, _)| bytes).map_err(io);
@@ -187,14 +211,12 @@ pub(super) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, A
         Ok(()) if machine.switches() == 0 => {
             machine.discard();
             let others = survey.others().join(", ");
-            Err(AnalyzeError::NoSwitches {
-                path: path.to_owned(),
-                reason: format!(
-                    "it has no sched_switch events of ftrace; what is not read: {}. A timeline that `analyze export \
-                     perfetto` wrote does not become a run again: `analyze export events` does",
-                    if others.is_empty() { "nothing" } else { &others }
-                ),
-            })
+            let reason = format!(
+                "it has no sched_switch events of ftrace; what is not read: {}. A timeline that `analyze export \
+                 perfetto` wrote does not become a run again: `analyze export events` does",
+                if others.is_empty() { "nothing" } else { &others }
+            );
+            Err(AnalyzeError::unreadable(path, Place::WholeFile, reason))
         }
         Ok(()) => {
             for (tid, name) in &survey.names {

@@ -146,7 +146,7 @@ impl Survey {
                     1 => clock = Some(value.number(offset)?),
                     2 => time = i64::try_from(value.number(offset)?).ok(),
                     // An incremental clock, or one with another unit, is not one of the clocks that are used.
-                    3 | 4 => is_plain = value.number(offset)? == u64::from(field == 4),
+                    3 | 4 => is_plain &= value.number(offset)? == u64::from(field == 4),
                     _ => {}
                 }
             }

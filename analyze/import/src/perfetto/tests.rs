@@ -1,88 +1,72 @@
 //! Imports short traces, written field by field, both whole and damaged.
 
+mod proto;
+
 use std::{fs, io::Write};
 
 use flate2::{Compression, write::ZlibEncoder};
+use prost::Message;
 use trace_schema::Run;
 
-use super::{import, sniff};
+use self::proto::{
+    Bundle, Clocks, Compact, Event, Packet, Process, Reading, SchedSwitch, SchedWaking, Thread, Trace,
+    TrackEvent, Tree,
+};
+use super::{begins_long, import, sniff, survey::Survey};
 use crate::{
-    protobuf::Message,
+    perfetto::bundle::Current,
+    protobuf::Stream,
     sched::tests::{Found, rows, said},
 };
 use analyze_run::random::Random;
 
-fn packet(build: impl FnOnce(&mut Message)) -> Vec<u8> {
-    let mut trace = Message::default();
-    trace.with(1, build);
-    trace.encoded().to_vec()
+fn packet(packet: Packet) -> Vec<u8> {
+    Trace { packet: vec![packet] }.encode_to_vec()
+}
+
+fn snapshot(readings: Vec<Reading>) -> Vec<u8> {
+    packet(Packet { clocks: Some(Clocks { readings }), ..Packet::default() })
 }
 
 /// A snapshot of the clocks: CLOCK_BOOTTIME is 1000 ns ahead of CLOCK_MONOTONIC, and Unix time is one second
 /// ahead of the latter.
 fn clocks() -> Vec<u8> {
-    packet(|packet| {
-        packet.with(6, |snapshot| {
-            for (clock, time) in [(6, 51_000), (3, 50_000), (1, 1_000_050_000)] {
-                snapshot.with(1, |reading| {
-                    reading.number(1, clock);
-                    reading.number(2, time);
-                });
-            }
-        });
-    })
+    let readings = [(6, 51_000), (3, 50_000), (1, 1_000_050_000)];
+    snapshot(readings.map(|(clock, time)| Reading { clock, time, ..Reading::default() }).into())
 }
 
 fn tree() -> Vec<u8> {
-    packet(|packet| {
-        packet.with(2, |tree| {
-            tree.with(1, |process| {
-                process.number(1, 9);
-                process.bytes(3, b"hog");
-                process.bytes(3, b"--hard");
-            });
-            for tid in [10, 20] {
-                tree.with(2, |thread| {
-                    thread.number(1, tid);
-                    thread.number(3, 9);
-                });
-            }
-        });
-    })
+    let tree = Tree {
+        processes: vec![Process { pid: 9, command: vec!["hog".to_owned(), "--hard".to_owned()] }],
+        threads: [10, 20].map(|tid| Thread { tid, pid: 9 }).into(),
+    };
+    packet(Packet { tree: Some(tree), ..Packet::default() })
 }
 
 type Switch = (u64, (u64, &'static str), u64, (u64, &'static str));
 
 fn bundle(cpu: u64, switches: &[Switch], wakings: &[(u64, u64, u64, u64)], has_lost: bool) -> Vec<u8> {
-    packet(|packet| {
-        packet.with(1, |bundle| {
-            bundle.number(1, cpu);
-            if has_lost {
-                bundle.number(3, 1);
-            }
-            for (time, prev, state, next) in switches {
-                bundle.with(2, |event| {
-                    event.number(1, *time);
-                    event.number(2, prev.0);
-                    event.with(4, |switch| {
-                        switch.bytes(1, prev.1.as_bytes());
-                        switch.number(2, prev.0);
-                        switch.number(4, *state);
-                        switch.bytes(5, next.1.as_bytes());
-                        switch.number(6, next.0);
-                    });
-                });
-            }
-            for (time, by, flags, woken) in wakings {
-                bundle.with(2, |event| {
-                    event.number(1, *time);
-                    event.number(2, *by);
-                    event.number(5, *flags);
-                    event.with(20, |waking| waking.number(2, *woken));
-                });
-            }
-        });
-    })
+    let switches = switches.iter().map(|(time, prev, state, next)| Event {
+        time: *time,
+        tid: prev.0,
+        switch: Some(SchedSwitch {
+            prev_comm: prev.1.to_owned(),
+            prev_tid: prev.0,
+            prev_state: *state,
+            next_comm: next.1.to_owned(),
+            next_tid: next.0,
+        }),
+        ..Event::default()
+    });
+    let wakings = wakings.iter().map(|(time, by, flags, woken)| Event {
+        time: *time,
+        tid: *by,
+        flags: Some(*flags),
+        waking: Some(SchedWaking { tid: *woken }),
+        ..Event::default()
+    });
+    let events = switches.chain(wakings).collect();
+    packet(Packet { bundle: Some(Bundle { cpu, events, has_lost, compact: None }), ..Packet::default() })
 }
 
 /// Builds a bundle of the same events as compact lists.
@@ -91,21 +75,24 @@ fn compact(cpu: u64, switches: &[Switch], wakings: &[(u64, u64, u64, u64)]) -> V
         let earlier = std::iter::once(0).chain(times.clone());
         times.iter().zip(earlier).map(|(time, earlier)| time - earlier).collect::<Vec<u64>>()
     };
-    packet(|packet| {
-        packet.with(1, |bundle| {
-            bundle.number(1, cpu);
-            bundle.with(4, |lists| {
-                lists.packed(1, &deltas(switches.iter().map(|switch| switch.0).collect()));
-                lists.packed(2, &switches.iter().map(|switch| switch.2).collect::<Vec<_>>());
-                lists.packed(3, &switches.iter().map(|switch| switch.3.0).collect::<Vec<_>>());
-                lists.packed(6, &(0..switches.len() as u64).collect::<Vec<_>>());
-                switches.iter().for_each(|switch| lists.bytes(5, switch.3.1.as_bytes()));
-                lists.packed(7, &deltas(wakings.iter().map(|waking| waking.0).collect()));
-                lists.packed(8, &wakings.iter().map(|waking| waking.3).collect::<Vec<_>>());
-                lists.packed(12, &wakings.iter().map(|waking| waking.2).collect::<Vec<_>>());
-            });
-        });
-    })
+    listed(
+        cpu,
+        Compact {
+            switch_times: deltas(switches.iter().map(|switch| switch.0).collect()),
+            prev_states: switches.iter().map(|switch| switch.2).collect(),
+            next_tids: switches.iter().map(|switch| switch.3.0).collect(),
+            names: switches.iter().map(|switch| switch.3.1.to_owned()).collect(),
+            next_names: (0..switches.len() as u64).collect(),
+            waking_times: deltas(wakings.iter().map(|waking| waking.0).collect()),
+            woken_tids: wakings.iter().map(|waking| waking.3).collect(),
+            waking_flags: wakings.iter().map(|waking| waking.2).collect(),
+        },
+    )
+}
+
+fn listed(cpu: u64, compact: Compact) -> Vec<u8> {
+    let bundle = Bundle { cpu, compact: Some(compact), ..Bundle::default() };
+    packet(Packet { bundle: Some(bundle), ..Packet::default() })
 }
 
 const HOG: (u64, &str) = (10, "hog");
@@ -171,16 +158,16 @@ fn compact_and_compressed_packets_say_the_same() {
     inner.write_all(&compact(1, SECOND, &[])).unwrap();
     inner.write_all(&bundle(0, &[], WAKING, false)).unwrap();
     let inner = inner.finish().unwrap();
-    let compressed = packet(|packet| packet.bytes(50, &inner));
+    let compressed = packet(Packet { deflated: Some(inner.clone()), ..Packet::default() });
     let bytes = [clocks(), compact(1, FIRST, &[]), compressed, tree()].concat();
     let (found, _) = converted(&bytes).unwrap();
     // Compact events do not say which thread left first.
     let expected = EXPECTED.replace("99000 10000 preempted 10 1 1 10000 - 20\n", "");
     assert_eq!(sorted(&said(&found)), sorted(&expected));
-    let damaged = packet(|packet| packet.bytes(50, &inner[..inner.len() - 8]));
+    let damaged = packet(Packet { deflated: Some(inner[..inner.len() - 8].to_vec()), ..Packet::default() });
     let why = converted(&[clocks(), damaged].concat()).unwrap_err();
     assert!(why.contains("in the compressed packets here") && why.contains(": byte "), "{why}");
-    let zstd = packet(|packet| packet.bytes(133, b"x"));
+    let zstd = packet(Packet { zstandard: Some(b"x".to_vec()), ..Packet::default() });
     assert!(converted(&zstd).unwrap_err().contains("Zstandard"));
 }
 
@@ -199,7 +186,7 @@ fn losses_and_interrupts_are_told() {
 
 #[test]
 fn what_has_no_switches_or_is_none_is_refused() {
-    let event = packet(|packet| packet.with(11, |event| event.number(9, 1)));
+    let event = packet(Packet { track_event: Some(TrackEvent { kind: 1 }), ..Packet::default() });
     let why = converted(&[clocks(), event].concat()).unwrap_err();
     assert!(why.contains("no sched_switch") && why.contains("track_event (1)"), "{why}");
     for (bytes, words) in [
@@ -210,9 +197,7 @@ fn what_has_no_switches_or_is_none_is_refused() {
         let why = converted(bytes).unwrap_err();
         assert!(why.contains(words), "{words}: {why}");
     }
-    let uneven = packet(|packet| {
-        packet.with(1, |bundle| bundle.with(4, |lists| lists.packed(1, &[5, 6])));
-    });
+    let uneven = listed(0, Compact { switch_times: vec![5, 6], ..Compact::default() });
     assert!(converted(&uneven).unwrap_err().contains("different lengths"));
     assert!(sniff(&trace().concat()) && sniff(&trace().concat()[..30]));
     for text in [&b"\nhello, this is a text"[..], b"", b"\x0a", b"PAR1", b"{}", b"\x0a\x00"] {
@@ -249,7 +234,38 @@ fn no_damage_passes_for_a_packet_or_panics() {
             }
         }
         if let Err(why) = converted(&bytes) {
-            assert!(why.contains(": byte ") || why.contains("tells nothing"), "{why}");
+            assert!(why.contains(": byte ") || why.contains("no sched_switch"), "{why}");
         }
+    }
+}
+
+/// A reading with another unit stays unused, even if it also says that it is not incremental.
+#[test]
+fn clocks_that_are_incremental_or_scaled_are_not_used() {
+    let offsets = |is_incremental, unit_ns| {
+        let plain = |clock, time| Reading { clock, time, ..Reading::default() };
+        let other = Reading { is_incremental, unit_ns, ..plain(3, 50_000) };
+        let bytes = snapshot(vec![plain(6, 51_000), other]);
+        let (mut survey, mut stream) = (Survey::default(), Stream::new(&bytes[..], 0));
+        let (_, packet) = stream.next().unwrap().unwrap();
+        survey.packet(packet, &mut Current::new()).unwrap();
+        survey.offsets().map(|offsets| offsets.monotonic_ns)
+    };
+    assert_eq!(offsets(None, None), Some(-1000));
+    assert_eq!(offsets(Some(false), Some(1)), Some(-1000));
+    for (is_incremental, unit_ns) in [(Some(true), None), (Some(true), Some(1)), (Some(false), Some(1000))] {
+        assert_eq!(offsets(is_incremental, unit_ns), None, "{is_incremental:?} {unit_ns:?}");
+    }
+}
+
+/// A first packet that is cut off is one of Perfetto's; one with a field that cannot be is not.
+#[test]
+fn a_long_first_packet_is_recognized_by_its_fields() {
+    let long = bundle(1, FIRST, &[], false);
+    assert!(begins_long(&long[..long.len() - 1]));
+    // A packet of 127 bytes: a number, then a field that is cut off, or has no type, or the number 0.
+    assert!(begins_long(b"\x0a\x7f\x40\x01\x0a\x70ab"));
+    for wrong in [&b"\x0a\x7f\x40\x01\x0b\x00"[..], b"\x0a\x7f\x40\x01\x00\x00", b"\x0a\x7f\x08"] {
+        assert!(!begins_long(wrong), "{wrong:?}");
     }
 }

@@ -50,6 +50,11 @@ impl Texts {
     }
 }
 
+/// Decodes up to eight hexadecimal digits, and nothing else: no sign.
+fn from_hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?))
+}
+
 /// Decodes a string of a text opcode (protocol 0): Latin-1 with `\uXXXX` and `\UXXXXXXXX`. Returns `None` if
 /// it is malformed.
 pub(super) fn unescape_unicode(line: &[u8]) -> Option<String> {
@@ -65,8 +70,7 @@ pub(super) fn unescape_unicode(line: &[u8]) -> Option<String> {
                 continue;
             }
         };
-        let hex = std::str::from_utf8(after.get(1..=digits)?).ok()?;
-        let code = u32::from_str_radix(hex, 16).ok()?;
+        let code = from_hex(after.get(1..=digits)?)?;
         text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
         rest = &after[1 + digits..];
     }
@@ -87,10 +91,7 @@ pub(super) fn unquote(line: &[u8]) -> Option<String> {
                 b'n' => b'\n',
                 b'r' => b'\r',
                 b't' => b'\t',
-                b'x' => {
-                    let hex = [*bytes.next()?, *bytes.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?
-                }
+                b'x' => from_hex(&[*bytes.next()?, *bytes.next()?])? as u8,
                 other @ (b'\\' | b'\'' | b'"') => other,
                 _ => return None,
             },
@@ -100,4 +101,19 @@ pub(super) fn unquote(line: &[u8]) -> Option<String> {
         text.push(byte);
     }
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_take_digits_only() {
+        assert_eq!(unescape_unicode(b"a\\u00e9\\U0001f600").as_deref(), Some("aé😀"));
+        assert_eq!(unquote(b"'\\x41'").as_deref(), Some("A"));
+        for bad in [&b"\\u+0e9"[..], b"\\U+001f600", b"\\u12"] {
+            assert_eq!(unescape_unicode(bad), None, "{}", String::from_utf8_lossy(bad));
+        }
+        assert_eq!(unquote(b"'\\x+f'"), None);
+    }
 }

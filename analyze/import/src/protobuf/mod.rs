@@ -2,10 +2,8 @@
 //! of its value.
 
 mod read;
-mod write;
 
-pub use read::{Fields, ReadError, Stream, Value};
-pub use write::Message;
+pub(crate) use read::{Fields, ReadError, Stream, Value};
 
 /// Types of values on the wire.
 const VARINT: u64 = 0;

@@ -12,23 +12,29 @@ const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 /// The reason why a file could not be read further.
 #[derive(Debug)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     /// The operating system reported an I/O error.
     Io(std::io::Error),
     /// The data at byte `offset` is wrong, for `reason`.
     At { offset: u64, reason: String },
+    /// What begins at byte `offset` does not end before the data does.
+    CutOff { offset: u64, reason: String },
 }
 
 impl ReadError {
     /// Returns an error with `reason` at byte `offset`.
-    pub fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
+    pub(crate) fn at<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
         Err(Self::At { offset, reason: reason.into() })
+    }
+
+    fn cut_off<T>(offset: u64, reason: impl Into<String>) -> Result<T, Self> {
+        Err(Self::CutOff { offset, reason: reason.into() })
     }
 }
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// A number of variable length. A negative one is stored in two's complement of 64 bits.
     Varint(u64),
     /// A number of 64 bits, which may be the bits of a double.
@@ -41,7 +47,7 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// Returns the value as a number. Errs at byte `offset` if it is bytes.
-    pub fn number(self, offset: u64) -> Result<u64, ReadError> {
+    pub(crate) fn number(self, offset: u64) -> Result<u64, ReadError> {
         match self {
             Self::Varint(number) | Self::Fixed64(number) => Ok(number),
             Self::Fixed32(number) => Ok(number.into()),
@@ -50,7 +56,7 @@ impl<'a> Value<'a> {
     }
 
     /// Returns the value as bytes, which may be a message. Errs at byte `offset` if it is a number.
-    pub fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
+    pub(crate) fn fields(self, offset: u64) -> Result<Fields<'a>, ReadError> {
         match self {
             Self::Bytes(fields) => Ok(fields),
             _ => ReadError::at(offset, "a number where bytes belong"),
@@ -60,24 +66,24 @@ impl<'a> Value<'a> {
 
 /// The fields of a message in memory that have not been read yet, and where they stand in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
     offset: u64,
 }
 
 impl<'a> Fields<'a> {
     /// Creates a reader of the fields in `bytes`, which stand at byte `offset` of the file.
-    pub fn new(bytes: &'a [u8], offset: u64) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { bytes, offset }
     }
 
     /// Returns the bytes that have not been read yet.
-    pub fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// Returns the offset in the file of the first byte that has not been read yet.
-    pub fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
@@ -85,7 +91,7 @@ impl<'a> Fields<'a> {
         let Some((taken, rest)) =
             usize::try_from(count).ok().and_then(|count| self.bytes.split_at_checked(count))
         else {
-            return ReadError::at(
+            return ReadError::cut_off(
                 self.offset,
                 format!("{count} bytes where the message has {} left", self.bytes.len()),
             );
@@ -97,7 +103,7 @@ impl<'a> Fields<'a> {
 
     /// Reads the next of several packed numbers. Returns `None` if there is none left, and errs if it is cut
     /// off or too long.
-    pub fn packed(&mut self) -> Result<Option<u64>, ReadError> {
+    pub(crate) fn packed(&mut self) -> Result<Option<u64>, ReadError> {
         if self.bytes.is_empty() { Ok(None) } else { self.varint().map(Some) }
     }
 
@@ -107,7 +113,7 @@ impl<'a> Fields<'a> {
         for place in 0..10 {
             let byte = match self.take(1) {
                 Ok(bytes) => bytes[0],
-                Err(_) => return ReadError::at(start, "a number is cut off"),
+                Err(_) => return ReadError::cut_off(start, "a number is cut off"),
             };
             value |= u64::from(byte & 0x7f) << (place * 7);
             if byte & 0x80 == 0 {
@@ -119,7 +125,7 @@ impl<'a> Fields<'a> {
 
     /// Reads the next field, and returns its number, its value, and the byte offset at which it begins.
     /// Returns `None` at the end of the message, and errs if the field is damaged.
-    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Value<'a>, u64)>, ReadError> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -152,7 +158,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A file that is one message, whose fields are messages that are read one by one.
-pub struct Stream<R: Read> {
+pub(crate) struct Stream<R: Read> {
     source: BufReader<R>,
     buffer: Vec<u8>,
     offset: u64,
@@ -160,7 +166,7 @@ pub struct Stream<R: Read> {
 
 impl<R: Read> Stream<R> {
     /// Creates a stream. `offset` is the byte of the file at which `source` begins.
-    pub fn new(source: R, offset: u64) -> Self {
+    pub(crate) fn new(source: R, offset: u64) -> Self {
         Self { source: BufReader::with_capacity(READ_BYTES, source), buffer: Vec::new(), offset }
     }
 
@@ -180,7 +186,7 @@ impl<R: Read> Stream<R> {
         loop {
             let found = self.source.fill_buf().map(|found| found.first().copied());
             let Some(byte) = found.map_err(|error| self.failed(error))? else {
-                return ReadError::at(start, "the file is cut off");
+                return ReadError::cut_off(start, "the file is cut off");
             };
             self.source.consume(1);
             self.offset += 1;
@@ -193,7 +199,7 @@ impl<R: Read> Stream<R> {
 
     /// Reads the next message, and returns the number of its field and its content. Returns `None` at the end
     /// of the file. Errs if the file cannot be read, is damaged, or has a message of more than 64 MiB.
-    pub fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
         let is_end = self.source.fill_buf().map(<[u8]>::is_empty);
         if is_end.map_err(|error| self.failed(error))? {
             return Ok(None);
@@ -212,7 +218,7 @@ impl<R: Read> Stream<R> {
         let read = (&mut self.source).take(length).read_to_end(&mut self.buffer);
         read.map_err(|error| self.failed(error))?;
         if (self.buffer.len() as u64) < length {
-            return ReadError::at(start, format!("the file is cut off in a message of {length} bytes"));
+            return ReadError::cut_off(start, format!("the file is cut off in a message of {length} bytes"));
         }
         self.offset += length;
         Ok(Some((tag >> 3, Fields { bytes: &self.buffer, offset })))
@@ -221,21 +227,37 @@ impl<R: Read> Stream<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Message, *};
+    use prost::Message;
 
-    fn message() -> Message {
-        let mut message = Message::default();
-        message.number(1, u64::MAX);
-        message.fixed64(2, 7);
-        message.with(3, |inner| inner.bytes(1, b"text"));
-        message.packed(4, &[1, 300]);
-        message
+    use super::*;
+
+    #[derive(Message)]
+    struct Outer {
+        #[prost(uint64, tag = "1")]
+        number: u64,
+        #[prost(fixed64, tag = "2")]
+        fixed: u64,
+        #[prost(message, optional, tag = "3")]
+        inner: Option<Inner>,
+        #[prost(uint64, repeated, tag = "4")]
+        packed: Vec<u64>,
+    }
+
+    #[derive(Message)]
+    struct Inner {
+        #[prost(string, tag = "1")]
+        text: String,
+    }
+
+    fn message() -> Vec<u8> {
+        let inner = Some(Inner { text: "text".to_owned() });
+        Outer { number: u64::MAX, fixed: 7, inner, packed: vec![1, 300] }.encode_to_vec()
     }
 
     #[test]
     fn what_was_written_is_read() {
         let message = message();
-        let mut fields = Fields::new(message.encoded(), 100);
+        let mut fields = Fields::new(&message, 100);
         let mut next = || fields.next().unwrap().unwrap();
         assert_eq!(next(), (1, Value::Varint(u64::MAX), 100));
         assert_eq!(next(), (2, Value::Fixed64(7), 111));
@@ -254,8 +276,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_or_wrong_says_where() {
-        let message = message();
-        let whole = message.encoded();
+        let whole = message();
         let ends = [0, 11, 20, 28, whole.len()];
         for end in 0..=whole.len() {
             let mut fields = Fields::new(&whole[..end], 0);
@@ -263,7 +284,7 @@ mod tests {
                 match fields.next() {
                     Ok(Some(_)) => {}
                     Ok(None) => break false,
-                    Err(ReadError::At { offset, .. }) => {
+                    Err(ReadError::At { offset, .. } | ReadError::CutOff { offset, .. }) => {
                         assert!(offset <= end as u64);
                         break true;
                     }

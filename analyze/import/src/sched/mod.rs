@@ -24,8 +24,11 @@ use self::{
     lines::{LineError, Lines},
     machine::Machine,
 };
-use super::compressed;
-use analyze_run::error::AnalyzeError;
+use super::{
+    compressed,
+    importer::{Head, Importer, Job},
+};
+use analyze_run::error::{AnalyzeError, Place};
 
 /// The event of a new thread's first wakeup, which is not used: the first time that a thread runs does not
 /// end an off-CPU interval.
@@ -40,6 +43,35 @@ pub(super) enum Source {
     Perf,
     /// ftrace, or `trace-cmd report`.
     Ftrace,
+}
+
+impl Importer for Source {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Perf => "perf",
+            Self::Ftrace => "ftrace",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Perf => {
+                "Text of `perf script` with sched events, or of `perf sched timehist`, also with gzip"
+            }
+            Self::Ftrace => {
+                "Text of ftrace (`trace` or `trace_pipe` of tracefs, `trace-cmd report`) with sched events, also \
+                 with gzip"
+            }
+        }
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        sniff(head.bytes) == Some(*self)
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(*self, job.file, job.out, job.force)
+    }
 }
 
 /// The reason why a text could not be converted.
@@ -63,7 +95,7 @@ impl From<WriteError> for Failure {
 }
 
 /// Returns the tool that wrote a text that begins with these bytes, or `None` if it is not recognized.
-pub(super) fn sniff(bytes: &[u8]) -> Option<Source> {
+fn sniff(bytes: &[u8]) -> Option<Source> {
     let text = String::from_utf8_lossy(bytes);
     if text.starts_with("# tracer: ") || text.starts_with("cpus=") {
         return Some(Source::Ftrace);
@@ -83,7 +115,7 @@ pub(super) fn sniff(bytes: &[u8]) -> Option<Source> {
 ///
 /// # Errors
 /// Returns an error if the text has no context switches, a line is damaged, or the run cannot be written.
-pub(super) fn import(source: Source, path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+fn import(source: Source, path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let (bytes, _) = compressed::open(path).map_err(io)?;
     let recorder = Recorder::create(out, force, &Run::default())?;
@@ -93,14 +125,14 @@ pub(super) fn import(source: Source, path: &Path, out: &Path, force: bool) -> Re
         Failure::Write(error) => error.into(),
         Failure::Line(LineError::Io(source)) => io(source),
         Failure::Line(LineError::At { line, reason }) => {
-            AnalyzeError::BadLine { path: path.to_owned(), line, reason }
+            AnalyzeError::unreadable(path, Place::Line(line), reason)
         }
     };
     match read.map_err(failed) {
         Ok(()) if reader.machine.switches() == 0 => {
             let reason = format!("it has no sched_switch events{}", reader.others_said());
             reader.machine.discard();
-            Err(AnalyzeError::NoSwitches { path: path.to_owned(), reason })
+            Err(AnalyzeError::unreadable(path, Place::WholeFile, reason))
         }
         Ok(()) => Ok(reader.finish()?),
         Err(error) => {

@@ -206,7 +206,7 @@ fn what_is_no_such_text_is_refused_with_its_line() {
         (line(4, "CPU 3 is strange"), "line 4: it is no event, and nothing else"),
         (line(4, "x-1 [000] ..... 123: sched_waking: comm=a pid=1 prio=1 target_cpu=0"), "line 4: "),
         (line(4, &"x".repeat(1 << 17)), "line 4: it is longer than 64 KiB"),
-        ("# tracer: nop\n".to_owned(), "tells nothing of the scheduler: it has no sched_switch events"),
+        ("# tracer: nop\n".to_owned(), "it has no sched_switch events"),
         ("a-1 [000] ..... 1.000100: irq_entry: x\n".to_owned(), "not read: irq_entry (1)"),
         (FTRACE.trim_end().to_owned(), "line 12: the file is cut off in it"),
     ] {

@@ -17,4 +17,4 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub(super) use snapshot::import;
+pub(super) use snapshot::TorchSnapshot;

@@ -7,9 +7,10 @@ use trace_writer::{Finished, Recorder};
 
 use crate::{
     compressed,
+    importer::{Head, Importer, Job},
     pickle::{Consumer, Keys, Machine, PickleError, Shape, Source, Store, Streamed, Value},
 };
-use analyze_run::error::AnalyzeError;
+use analyze_run::error::{AnalyzeError, Place};
 
 use super::{
     annotations,
@@ -18,17 +19,39 @@ use super::{
     keys, settings, state,
 };
 
+/// Snapshots of PyTorch's caching allocator.
+pub(crate) struct TorchSnapshot;
+
+impl Importer for TorchSnapshot {
+    fn name(&self) -> &'static str {
+        "torch-snapshot"
+    }
+
+    fn about(&self) -> &'static str {
+        "Pickle of `torch.cuda.memory._snapshot()` or `_dump_snapshot()`, also with gzip"
+    }
+
+    fn sniff(&self, head: &Head<'_>) -> bool {
+        // A pickle of protocol 2 or later begins with the protocol's number; an earlier one begins with a
+        // dict.
+        matches!(head.bytes, [0x80, 2..=5, ..] | [b'(', b'd', ..] | [b'}', ..])
+            && (head.contains("device_traces") || head.contains("segments"))
+    }
+
+    fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
+        import(job.file, job.out, job.force)
+    }
+}
+
 /// Converts a snapshot to a run at `out`. An existing run is replaced only if `force` is set.
 ///
 /// # Errors
 /// Returns an error if the file is not a snapshot, is damaged or malicious, or the run cannot be written.
-pub(crate) fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
+fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError> {
     let error = |error| match error {
         PickleError::Io(source) => AnalyzeError::Io { path: path.to_owned(), source },
         PickleError::Write(source) => AnalyzeError::Write(source),
-        PickleError::At { offset, reason } => {
-            AnalyzeError::BadBytes { path: path.to_owned(), offset, reason }
-        }
+        PickleError::At { offset, reason } => AnalyzeError::unreadable(path, Place::Byte(offset), reason),
     };
     let (bytes, length) =
         compressed::open(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
