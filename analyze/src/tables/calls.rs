@@ -20,7 +20,7 @@ use trace_schema::Kind;
 use super::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_calls",
     needs: &[Kind::Call],
     schema: CallRows::schema,

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_chain_links",
     needs: &[Kind::Call, Kind::OffCpu],
     schema: LinkRows::schema,

@@ -84,7 +84,7 @@ fn steps(range: &Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> V
 }
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_critical_path",
     needs: &[Kind::Mark],
     schema: StepRows::schema,

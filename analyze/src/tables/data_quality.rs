@@ -13,7 +13,7 @@ use analyze_verdict::{classify::Params, derived::Source};
 use super::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_data_quality",
     needs: &[],
     schema: FaultRows::schema,

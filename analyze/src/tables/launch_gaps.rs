@@ -102,7 +102,7 @@ impl Gap {
 }
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_launch_gaps",
     needs: &[Kind::Call],
     schema: GapRows::schema,

@@ -24,7 +24,7 @@ use super::TableDef;
 pub(super) const BATCH_CALLS: usize = 2048;
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_slow_calls",
     needs: &[Kind::Call],
     schema: SlowCallRows::schema,

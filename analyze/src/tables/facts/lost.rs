@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use crate::tables::FactDef;
 
 /// The table.
-pub const TABLE: FactDef = FactDef { name: "_lost", rows: fill };
+pub(crate) const TABLE: FactDef = FactDef { name: "_lost", rows: fill };
 
 rows! {
     /// An interval in which events of a probe were dropped, in nanoseconds of the trace clock.

@@ -8,7 +8,7 @@ use trace_schema::Op;
 use crate::tables::FactDef;
 
 /// The table.
-pub const TABLE: FactDef = FactDef { name: "_ops", rows: fill };
+pub(crate) const TABLE: FactDef = FactDef { name: "_ops", rows: fill };
 
 rows! {
     /// A function, with the library layer and the class of work that it belongs to.

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use crate::tables::FactDef;
 
 /// The table.
-pub const TABLE: FactDef = FactDef { name: "_processes", rows: fill };
+pub(crate) const TABLE: FactDef = FactDef { name: "_processes", rows: fill };
 
 rows! {
     /// A process.

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use crate::tables::FactDef;
 
 /// The table.
-pub const TABLE: FactDef = FactDef { name: "_runs", rows: fill };
+pub(crate) const TABLE: FactDef = FactDef { name: "_runs", rows: fill };
 
 rows! {
     /// A run. `wall_offset_ns` is what the time of day is ahead of the trace clock, and may be off by `wall_error_ns`.

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use crate::tables::FactDef;
 
 /// The table.
-pub const TABLE: FactDef = FactDef { name: "_threads", rows: fill };
+pub(crate) const TABLE: FactDef = FactDef { name: "_threads", rows: fill };
 
 rows! {
     /// A thread.

@@ -15,7 +15,7 @@ use trace_schema::Kind;
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_memory_epochs",
     needs: &[Kind::Alloc],
     schema: EpochRows::schema,

@@ -11,7 +11,7 @@ use super::sink::{Replayed, Sink, non_zero, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<BlockRows>("_memory_blocks", &[Kind::Alloc]);
+pub(crate) const TABLE: TableDef = table::<BlockRows>("_memory_blocks", &[Kind::Alloc]);
 
 rows! {
     /// A block in one state, from `ts` for `dur` (ns).

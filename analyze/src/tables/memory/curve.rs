@@ -12,7 +12,7 @@ use super::sink::{Replayed, Sink, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<CurveRows>("_memory_curve", &[Kind::Alloc]);
+pub(crate) const TABLE: TableDef = table::<CurveRows>("_memory_curve", &[Kind::Alloc]);
 
 rows! {
     /// The totals of an allocator after an event at `ts` (ns). Usage reports do not tell all of them.

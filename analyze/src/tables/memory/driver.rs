@@ -11,7 +11,7 @@ use super::{
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<AllocationRows>("_memory_driver", &[Kind::Call]);
+pub(crate) const TABLE: TableDef = table::<AllocationRows>("_memory_driver", &[Kind::Call]);
 
 rows! {
     /// A range of memory that was reserved from `ts` for `dur` (ns).

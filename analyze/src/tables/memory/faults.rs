@@ -7,7 +7,7 @@ use super::sink::{Replayed, Sink, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<FaultRows>("_memory_faults", &[]);
+pub(crate) const TABLE: TableDef = table::<FaultRows>("_memory_faults", &[]);
 
 rows! {
     /// The number of events of an allocator that contradict its state in one way.

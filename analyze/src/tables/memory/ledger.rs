@@ -8,7 +8,7 @@ use super::device_replay::{OfDevices, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<LineRows>("_memory_ledger", &[Kind::Sample]);
+pub(crate) const TABLE: TableDef = table::<LineRows>("_memory_ledger", &[Kind::Sample]);
 
 rows! {
     /// A part of the used memory of a device at `ts` (ns).

@@ -15,7 +15,7 @@ use super::{
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<OomRows>("_memory_ooms");
+pub(crate) const TABLE: TableDef = table::<OomRows>("_memory_ooms");
 
 rows! {
     /// A failed request at `ts` (ns), with the memory that was there.

@@ -8,7 +8,7 @@ use super::device_replay::{OfDevices, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<PauseRows>("_memory_pauses", &[Kind::Call]);
+pub(crate) const TABLE: TableDef = table::<PauseRows>("_memory_pauses", &[Kind::Call]);
 
 rows! {
     /// A pause or a resume, from `ts` for `dur` (ns), with the memory of the process before and after.

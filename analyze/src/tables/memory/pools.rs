@@ -13,7 +13,7 @@ use super::sink::{Replayed, Sink, non_zero, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<PoolRows>("_memory_pools", &[Kind::Alloc]);
+pub(crate) const TABLE: TableDef = table::<PoolRows>("_memory_pools", &[Kind::Alloc]);
 
 rows! {
     /// The memory of a pool after an event at `ts` (ns).

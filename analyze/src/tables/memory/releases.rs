@@ -12,7 +12,7 @@ use super::history::{Told, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<ReleaseRows>("_memory_releases");
+pub(crate) const TABLE: TableDef = table::<ReleaseRows>("_memory_releases");
 
 rows! {
     /// A release of segments, from `ts` for `dur` (ns).

@@ -15,7 +15,7 @@ use super::{
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<RequestRows>("_memory_requests");
+pub(crate) const TABLE: TableDef = table::<RequestRows>("_memory_requests");
 
 rows! {
     /// A change of the segments at `ts` (ns), with its pool before the change.

@@ -11,7 +11,7 @@ use super::sink::{Replayed, Sink, non_zero, table};
 use crate::tables::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = table::<SegmentRows>("_memory_segments", &[Kind::Alloc]);
+pub(crate) const TABLE: TableDef = table::<SegmentRows>("_memory_segments", &[Kind::Alloc]);
 
 rows! {
     /// A segment with one extent, from `ts` for `dur` (ns).
