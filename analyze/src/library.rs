@@ -12,7 +12,7 @@ const NAMES: [&str; TABLES_COUNT] = {
     let mut names = ["events"; TABLES_COUNT];
     let mut at = 0;
     while at < FACTS.len() {
-        names[1 + at] = FACTS[at];
+        names[1 + at] = FACTS[at].name;
         at += 1;
     }
     at = 0;

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use analyze_run::error::AnalyzeError;
-use arrow::{array::RecordBatch, datatypes::SchemaRef, error::ArrowError};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
     catalog::Session,
@@ -23,10 +23,12 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc::Sender;
 use trace_schema::Kind;
 
-use crate::{error::query_error, events::external};
+use crate::{error::query_error, events::external, rows::Rows};
 
 /// The number of batches that wait to be read.
 const WAITING: usize = 2;
+/// The number of rows that fill a batch.
+const BATCH_ROWS: usize = 8192;
 
 /// Where the rows of a table go.
 #[derive(Debug)]
@@ -40,38 +42,51 @@ fn unread<E>(_: E) -> AnalyzeError {
 }
 
 impl Output {
-    /// Returns the columns that are asked for.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     /// Returns whether a column is asked for.
     pub fn wants(&self, name: &str) -> bool {
         self.schema.column_with_name(name).is_some()
     }
 
-    fn wanted(&self, batch: &RecordBatch) -> Result<RecordBatch, AnalyzeError> {
-        let fields = self.schema.fields().iter();
-        let wanted = fields.map(|field| batch.schema().index_of(field.name()));
-        let wanted = wanted.collect::<Result<Vec<_>, ArrowError>>().and_then(|wanted| batch.project(&wanted));
-        wanted.map_err(|error| AnalyzeError::Internal(error.to_string()))
+    /// Returns a writer of rows of which the columns asked for are handed on.
+    pub fn writer<R: Rows>(self) -> Writer<R> {
+        Writer { rows: R::new(self.schema), sender: self.sender }
+    }
+}
+
+/// Collects the rows of a table and hands them on in batches.
+pub struct Writer<R> {
+    rows: R,
+    sender: Sender<Result<RecordBatch>>,
+}
+
+impl<R: Rows> Writer<R> {
+    /// Adds a row.
+    pub fn push(&mut self, row: R::Row<'_>) {
+        self.rows.push(row);
     }
 
-    /// Hands on rows that have the columns asked for, or more. It blocks until there is room, so that asynchronous code
-    /// calls [`Self::send_when_ready`] instead.
+    fn take(&mut self, all: bool) -> Result<Option<RecordBatch>, AnalyzeError> {
+        let is_due = self.rows.rows_count() >= if all { 1 } else { BATCH_ROWS };
+        is_due.then(|| self.rows.take()).transpose()
+    }
+
+    /// Hands on the rows so far if they fill a batch or `all` is set. It blocks until there is room, so that asynchronous
+    /// code calls [`Self::send_when_ready`] instead.
     ///
     /// # Errors
-    /// Returns an error if nobody reads the rows any more, or if a column is missing.
-    pub fn send(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
-        self.sender.blocking_send(Ok(self.wanted(batch)?)).map_err(unread)
+    /// Returns an error if nobody reads the rows any more.
+    pub fn send(&mut self, all: bool) -> Result<(), AnalyzeError> {
+        let Some(batch) = self.take(all)? else { return Ok(()) };
+        self.sender.blocking_send(Ok(batch)).map_err(unread)
     }
 
     /// Hands on rows as [`Self::send`] does, from asynchronous code.
     ///
     /// # Errors
     /// Returns the errors of [`Self::send`].
-    pub async fn send_when_ready(&self, batch: &RecordBatch) -> Result<(), AnalyzeError> {
-        self.sender.send(Ok(self.wanted(batch)?)).await.map_err(unread)
+    pub async fn send_when_ready(&mut self, all: bool) -> Result<(), AnalyzeError> {
+        let Some(batch) = self.take(all)? else { return Ok(()) };
+        self.sender.send(Ok(batch)).await.map_err(unread)
     }
 }
 

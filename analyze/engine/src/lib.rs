@@ -14,6 +14,7 @@ pub mod events;
 pub mod functions;
 pub mod lazy_views;
 pub mod planner;
+pub mod rows;
 pub mod run_table;
 pub mod scan_progress;
 pub mod session;

@@ -40,6 +40,8 @@ const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree",
 
 /// Receives what a replay does, in order of time. Every method does nothing by default.
 pub trait Listener: Send {
+    /// Called before the rows of a run are read, with the run's number and name.
+    fn run(&mut self, _run: u32, _name: &str) {}
     /// Called when an allocator appears at `ts` (ns) that already held memory before its first event.
     fn began(&mut self, _key: Key, _allocator: &Allocator, _ts: i64) {}
     /// Whether the listener reads `Allocator::pools`, which the replay otherwise does not keep.
@@ -405,6 +407,7 @@ impl<L: Listener> Consumer for Feed<L> {
             self.replay.pass(self.replay.current, i64::MAX, &mut self.listener);
             self.replay.lose(self.replay.current, i64::MAX, &mut self.listener);
         }
+        self.listener.run(run, name);
         self.replay.current = run;
         self.replay.lost_told = [0; 2];
         Ok(())

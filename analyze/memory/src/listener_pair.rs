@@ -11,6 +11,11 @@ use analyze_run::error::AnalyzeError;
 impl<A: Listener, B: Listener> Listener for (A, B) {
     const WANTS_POOLS: bool = A::WANTS_POOLS || B::WANTS_POOLS;
 
+    fn run(&mut self, run: u32, name: &str) {
+        self.0.run(run, name);
+        self.1.run(run, name);
+    }
+
     fn began(&mut self, key: Key, allocator: &Allocator, ts: i64) {
         self.0.began(key, allocator, ts);
         self.1.began(key, allocator, ts);

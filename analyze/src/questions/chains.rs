@@ -13,7 +13,7 @@ use crate::{
         info,
         ruled_out::{self, Alibi, Court},
     },
-    tables::slow_calls::state_name,
+    tables::chain_links::state_name,
 };
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Derived;

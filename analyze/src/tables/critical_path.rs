@@ -13,32 +13,30 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+use analyze_engine::{
+    derived_table::{Output, Writer},
+    rows,
+    rows::Rows,
 };
-
-use crate::tables::TableDef;
-use crate::tables::slow_calls::state_name;
-use analyze_engine::derived_table::Output;
 use analyze_run::{
     error::AnalyzeError,
     reading::{Names, TASK_COLUMNS},
 };
-use analyze_verdict::derived::Source;
 use analyze_verdict::{
     call::{Call, Marked, Sink},
     causes::Cause,
     classify::cause_of,
+    derived::Source,
     schedule::Schedule,
     time_split::Parts,
     walk::{Link, Walker},
 };
 use trace_schema::Kind;
 
+use super::{TableDef, chain_links::state_name};
+
 /// A link of a range's path, inside one top-level call or outside of all.
-struct Step<'a> {
-    range: &'a Marked,
+struct Step {
     link: Link,
     /// Function of the top-level call, if the link is inside one.
     op: Option<u32>,
@@ -55,14 +53,14 @@ struct Outermost {
 /// The sink that collects ranges and calls. It keeps every top-level call at 24 bytes each, because a path
 /// can lead to any thread.
 struct Paths {
-    output: Output,
+    writer: Writer<StepRows>,
     ranges: Vec<Marked>,
     /// Top-level calls by the number of the thread; those of a thread are sorted and do not overlap.
     calls: Vec<Vec<Outermost>>,
 }
 
 /// Returns the path of a range that has ended.
-fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> Vec<Step<'a>> {
+fn steps(range: &Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> Vec<Step> {
     let (schedule, mut steps) = (walker.schedule(), Vec::new());
     let end = range.dur.map_or(range.ts, |dur| range.ts.saturating_add(dur));
     for link in walker.walk(range.slot, range.ts, end) {
@@ -72,7 +70,7 @@ fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>
         let mut at = link.ts;
         let mut step = |ts: i64, end: i64, op| {
             if ts < end {
-                steps.push(Step { range, link: Link { ts, end, ..*link }, op });
+                steps.push(Step { link: Link { ts, end, ..*link }, op });
             }
         };
         for call in of_thread[first..].iter().take_while(|call| call.ts < link.end) {
@@ -86,65 +84,49 @@ fn steps<'a>(range: &'a Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>
 }
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_critical_path",
     needs: &[Kind::Mark],
-    schema: schema,
+    schema: StepRows::schema,
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Returns the schema of the table.
-pub fn schema() -> SchemaRef {
-    use DataType::{Int64, UInt32, Utf8};
-    let fields = [
-        ("run", Utf8),
-        ("phase", Utf8),
-        ("range_ts", Int64),
-        ("ts", Int64),
-        ("dur", Int64),
-        ("depth", Int64),
-        ("pid", UInt32),
-        ("tid", UInt32),
-        ("op", Utf8),
-        ("state", Utf8),
-        ("cause", Utf8),
-        ("task_pid", UInt32),
-        ("task_comm", Utf8),
-    ];
-    Arc::new(Schema::new(fields.map(|(name, ty)| Field::new(name, ty, true)).to_vec()))
+rows! {
+    /// A link of a range's path; times are in nanoseconds.
+    struct StepRow<'a> => StepRows {
+        run: &'a str,
+        phase: &'a str,
+        range_ts: i64,
+        ts: i64,
+        dur: i64,
+        depth: i64,
+        pid: u32,
+        tid: u32,
+        op: Option<&'a str>,
+        state: &'a str,
+        cause: Option<&'a str>,
+        task_pid: Option<u32>,
+        task_comm: Option<&'a str>,
+    }
 }
 
-fn rows(steps: &[Step<'_>], names: &Names) -> Result<RecordBatch, AnalyzeError> {
-    let wholes = |get: &dyn Fn(&Step<'_>) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(steps.iter().map(get)))
-    };
-    let numbers = |get: &dyn Fn(&Step<'_>) -> Option<u32>| -> ArrayRef {
-        Arc::new(steps.iter().map(get).collect::<UInt32Array>())
-    };
-    let texts = |get: &dyn for<'a> Fn(&'a Step<'_>) -> Option<&'a str>| -> ArrayRef {
-        Arc::new(steps.iter().map(|step| get(step).map(str::to_owned)).collect::<StringArray>())
-    };
-    let words = |get: &dyn Fn(&Step<'_>) -> Option<u32>| -> ArrayRef {
-        Arc::new(steps.iter().map(|step| get(step).map(|word| names.name(word))).collect::<StringArray>())
-    };
-    let named =
-        |step: &Step<'_>| step.link.task.map(|task| task.comm).filter(|comm| !names.name(*comm).is_empty());
-    let arrays = vec![
-        words(&|step| Some(step.link.thread.0)),
-        words(&|step| Some(step.range.name)),
-        wholes(&|step| step.range.ts),
-        wholes(&|step| step.link.ts),
-        wholes(&|step| step.link.end - step.link.ts),
-        wholes(&|step| step.link.depth as i64),
-        numbers(&|step| Some(step.link.thread.1)),
-        numbers(&|step| Some(step.link.thread.2)),
-        words(&|step| step.op),
-        texts(&|step| Some(state_name(step.link.state))),
-        texts(&|step| cause_of(&step.link).map(Cause::name)),
-        numbers(&|step| step.link.task.map(|task| task.pid)),
-        words(&named),
-    ];
-    RecordBatch::try_new(schema(), arrays).map_err(|error| AnalyzeError::Internal(error.to_string()))
+fn push(writer: &mut Writer<StepRows>, names: &Names, range: &Marked, Step { link, op }: &Step) {
+    let (run, pid, tid) = link.thread;
+    writer.push(StepRow {
+        run: names.name(run),
+        phase: names.name(range.name),
+        range_ts: range.ts,
+        ts: link.ts,
+        dur: link.end - link.ts,
+        depth: link.depth as i64,
+        pid,
+        tid,
+        op: op.map(|op| names.name(op)),
+        state: state_name(link.state),
+        cause: cause_of(link).map(Cause::name),
+        task_pid: link.task.map(|task| task.pid),
+        task_comm: link.task.map(|task| names.name(task.comm)).filter(|comm| !comm.is_empty()),
+    });
 }
 
 impl Sink for Paths {
@@ -175,19 +157,18 @@ impl Sink for Paths {
 
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let mut walker = Walker::new(schedule);
-        let mut ranges = self.ranges.iter();
-        ranges.try_for_each(|range| {
-            self.output.send(&rows(&steps(range, &mut walker, &self.calls), &schedule.names)?)
-        })
+        for range in &self.ranges {
+            for step in steps(range, &mut walker, &self.calls) {
+                push(&mut self.writer, &schedule.names, range, &step);
+            }
+            self.writer.send(false)?;
+        }
+        self.writer.send(true)
     }
 }
 
-/// Sends the rows of the table to `output`.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
-pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let paths = |_: &mut Names| Paths { output, ranges: Vec::new(), calls: Vec::new() };
+async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let paths = |_: &mut Names| Paths { writer: output.writer(), ranges: Vec::new(), calls: Vec::new() };
     source.sweep(TASK_COLUMNS, false, paths).await?;
     Ok(())
 }

@@ -1,50 +1,43 @@
-//! `data_quality`: a table with one row per run and kind of contradiction that was found in its input.
+//! `_data_quality`: a table with one row per run and kind of contradiction that was found in its input.
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Int64Array, RecordBatch, StringArray},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+use analyze_engine::{
+    derived_table::{Output, blocking},
+    rows,
+    rows::Rows,
 };
-
-use crate::tables::TableDef;
-use analyze_engine::derived_table::{Output, blocking};
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::classify::Params;
-use analyze_verdict::derived::Source;
+use analyze_verdict::{classify::Params, derived::Source};
+
+use super::TableDef;
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_data_quality",
     needs: &[],
-    schema: schema,
+    schema: FaultRows::schema,
     make: |source, output| Box::pin(fill(source, output)),
 };
 
-/// Returns the schema of the table.
-pub fn schema() -> SchemaRef {
-    let text = |name| Field::new(name, DataType::Utf8, true);
-    Arc::new(Schema::new(vec![text("run"), text("problem"), Field::new("rows_count", DataType::Int64, true)]))
+rows! {
+    /// The number of rows of a run that contradict others in one way.
+    struct FaultRow<'a> => FaultRows {
+        run: &'a str,
+        problem: &'a str,
+        rows_count: i64,
+    }
 }
 
-/// Sends the rows of the table to `output`.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
-pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let derived = source.get(Params::default()).await?;
-    let work = move || {
-        let runs = derived.faults.keys().map(|(run, _)| Some(derived.schedule.names.name(*run)));
-        let problems = derived.faults.keys().map(|(_, fault)| Some(fault.name()));
-        let batch = RecordBatch::try_new(
-            schema(),
-            vec![
-                Arc::new(runs.collect::<StringArray>()),
-                Arc::new(problems.collect::<StringArray>()),
-                Arc::new(derived.faults.values().map(|count| *count as i64).collect::<Int64Array>()),
-            ],
-        );
-        output.send(&batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?)
-    };
-    blocking(work).await
+    blocking(move || {
+        let mut writer = output.writer::<FaultRows>();
+        for ((run, fault), count) in &derived.faults {
+            let run = derived.schedule.names.name(*run);
+            writer.push(FaultRow { run, problem: fault.name(), rows_count: *count as i64 });
+        }
+        writer.send(true)
+    })
+    .await
 }

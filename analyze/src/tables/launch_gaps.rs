@@ -11,27 +11,23 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+use analyze_engine::{
+    derived_table::{Output, Writer},
+    rows,
+    rows::Rows,
 };
-use trace_schema::Class;
-
-use crate::tables::TableDef;
-use analyze_engine::derived_table::Output;
 use analyze_run::{error::AnalyzeError, reading::Names};
-use analyze_verdict::derived::Source;
 use analyze_verdict::{
     blocker::Blocker,
     call::{Call, Sink},
+    derived::Source,
     schedule::{Schedule, ThreadKey},
     thread_state::{LATEST, Piece},
     time_split::{Parts, parts},
 };
-use trace_schema::Kind;
+use trace_schema::{Class, Kind};
 
-/// Number of gaps in a batch.
-const BATCH_GAPS: usize = 8192;
+use super::TableDef;
 
 /// Names of the parts, in the order of columns.
 const PARTS: [&str; 12] = [
@@ -49,15 +45,25 @@ const PARTS: [&str; 12] = [
     "unknown_ns",
 ];
 
-/// One gap, in nanoseconds.
+rows! {
+    /// A gap, in nanoseconds, with the function of the launch that ends it and the phase that this launch began in.
+    struct GapRow<'a> => GapRows {
+        run: &'a str,
+        pid: u32,
+        tid: u32,
+        ts: i64,
+        dur: i64,
+        next_op: &'a str,
+        phase: Option<&'a str>,
+        ..parts: [i64; PARTS.len()] = PARTS,
+    }
+}
+
+/// A gap that no launch has ended so far, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     thread: ThreadKey,
     ts: i64,
-    end: i64,
-    /// Function of the launch that ends the gap, and the phase that this launch began in.
-    next: u32,
-    phase: Option<u32>,
     parts: [i64; PARTS.len()],
 }
 
@@ -96,30 +102,12 @@ impl Gap {
 }
 
 /// The table.
-pub const TABLE: TableDef = TableDef {
+pub(crate) const TABLE: TableDef = TableDef {
     name: "_launch_gaps",
     needs: &[Kind::Call],
-    schema: schema,
+    schema: GapRows::schema,
     make: |source, output| Box::pin(fill(source, output)),
 };
-
-/// Returns the schema of the table.
-pub fn schema() -> SchemaRef {
-    use DataType::{Int64, UInt32, Utf8};
-    let mut fields: Vec<Field> = [
-        ("run", Utf8),
-        ("pid", UInt32),
-        ("tid", UInt32),
-        ("ts", Int64),
-        ("dur", Int64),
-        ("next_op", Utf8),
-        ("phase", Utf8),
-    ]
-    .map(|(name, ty)| Field::new(name, ty, true))
-    .into();
-    fields.extend(PARTS.map(|name| Field::new(name, Int64, true)));
-    Arc::new(Schema::new(fields))
-}
 
 /// The state of one thread during the reading.
 #[derive(Clone, Copy, Debug)]
@@ -130,12 +118,11 @@ struct Place {
     at: i64,
 }
 
-/// The sink that collects gaps into batches.
+/// The sink that makes a row of each gap.
 struct Gaps {
-    output: Output,
+    writer: Writer<GapRows>,
     /// State by the number of the thread.
     places: Vec<Place>,
-    found: Vec<Gap>,
 }
 
 impl Gaps {
@@ -150,7 +137,18 @@ impl Gaps {
         if let Some(gap) = open {
             gap.outside(schedule.pieces_of(call.slot), *at, call.ts);
             if is_launch {
-                self.found.push(Gap { end: call.ts.max(*at), next: call.op, phase: call.phase, ..*gap });
+                let names = &schedule.names;
+                let (run, pid, tid) = gap.thread;
+                self.writer.push(GapRow {
+                    run: names.name(run),
+                    pid,
+                    tid,
+                    ts: gap.ts,
+                    dur: call.ts.max(*at) - gap.ts,
+                    next_op: names.name(call.op),
+                    phase: call.phase.map(|phase| names.name(phase)),
+                    parts: gap.parts,
+                });
             }
         }
         // What follows a call that never returned is not a gap.
@@ -161,41 +159,13 @@ impl Gaps {
         let end = call.end();
         if is_launch {
             // A launch may overlap a longer call; the gap then begins at that call's end.
-            let ts = end.max(*at);
-            let (next, phase, parts) = (call.op, None, [0; PARTS.len()]);
-            let thread = schedule.key(call.slot);
-            *open = Some(Gap { thread, ts, end: ts, next, phase, parts });
+            let (thread, ts) = (schedule.key(call.slot), end.max(*at));
+            *open = Some(Gap { thread, ts, parts: [0; PARTS.len()] });
         } else if let Some(gap) = open {
             // Time in which calls overlap counts once.
             gap.parts[part_of(class)] += (end - call.ts.max(*at)).max(0);
         }
         *at = end.max(*at);
-    }
-
-    /// Sends the collected gaps as one batch.
-    fn send(&mut self, names: &Names) -> Result<(), AnalyzeError> {
-        let gaps = std::mem::take(&mut self.found);
-        let numbers = |get: fn(&Gap) -> u32| -> ArrayRef {
-            Arc::new(UInt32Array::from_iter_values(gaps.iter().map(get)))
-        };
-        let wholes = |get: &dyn Fn(&Gap) -> i64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(gaps.iter().map(get)))
-        };
-        let words = |get: &dyn Fn(&Gap) -> Option<u32>| -> ArrayRef {
-            Arc::new(gaps.iter().map(|gap| get(gap).map(|word| names.name(word))).collect::<StringArray>())
-        };
-        let mut arrays: Vec<ArrayRef> = vec![
-            words(&|gap| Some(gap.thread.0)),
-            numbers(|gap| gap.thread.1),
-            numbers(|gap| gap.thread.2),
-            wholes(&|gap| gap.ts),
-            wholes(&|gap| gap.end - gap.ts),
-            words(&|gap| Some(gap.next)),
-            words(&|gap| gap.phase),
-        ];
-        arrays.extend((0..PARTS.len()).map(|part| wholes(&|gap| gap.parts[part])));
-        let batch = RecordBatch::try_new(schema(), arrays);
-        self.output.send(&batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?)
     }
 }
 
@@ -204,24 +174,20 @@ impl Sink for Gaps {
         if call.depth == 0 {
             self.outermost(call, schedule);
         }
-        if self.found.len() >= BATCH_GAPS { self.send(&schedule.names) } else { Ok(()) }
+        self.writer.send(false)
     }
 
     fn left(&mut self, _: &Call, _: Option<&Parts>, _: &Schedule) -> Result<(), AnalyzeError> {
         Ok(())
     }
 
-    fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        self.send(&schedule.names)
+    fn finished(&mut self, _: &Schedule) -> Result<(), AnalyzeError> {
+        self.writer.send(true)
     }
 }
 
-/// Sends the rows of the table to `output`.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
-pub async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let gaps = |_: &mut Names| Gaps { output, places: Vec::new(), found: Vec::new() };
+async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+    let gaps = |_: &mut Names| Gaps { writer: output.writer(), places: Vec::new() };
     source.sweep(&[], false, gaps).await?;
     Ok(())
 }

@@ -1,0 +1,73 @@
+//! The list of the tables, and their registration in a session.
+
+use std::sync::Arc;
+
+use analyze_engine::{derived_table, error::query_error, session::Session};
+use analyze_run::{error::AnalyzeError, run_file::RunFile};
+use analyze_verdict::derived::Source;
+use arrow::array::RecordBatch;
+use trace_schema::Kind;
+
+use super::{calls, chain_links, critical_path, data_quality, facts, launch_gaps, leaks, memory, slow_calls};
+
+/// A table that is derived from the events of some runs.
+pub type TableDef = derived_table::TableDef<Source>;
+
+/// A table of what files say about themselves; its rows are made when the files are opened.
+pub struct FactDef {
+    /// The name in SQL.
+    pub name: &'static str,
+    /// What makes the rows.
+    pub rows: fn(&[RunFile]) -> Result<RecordBatch, AnalyzeError>,
+}
+
+/// Every table of what files say about themselves.
+pub const FACTS: &[FactDef] = &[
+    facts::lost::TABLE,
+    facts::ops::TABLE,
+    facts::processes::TABLE,
+    facts::runs::TABLE,
+    facts::threads::TABLE,
+];
+
+/// Every derived table.
+pub const TABLES: &[TableDef] = &[
+    calls::TABLE,
+    slow_calls::TABLE,
+    chain_links::TABLE,
+    launch_gaps::TABLE,
+    critical_path::TABLE,
+    data_quality::TABLE,
+    leaks::allocators::TABLE,
+    leaks::sites::TABLE,
+    leaks::epochs::TABLE,
+    memory::blocks::TABLE,
+    memory::segments::TABLE,
+    memory::curve::TABLE,
+    memory::faults::TABLE,
+    memory::pools::TABLE,
+    memory::requests::TABLE,
+    memory::releases::TABLE,
+    memory::ooms::TABLE,
+    memory::ledger::TABLE,
+    memory::driver::TABLE,
+    memory::pauses::TABLE,
+];
+
+/// Returns the kinds of events without which a derived table has no rows; `None`: there is no such table.
+pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
+    TABLES.iter().find(|def| def.name == table).map(|def| def.needs)
+}
+
+/// Registers every table. `immutable`: `events` does not change, so that calls are classified once.
+///
+/// # Errors
+/// Returns an error if two tables have one name, which is an internal error.
+pub fn register(session: &Session, files: &[RunFile], immutable: bool) -> Result<Arc<Source>, AnalyzeError> {
+    for FactDef { name, rows } in FACTS {
+        session.context().register_batch(*name, rows(files)?).map_err(query_error)?;
+    }
+    let source = Arc::new(Source::new(session.events(), files, immutable));
+    derived_table::register(session.context(), &source, TABLES)?;
+    Ok(source)
+}
