@@ -43,10 +43,11 @@ fn panel(area: &Area<'_>, series: &Series) -> Result<(), Failure> {
     if count == 0 {
         return Ok(());
     }
-    // Each run has the room of one on the axis; its number, from 1, is in the middle.
+    // Each run has the room of one on the axis; its number, from 1, is in the middle. Before the first is room
+    // for the labels of heights.
     let every = count.div_ceil(8);
     let numbers = (0..count).step_by(every).map(|run| (run as f64 + 0.5, format!("run {}", run + 1)));
-    let x = Axis::linear(0.0..count as f64, numbers.collect());
+    let x = Axis::linear(-0.1 * count as f64..count as f64, numbers.collect());
     let room = if most > least { (most - least) * 0.12 } else { most.abs().max(1.0) * 0.1 };
     let (low, high) = (least - room, most + 2.0 * room);
     let mut heights = vec![(least, series.key.show(least))];
