@@ -267,3 +267,30 @@ impl DrawingBackend for Svg<'_> {
         Ok(((width * FINE) as u32, (LINE * FINE) as u32))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plotters::element::{Circle, PathElement};
+
+    use super::*;
+    use crate::report::chart::{
+        axis::Axis,
+        layout::{chart, stroke},
+        mark::Mark,
+    };
+
+    #[test]
+    fn marks_have_classes_and_escaped_titles() {
+        let svg = draw("a name", 100.0, |area| {
+            let axis = Axis::linear(0.0..1.0, Vec::new());
+            let mut chart = chart(area, (axis.clone(), axis), false)?;
+            let line = PathElement::new(vec![(0.0, 0.0), (1.0, 0.0)], stroke(2));
+            chart.draw_series([Mark::new("pass", "<b> & \"5 ms\"", line)])?;
+            chart.draw_series([Mark::new("host", "a run: 1 s", Circle::new((0.0, 1.0), 300, stroke(1)))])?;
+            Ok(())
+        });
+        assert!(svg.contains("<title>&lt;b&gt; &amp; &quot;5 ms&quot;</title>"), "{svg}");
+        assert!(svg.contains("class=\"pass stroke\"") && svg.contains("d=\"M0 99.99H999.99\""), "{svg}");
+        assert!(svg.contains("stroke-width=\"6\"") && svg.contains("d=\"M0 0h0\""), "{svg}");
+    }
+}

@@ -38,7 +38,10 @@ fn panel(area: &Area<'_>, counter: &Counter, x: &Axis, origin_ns: i64, is_last: 
     let is_throttle = counter.name == THROTTLE_REASONS;
     let scale =
         if is_throttle { String::new() } else { format!("0 to {}", reading(&counter.name, counter.scale)) };
-    caption(area, 0.0, &counter.words(), &scale)?;
+    // What the name means is said above the figure.
+    let words = counter.words();
+    let name = words.split_once(": ").map_or(words.as_str(), |(name, _)| name);
+    caption(area, 0.0, name, &scale)?;
     let (_, below) = area.split_vertically(fine(LINE));
     let below = if is_last { below } else { below.split_vertically(fine(HEIGHT)).0 };
     let top = counter.scale.max(1) as f64;

@@ -14,6 +14,7 @@ use super::{
     axis::Axis,
     backend::{Area, FINE, Failure, Svg, fine},
     mark::Mark,
+    text_width::{NARROW, text_width},
 };
 use crate::report::svg::{FONT, LINE, UNITS};
 
@@ -40,10 +41,28 @@ fn text(class: &str) -> TextStyle<'_> {
     FontDesc::new(FontFamily::Name(class), FONT * FINE, FontStyle::Normal).into()
 }
 
-/// Writes a line of text at both ends of an area, from this height in pixels on.
+/// Shortens a text to a width in pixels.
+fn shortened(text: &str, width: f64) -> String {
+    if text_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        short.push(c);
+        if text_width(&short) + text_width("…") > width {
+            short.pop();
+            break;
+        }
+    }
+    short + "…"
+}
+
+/// Writes a line of text at both ends of an area, from this height in pixels on. The left one is shortened so
+/// that both fit on a narrow page.
 pub(super) fn caption(area: &Area<'_>, y: f64, left: &str, right: &str) -> Result<(), Failure> {
     let at = |side| text("level").pos(Pos::new(side, VPos::Top));
-    area.draw_text(left, &at(HPos::Left), (0, fine(y)))?;
+    let left = shortened(left, NARROW - text_width(right) - 8.0);
+    area.draw_text(&left, &at(HPos::Left), (0, fine(y)))?;
     match right {
         "" => Ok(()),
         right => area.draw_text(right, &at(HPos::Right), (fine(UNITS), fine(y))),
