@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{print, print_json};
+use super::{print, print_json, write};
 use crate::{
     compare::{
         baseline,
@@ -11,10 +11,10 @@ use crate::{
         trend::{self, Series},
     },
     output,
-    report::spark,
+    report::{self, spark},
     trace::Options,
 };
-use analyze_run::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, new_file};
 
 /// When did it change? Change points in a series of runs
 #[derive(clap::Args)]
@@ -38,6 +38,12 @@ pub struct Args {
     /// Queries of your own; those named metrics_… are metrics
     #[arg(long, value_name = "DIR")]
     queries: Option<PathBuf>,
+    /// Write a chart of each figure, with its change points, as one SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    svg: Option<PathBuf>,
+    /// Replace what exists
+    #[arg(long, requires = "svg")]
+    force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -71,6 +77,11 @@ fn line(series: &Series) -> Vec<String> {
 
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
+        // What cannot be written is said before the work, not after it.
+        if let Some(svg) = self.svg.as_ref().filter(|svg| svg.exists() && !self.force) {
+            return Err(AnalyzeError::Exists(svg.clone()));
+        }
+        self.svg.iter().try_for_each(|svg| new_file::differs(svg, &self.runs))?;
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
         let rules = Rules::new(&gates, Some(self.alpha), None)?;
         let mut runs =
@@ -88,6 +99,9 @@ impl Args {
         let all: Vec<Series> =
             figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);
+        if let Some(svg) = &self.svg {
+            write(svg, &report::trend(&all), self.force)?;
+        }
         if self.json {
             print_json(&all)?;
         } else {

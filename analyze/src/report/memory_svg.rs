@@ -1,95 +1,19 @@
-//! Draws memory: over time by class, by owner on a device, by address at the peak, and by lifetime of blocks.
+//! Draws memory: by owner on a device, by address at the peak, and by lifetime of blocks.
 
 use trace_schema::{Bytes, Nanos};
 
-use super::svg::{Anchor, Drawing, LINE, Plot, size_ticks, time_ticks};
-use crate::questions::memory::{
-    curve::{Curve, Point},
-    map::Map,
-    state::Device,
+use super::{
+    chart::ticks::time_shares,
+    svg::{Anchor, Drawing, LINE, Plot},
 };
+use crate::questions::memory::{map::Map, state::Device};
 
-const CURVE: f64 = 260.0;
 const BAR: f64 = 16.0;
 /// Height of a row for a segment or a block's lifetime, in pixels.
 const THIN: f64 = 14.0;
-/// Number of places on the curve that have a tooltip.
-const PLACES: usize = 240;
-
-/// Height of the stack up to and including a class, in bytes.
-type Height = fn(&Point) -> i64;
-
 /// Formats a size.
 fn size(bytes: i64) -> String {
     Bytes(bytes).to_string()
-}
-
-/// Describes the curve at one moment, by classes that sum to what was reserved.
-fn words(point: &Point, origin_ns: i64) -> String {
-    let classes = [
-        ("in use", point.in_use_bytes),
-        ("free, pinned", point.pinned_bytes),
-        ("could be given back", point.releasable_bytes),
-        ("private pools", point.private_bytes),
-        ("not known", point.unknown_bytes),
-    ];
-    let classes = classes.into_iter().filter(|(_, bytes)| *bytes != 0);
-    let classes: Vec<String> = classes.map(|(name, bytes)| format!("{} {name}", size(bytes))).collect();
-    let at = Nanos(point.ts_ns - origin_ns);
-    format!("{at}: {} reserved: {}", size(point.reserved_bytes), classes.join(", "))
-}
-
-/// Draws the reserved memory over time by class. A failed allocation is a vertical line.
-pub(super) fn curve(curve: &Curve, origin_ns: i64) -> String {
-    let start = curve.points.first().map_or(0, |point| point.ts_ns);
-    let end = curve.points.last().map_or(1, |point| point.ts_ns).max(start + 1);
-    let place = |ns: i64| ((ns - start) as f64 / (end - start) as f64).clamp(0.0, 1.0);
-    let top = curve.peak_reserved_bytes.max(1) as f64 * 1.08;
-    let height = |bytes: f64| CURVE - CURVE * bytes / top;
-    let mut plot = Plot::default();
-    // The classes are drawn from the top of the stack down: each covers those below it.
-    let classes: [(&str, Height); 5] = [
-        ("not-known", |p| p.reserved_bytes),
-        ("private", |p| p.reserved_bytes - p.unknown_bytes),
-        ("releasable", |p| p.in_use_bytes + p.pinned_bytes + p.releasable_bytes),
-        ("pinned", |p| p.in_use_bytes + p.pinned_bytes),
-        ("in-use", |p| p.in_use_bytes),
-    ];
-    for (class, of) in classes {
-        let steps: Vec<(f64, f64)> =
-            curve.points.iter().map(|point| (place(point.ts_ns), height(of(point) as f64))).collect();
-        plot.steps(class, CURVE, &steps, 1.0);
-    }
-    let levels = size_ticks(top);
-    levels.iter().for_each(|level| plot.line("grid", height(*level)));
-    // Of the moments at the same place, the one with the most reserved memory is described.
-    let mut spoken: Vec<(usize, &Point)> = Vec::new();
-    for point in &curve.points {
-        let at = (place(point.ts_ns) * PLACES as f64) as usize;
-        match spoken.last_mut() {
-            Some((last, most)) if *last == at => {
-                if point.reserved_bytes > most.reserved_bytes {
-                    *most = point;
-                }
-            }
-            _ => spoken.push((at, point)),
-        }
-    }
-    for (number, (at, point)) in spoken.iter().enumerate() {
-        let to = spoken.get(number + 1).map_or(PLACES, |(next, _)| *next).max(at + 1);
-        let x = (*at as f64 / PLACES as f64, (to as f64 / PLACES as f64).min(1.0));
-        plot.hover(x, (0.0, CURVE), &words(point, origin_ns));
-    }
-    for ts in &curve.oom_ts_ns {
-        let x = place(*ts);
-        let title = format!("{}: out of memory", Nanos(ts - origin_ns));
-        plot.bar("oom", (x, x + 0.002), (0.0, CURVE), &title);
-    }
-    let mut drawing = Drawing::new();
-    drawing.plot(CURVE, &plot);
-    levels.iter().for_each(|level| drawing.level(height(*level), &size(*level as i64)));
-    drawing.ticks(&time_ticks((start - origin_ns) as f64, (end - origin_ns) as f64));
-    drawing.finish("Memory reserved over time, by class")
 }
 
 /// Draws who has a device's memory: each share begins where the one before ends, and the last ends at the
@@ -179,6 +103,6 @@ pub(super) fn lives(map: &Map, (start_ns, end_ns): (i64, i64), origin_ns: i64) -
         drawing.inside(x, y - 1.0, THIN + 2.0, &bytes);
         drawing.y += 2.0;
     }
-    drawing.ticks(&time_ticks((start_ns - origin_ns) as f64, (end_ns - origin_ns) as f64));
+    drawing.ticks(&time_shares((start_ns - origin_ns) as f64, (end_ns - origin_ns) as f64));
     drawing.finish("When the largest blocks were handed out and given back")
 }

@@ -7,8 +7,8 @@
 //! [`Report::of`] runs every analysis once; a section turns their results into blocks without further
 //! queries; a form renders blocks without knowing what they mean.
 
+mod chart;
 mod document;
-mod forest_svg;
 mod form;
 mod memory_svg;
 mod section;
@@ -34,6 +34,7 @@ use crate::{
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::classify::Params;
 
+pub use chart::trend::draw as trend;
 pub use document::{Block, Document};
 pub use form::{
     html::page,

@@ -59,7 +59,7 @@ pub(super) fn colours() -> &'static [(&'static str, &'static str)] {
 }
 
 /// Font size in pixels: that of small text on the page.
-const FONT: f64 = 13.6;
+pub(super) const FONT: f64 = 13.6;
 /// Height of a line of text, in pixels.
 pub(super) const LINE: f64 = 18.0;
 /// Width of a plot in its own units.
@@ -77,7 +77,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// Formats a number with at most two decimals.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -94,7 +94,7 @@ pub(super) enum Anchor {
 }
 
 impl Anchor {
-    fn attribute(self) -> &'static str {
+    pub(super) fn attribute(self) -> &'static str {
         match self {
             Self::Start => "",
             Self::Middle => " text-anchor=\"middle\"",
@@ -193,12 +193,6 @@ impl Drawing {
         );
     }
 
-    /// Adds text at the left edge, just above the height `y`, over a plot.
-    pub(super) fn level(&mut self, y: f64, words: &str) {
-        self.body +=
-            &format!("<text class=\"level\" x=\"0\" y=\"{}\">{}</text>", short(y - 3.0), escaped(words));
-    }
-
     /// Adds text within a bar, clipped at its end. Nothing is added if the text does not fit.
     pub(super) fn inside(&mut self, x: (f64, f64), y: f64, height: f64, words: &str) {
         let width = x.1 - x.0;
@@ -252,77 +246,22 @@ impl Drawing {
     /// Returns the drawing as an SVG file. `name` is its accessible name; it must not come from a trace,
     /// because it is not escaped.
     pub(super) fn finish(self, name: &str) -> String {
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{WIDTH}\" height=\"{}\" font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif\" font-size=\"{FONT}\" fill=\"#22252a\">{}</svg>\n",
-            short(self.y + 2.0),
-            self.body
-        )
+        file(name, self.y, &self.body)
     }
 }
 
-/// Common units of time, in nanoseconds.
-const UNITS_OF_TIME: [(f64, &str); 7] =
-    [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"), (6e10, "min"), (3.6e12, "h"), (8.64e13, "d")];
-
-/// Returns the smallest round step of time, in ns, that is at least `least`.
-fn time_step(least: f64) -> f64 {
-    let decimal = 10_f64.powf(least.max(1.0).log10().floor());
-    let decimals = [1.0, 2.0, 5.0, 10.0].map(|count| count * decimal);
-    let sixties =
-        [10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0];
-    if least <= 1e10 {
-        return decimals.into_iter().find(|step| *step >= least).unwrap_or(least);
-    }
-    let days = 8.64e13 * 10_f64.powf((least / 8.64e13).max(1.0).log10().floor());
-    let days = [1.0, 2.0, 5.0, 10.0].map(|count| count * days);
-    let steps = sixties.map(|count| count * 1e9).into_iter().chain(days);
-    steps.into_iter().find(|step| *step >= least).unwrap_or(least)
-}
-
-/// Returns at most about six round times between `from` and `to` (ns), as shares of the span with their
-/// labels.
-pub(super) fn time_ticks(from: f64, to: f64) -> Vec<(f64, String)> {
-    let span = (to - from).max(1.0);
-    let step = time_step(span / 6.0);
-    // The unit suits the whole span. From minutes on it suits the step, so that labels are no fractions of
-    // it.
-    let of = if step < 6e10 { to.abs().min(5e10) } else { step };
-    let (unit, name) = UNITS_OF_TIME.iter().rev().find(|(unit, _)| *unit <= of).unwrap_or(&UNITS_OF_TIME[0]);
-    let decimals = (unit / step).log10().ceil().clamp(0.0, 9.0) as usize;
-    ((from / step).ceil() as i64..=(to / step).floor() as i64)
-        .map(|number| number as f64 * step)
-        .map(|at| ((at - from) / span, format!("{:.decimals$} {name}", at / unit)))
-        .collect()
-}
-
-/// Returns about four round sizes up to `top` bytes, in binary units.
-pub(super) fn size_ticks(top: f64) -> Vec<f64> {
-    let least = (top / 5.0).max(1.0);
-    let unit = 1024_f64.powf((least.log2() / 10.0).floor());
-    let counts = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1024.0];
-    let step = counts.iter().map(|count| count * unit).find(|step| *step >= least).unwrap_or(least);
-    (1..=(top / step) as i64).map(|number| number as f64 * step).collect()
+/// Returns the content of an SVG file of this height in pixels. `name` is its accessible name; it must not
+/// come from a trace, because it is not escaped.
+pub(super) fn file(name: &str, height: f64, body: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{WIDTH}\" height=\"{}\" font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif\" font-size=\"{FONT}\" fill=\"#22252a\">{body}</svg>\n",
+        short(height + 2.0),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_round() {
-        let words = |from, to| time_ticks(from, to).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
-        assert_eq!(words(0.0, 4e9), ["0 s", "1 s", "2 s", "3 s", "4 s"]);
-        assert_eq!(words(3.61e9, 3.66e9), ["3.61 s", "3.62 s", "3.63 s", "3.64 s", "3.65 s", "3.66 s"]);
-        assert_eq!(words(0.0, 3.1536e16).first().unwrap(), "0 d");
-        assert!(words(0.0, 3.1536e16).len() > 2, "a year");
-        assert_eq!(words(0.0, 3.6e12), ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min", "60 min"]);
-        assert!((1..=9).all(|power| {
-            let count = words(0.0, 7.3 * 10_f64.powi(power * 2)).len();
-            (2..=8).contains(&count)
-        }));
-        let gib = f64::from(1 << 30);
-        assert_eq!(size_ticks(139.0 * gib).iter().map(|size| size / gib).collect::<Vec<_>>(), [50.0, 100.0]);
-    }
 
     #[test]
     fn the_style_sheet_has_the_same_colours() {

@@ -1,11 +1,13 @@
-//! Draws time: how threads spent the run, the GPU counters meanwhile, and the chain of one call.
+//! Draws time: how threads spent the run, and the chain of one call.
 
 use trace_schema::Nanos;
 
-use super::svg::{Anchor, Drawing, LINE, Plot, time_ticks};
+use super::{
+    chart::ticks::time_shares,
+    svg::{Anchor, Drawing, LINE, Plot},
+};
 use crate::questions::{
     chains::{Example, Link},
-    devices::{Counter, Device, Reading, THROTTLE_REASONS, is_throttled, reading},
     timeline::{Lane, Timeline},
 };
 use analyze_verdict::causes::Cause;
@@ -13,8 +15,6 @@ use analyze_verdict::causes::Cause;
 const UP: f64 = 20.0;
 const DOWN: f64 = 10.0;
 const LINK: f64 = 20.0;
-/// Height of a counter's lane, in pixels.
-const COUNTER: f64 = 34.0;
 
 /// Formats a share in whole percent.
 fn percent(ratio: f64) -> String {
@@ -67,64 +67,8 @@ pub(super) fn timeline(timeline: &Timeline, origin_ns: i64, has_schedule: bool) 
         drawing.plot(UP + DOWN, &lane(one, since, span, has_schedule));
         drawing.y += 4.0;
     }
-    drawing.ticks(&time_ticks(since, since + span));
+    drawing.ticks(&time_shares(since, since + span));
     drawing.finish("Share of time in calls and waiting, thread by thread")
-}
-
-/// Class of a counter's marks.
-fn class_of(counter: &str) -> &'static str {
-    match counter {
-        "memory_used_bytes" => "in-use",
-        "gpu_busy_percent" | "memory_busy_percent" => "busy",
-        "power_milliwatts" => "power",
-        THROTTLE_REASONS => "throttled",
-        _ => "clock",
-    }
-}
-
-/// Draws one counter on the timeline's axis: the maximum of each step, which holds until the next one.
-fn counter(counter: &Counter, timeline: &Timeline, origin_ns: i64) -> Plot {
-    let mut plot = Plot::default();
-    let span = (timeline.end_ns - timeline.start_ns).max(1) as f64;
-    let place = |ts: i64| ((ts - timeline.start_ns) as f64 / span).clamp(0.0, 1.0);
-    let top = counter.scale.max(1) as f64;
-    let height = |value: i64| COUNTER - COUNTER * (value as f64 / top).clamp(0.0, 1.0);
-    // Nothing is known before the first sample and after the last.
-    let end = counter.readings.last().map_or(0.0, |last| place(last.ts_ns) + 0.002).min(1.0);
-    let shown = |one: &Reading| match counter.name.as_str() {
-        THROTTLE_REASONS => height(i64::from(is_throttled(one.most))),
-        _ => height(one.most),
-    };
-    let steps: Vec<(f64, f64)> = counter.readings.iter().map(|one| (place(one.ts_ns), shown(one))).collect();
-    plot.line("grid", COUNTER - 1.0);
-    plot.steps(class_of(&counter.name), COUNTER, &steps, end);
-    for (number, one) in counter.readings.iter().enumerate() {
-        let to = counter.readings.get(number + 1).map_or(end, |next| place(next.ts_ns));
-        let value = match one.least == one.most {
-            true => reading(&counter.name, one.most),
-            false => format!("{} to {}", reading(&counter.name, one.least), reading(&counter.name, one.most)),
-        };
-        let title = format!("{}: {value}", Nanos(one.ts_ns - origin_ns));
-        plot.hover((place(one.ts_ns), to), (0.0, COUNTER), &title);
-    }
-    plot
-}
-
-/// Draws the counters of a GPU on the timeline's axis.
-pub(super) fn device(device: &Device, timeline: &Timeline, origin_ns: i64) -> String {
-    let mut drawing = Drawing::new();
-    for one in device.counters.iter().filter(|counter| counter.is_drawn()) {
-        drawing.label(0.0, Anchor::Start, &one.words());
-        if one.name != THROTTLE_REASONS {
-            drawing.label(1.0, Anchor::End, &format!("0 to {}", reading(&one.name, one.scale)));
-        }
-        drawing.y += LINE;
-        drawing.plot(COUNTER, &counter(one, timeline, origin_ns));
-        drawing.y += 4.0;
-    }
-    let since = (timeline.start_ns - origin_ns) as f64;
-    drawing.ticks(&time_ticks(since, since + (timeline.end_ns - timeline.start_ns) as f64));
-    drawing.finish("Counters of a GPU over time")
 }
 
 /// Class of a chain link, by what its own thread did.
@@ -215,6 +159,6 @@ pub(super) fn chain(call: &Example) -> String {
         }
         drawing.y += 4.0;
     }
-    drawing.ticks(&time_ticks(0.0, all));
+    drawing.ticks(&time_shares(0.0, all));
     drawing.finish("The call from end to end, and the threads that it waited for")
 }

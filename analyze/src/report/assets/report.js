@@ -131,7 +131,11 @@
       const at = pointed ? titles.indexOf(pointed.querySelector("title")) + by : by > 0 ? 0 : titles.length - 1;
       point(titles[Math.min(titles.length - 1, Math.max(0, at))]?.parentNode ?? null);
     };
-    svg.addEventListener("pointerover", (event) => { if (event.target.querySelector("title")) point(event.target); });
+    // A mark of several shapes is a group.
+    svg.addEventListener("pointerover", ({ target }) => {
+      const mark = [target, target.parentNode].find((one) => one.querySelector(":scope > title"));
+      if (mark) point(mark);
+    });
     svg.addEventListener("pointerleave", () => point(null));
     figure.addEventListener("blur", () => point(null));
 

@@ -8,8 +8,8 @@ use crate::{
         why::Account,
     },
     report::{
+        chart::forest,
         document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, word},
-        forest_svg,
     },
 };
 
@@ -110,7 +110,7 @@ fn gates(comparison: &Comparison) -> Section {
             name: "gates".to_owned(),
             caption: "Change of each gate's figure: estimate and 95 % interval; the tick is the gate's limit"
                 .to_owned(),
-            svg: forest_svg::draw(&with_interval),
+            svg: forest::draw(&with_interval),
             legend: Vec::new(),
             spark: Vec::new(),
             is_folded: false,

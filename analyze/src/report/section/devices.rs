@@ -6,8 +6,8 @@ use crate::{
         timeline::Timeline,
     },
     report::{
+        chart::counters,
         document::{Block, Figure, Row, Section, Table, number, word},
-        time_svg,
     },
 };
 
@@ -49,7 +49,7 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
             "GPU {} over the time of the timeline: {shown} steps of {all} readings, the most of each. Before the first reading and after the last nothing is known",
             device.device
         ),
-        svg: time_svg::device(device, timeline, origin_ns),
+        svg: counters::draw(device, timeline, origin_ns),
         legend: Vec::new(),
         spark: busy
             .map_or_else(Vec::new, |busy| busy.readings.iter().map(|one| one.most as f64 / 100.0).collect()),

@@ -3,7 +3,10 @@
 use super::{chains::linked, if_known, time};
 use crate::{
     questions::chains::{Chains, Scheduler, Verdict},
-    report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
+    report::{
+        chart::latency,
+        document::{Block, Cell, Column, Figure, Part, Row, Section, Table, Tone, number, word},
+    },
 };
 use analyze_verdict::groups::MIN_CALLS;
 
@@ -61,6 +64,30 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
     row
 }
 
+/// Draws the latency of the slow functions; `None` if no function was slow.
+fn figure(chains: &Chains, has_schedule: bool) -> Option<Figure> {
+    let slow: Vec<&Verdict> =
+        chains.verdicts.iter().filter(|verdict| verdict.slow_count > 0).take(latency::SHOWN).collect();
+    if slow.is_empty() {
+        return None;
+    }
+    let mut legend =
+        vec![("host", "p50".to_owned()), ("used", "p99".to_owned()), ("not-known", "p99.9".to_owned())];
+    if has_schedule {
+        legend.push(("scheduler", "part of p99 due to the scheduler".to_owned()));
+    }
+    Some(Figure {
+        name: "latency".to_owned(),
+        caption:
+            "Latency of the slow functions with the most excess: p50, p99 and p99.9, on a logarithmic axis"
+                .to_owned(),
+        svg: latency::draw(&slow, has_schedule),
+        legend,
+        spark: Vec::new(),
+        is_folded: false,
+    })
+}
+
 /// Builds the section.
 pub fn build(chains: &Chains, has_schedule: bool) -> Section {
     let rows: Vec<Row> =
@@ -70,6 +97,10 @@ pub fn build(chains: &Chains, has_schedule: bool) -> Section {
         id: "functions",
         short: "Functions",
         question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
-        blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))],
+        blocks: figure(chains, has_schedule)
+            .map(Block::Figure)
+            .into_iter()
+            .chain([Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))])
+            .collect(),
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         state::{Device, Held},
     },
     report::{
+        chart,
         document::{Block, Figure, Row, Section, Table, number, word},
         memory_svg,
     },
@@ -183,7 +184,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
                 size(curve.peak_in_use_bytes),
                 curve.events_count
             ),
-            memory_svg::curve(curve, start_ns),
+            chart::memory::draw(curve, start_ns),
         )
     };
     let addresses = Figure {
