@@ -16,13 +16,14 @@ use trace_schema::{Lost, Run};
 
 pub use super::decode::{Key, is_torch};
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     check::{self, Difference},
     decode::{COLUMNS, Decoder, Item, Told, told},
     event::{Event, PoolId},
     fault::Fault,
     initial_state::{Beginning, Held, Seed},
-    pool_split::{Rest, Study},
+    knowledge::{Knowledge, SplitPolicy},
+    pool_split::SplitInference,
     settings::Settings,
     span::{Block, Observer, Segment},
 };
@@ -122,7 +123,7 @@ pub struct Replay {
     told: HashMap<(u32, u32), Told>,
     allocators: BTreeMap<Key, Allocator>,
     seeds: BTreeMap<Key, Seed>,
-    rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
+    split_policies: BTreeMap<Key, BTreeMap<PoolId, SplitPolicy>>,
     held: BTreeMap<Key, Held>,
     differences: BTreeMap<Key, Vec<Difference>>,
     /// The requested instants (ns) by run, in order of time; below, how many of them have passed.
@@ -178,14 +179,20 @@ impl Input {
         let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
         if replay.told.values().any(wants) {
             let decoder = Decoder::new(replay.told.clone());
-            let first =
-                First { decoder, replay, begins_late, beginnings: BTreeMap::new(), studies: BTreeMap::new() };
-            let First { replay: read, beginnings, studies, .. } = self.read(first).await?;
+            let first = First {
+                decoder,
+                replay,
+                begins_late,
+                beginnings: BTreeMap::new(),
+                inferences: BTreeMap::new(),
+            };
+            let First { replay: read, beginnings, inferences, .. } = self.read(first).await?;
             replay = read;
             for (key, (beginning, held)) in beginnings {
                 replay.seeds.insert(key, beginning.finish(&held));
             }
-            replay.rests = studies.into_iter().map(|(key, study)| (key, study.finish())).collect();
+            replay.split_policies =
+                inferences.into_iter().map(|(key, study)| (key, study.finish())).collect();
         }
         if replay.told.is_empty() {
             return Ok((replay, listener));
@@ -272,18 +279,18 @@ impl Replay {
         let settings = self.settings(key);
         let about = self.about.get(key.run as usize);
         let told = self.told(key.run, key.pid);
-        let rests = self.rests.get(&key).cloned().unwrap_or_default();
+        let split_policies = self.split_policies.get(&key).cloned().unwrap_or_default();
         let allocator = match self.seeds.get(&key) {
             Some(seed) => Allocator::seeded(
                 settings,
-                Knowledge { rests, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
+                Knowledge { split_policies, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
                 seed,
             ),
             None => {
                 let mut knowledge = Knowledge {
                     is_partial: about.is_some_and(|about| about.joined_running),
                     has_blocks: told.events || told.usage,
-                    rests,
+                    split_policies,
                     wants_pools: L::WANTS_POOLS,
                     ..Knowledge::default()
                 };
@@ -344,7 +351,7 @@ struct First {
     replay: Replay,
     begins_late: bool,
     beginnings: BTreeMap<Key, (Beginning, Held)>,
-    studies: BTreeMap<Key, Study>,
+    inferences: BTreeMap<Key, SplitInference>,
 }
 
 impl Consumer for First {
@@ -365,7 +372,7 @@ impl Consumer for First {
             if let Item::Event(event) = &item
                 && told.users_pools
             {
-                self.studies.entry(key).or_insert_with(|| Study::new(settings())).event(event);
+                self.inferences.entry(key).or_insert_with(|| SplitInference::new(settings())).event(event);
             }
             if !self.begins_late || !told.state {
                 continue;

@@ -3,9 +3,10 @@
 //! Whatever the replay claims to know must be true.
 
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     event::{Action, Event},
     initial_state::{Beginning, Held},
+    knowledge::Knowledge,
     oracle::{Workload, folder, workloads},
     settings::Settings,
     span::{BEFORE, State},

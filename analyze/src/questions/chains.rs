@@ -12,37 +12,27 @@ use crate::{
     questions::{
         info,
         ruled_out::{self, Alibi, Court},
+        share::{CLEARED_RATIO, Share, share_of, shares},
     },
     tables::slow_calls::state_name,
 };
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Derived;
 use analyze_verdict::{
-    causes::{self, Cause, Division},
-    classify::{self, Function, Params, Percentiles, SlowCall},
+    causes::{self, Cause},
+    classify::{Function, Percentiles, SlowCall},
     copy_cost,
     culprits::{self, Culprit, Syscall},
     groups::MIN_CALLS,
+    params::Params,
+    root_cause::cause_of,
     walk::Walker,
 };
 
-/// Maximum share of the excess latency of a cause that is not a factor.
-pub const CLEARED_RATIO: f64 = 0.01;
 /// Minimum share of the excess latency of a cause that is held responsible for it.
 pub const GUILTY_RATIO: f64 = 0.05;
 /// Default number of slowest calls that are kept per function as examples.
 pub const EXAMPLES: usize = 5;
-
-/// The share of one cause.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Share {
-    /// The cause.
-    pub cause: Cause,
-    /// Its part of the excess latency in nanoseconds.
-    pub total_ns: f64,
-    /// Its part divided by the whole, from 0 to 1.
-    pub share_ratio: f64,
-}
 
 /// The verdict on the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -217,22 +207,10 @@ pub struct Chains {
     pub warnings: Vec<String>,
 }
 
-/// Returns the share of each cause that has any part of `division`; `excess` is the whole in nanoseconds.
-pub fn shares(division: Division, excess: f64) -> Vec<Share> {
-    let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
-    let all = Cause::ALL.into_iter().zip(division).filter(|(_, ns)| *ns > 0.0);
-    all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
-}
-
 /// Returns the share of the excess that the scheduler caused through other threads, from 0 to 1.
 fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
     let behind: f64 = slow.map(|call| call.behind_ns).sum();
     if excess > 0.0 { behind / excess } else { 0.0 }
-}
-
-/// Returns the share of one cause, or 0 if it is not in the list.
-pub fn share_of(shares: &[Share], cause: Cause) -> f64 {
-    shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
 /// Describes one slow call.
@@ -248,7 +226,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
         pid: link.thread.1,
         tid: link.thread.2,
         state: state_name(link.state),
-        cause: classify::cause_of(link),
+        cause: cause_of(link),
         task_pid: link.task.map(|task| task.pid),
         task_tid: link.task.map(|task| task.tid),
         task_comm: link.task.map(|task| names.name(task.comm).to_owned()),

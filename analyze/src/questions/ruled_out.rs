@@ -6,7 +6,7 @@
 use serde::Serialize;
 use trace_schema::Nanos;
 
-use crate::questions::chains::{CLEARED_RATIO, Share, share_of};
+use crate::questions::share::{CLEARED_RATIO, Share, share_of};
 use analyze_run::hash::HashSet;
 use analyze_verdict::derived::Derived;
 use analyze_verdict::{

@@ -29,7 +29,7 @@ use analyze_verdict::derived::Source;
 use analyze_verdict::{
     call::{Call, Marked, Sink},
     causes::Cause,
-    classify::cause_of,
+    root_cause::cause_of,
     schedule::Schedule,
     time_split::Parts,
     walk::{Link, Walker},

@@ -10,8 +10,8 @@ use arrow::{
 use crate::tables::TableDef;
 use analyze_engine::derived_table::{Output, blocking};
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::classify::Params;
 use analyze_verdict::derived::Source;
+use analyze_verdict::params::Params;
 
 /// The table.
 pub const TABLE: TableDef = TableDef {

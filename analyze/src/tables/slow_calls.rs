@@ -14,8 +14,10 @@ use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::{Derived, Source};
 use analyze_verdict::{
     causes::{Cause, Division},
-    classify::{Params, SlowCall, blamed, cause_of},
+    classify::SlowCall,
     culprits::thread_name,
+    params::Params,
+    root_cause::{blamed, cause_of},
     schedule::Task,
     thread_state::State,
     walk::{Link, Walker},

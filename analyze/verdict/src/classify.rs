@@ -5,7 +5,7 @@
 //! (`causes`). The off-CPU part of it is followed to its root cause (`walk`): of all that kept the call from
 //! running, the cause and the task with the largest part.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -15,46 +15,16 @@ use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
     copy_cost::{self, Line},
     coverage::Doubt,
-    groups::{Baseline, Kind, MIN_CALLS, Strata},
+    groups::{Baseline, Kind, Strata},
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
     multiset::{Counted, counted, counted_of, quantiles},
+    params::Params,
+    root_cause::{cause_of, root},
     schedule::{Schedule, Task},
-    thread_state::State,
     time_split::Parts,
     walk::{Link, Walker},
 };
 use analyze_run::hash::HashMap;
-
-/// The definition of a slow call.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Params {
-    /// A slow call takes more than this multiple of its baseline.
-    pub slow_factor: f64,
-    /// Minimum excess of a slow call above the baseline, in nanoseconds.
-    pub slow_by_ns: i64,
-}
-
-impl Default for Params {
-    fn default() -> Self {
-        Self { slow_factor: 3.0, slow_by_ns: 0 }
-    }
-}
-
-impl Params {
-    /// Returns the duration in nanoseconds above which a call is slow, given its baseline in nanoseconds.
-    pub fn limit_ns(&self, expected_ns: f64) -> f64 {
-        (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
-    }
-
-    fn is_slow(&self, dur: i64, baseline: &Baseline) -> bool {
-        let expected = baseline.expected();
-        let excess = dur as f64 - expected;
-        baseline.kind.calls_count >= MIN_CALLS
-            && dur as f64 > self.slow_factor * expected
-            && excess >= self.slow_by_ns as f64
-            && excess > 0.0
-    }
-}
 
 /// One slow call.
 #[derive(Clone, Debug)]
@@ -145,53 +115,6 @@ pub struct Judgement {
     baselines: Vec<Baseline>,
     lines: HashMap<LineKey, Line>,
     doubt: Doubt,
-}
-
-/// Returns the root cause of a chain: what kept the thread from running longest, and the task responsible for
-/// most of it. Returns `None` if nothing kept the thread from running.
-pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
-    let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
-    for link in links {
-        if let Some(cause) = cause_of(link) {
-            let total = totals.entry((cause, blamed(link))).or_default();
-            *total = total.saturating_add(link.end - link.ts);
-        }
-    }
-    let mut causes: BTreeMap<Cause, i64> = BTreeMap::new();
-    for ((cause, _), ns) in &totals {
-        let total = causes.entry(*cause).or_default();
-        *total = total.saturating_add(*ns);
-    }
-    let (cause, _) = causes.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
-    let tasks = totals.into_iter().filter(|((of, task), _)| *of == cause && task.is_some());
-    let task = tasks.rev().max_by_key(|(_, ns)| *ns).and_then(|((_, task), _)| task);
-    Some((cause, task))
-}
-
-/// Returns the cause that a link stands for; `None` if the link's thread was running and no other thread
-/// waited for it, or if the source does not record why it was off CPU.
-pub fn cause_of(link: &Link) -> Option<Cause> {
-    match link.state {
-        // A thread that another one waited for was working.
-        State::OnCpu => link.slept_in.map(Cause::Blocked),
-        State::Preempted | State::Runnable => Some(Cause::Scheduler),
-        State::Throttled => Some(Cause::Throttled),
-        State::Blocked(blocker) => Some(Cause::Blocked(blocker)),
-        State::Stopped => Some(Cause::Stopped),
-        State::Unknown => None,
-    }
-}
-
-/// Returns the task that a link is attributed to. A thread that was running while another one waited for it
-/// has `u32::MAX` as the number of its name.
-pub fn blamed(link: &Link) -> Option<Task> {
-    match link.state {
-        State::OnCpu => {
-            let (_, pid, tid) = link.thread;
-            Some(Task { pid, tid, comm: u32::MAX })
-        }
-        _ => link.task,
-    }
 }
 
 /// Returns the time of other threads in a chain in which they waited for a CPU, in nanoseconds, at most

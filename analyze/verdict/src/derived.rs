@@ -9,12 +9,13 @@ use trace_schema::Run;
 
 use crate::{
     call::Sink,
-    classify::{self, Judgement, Params},
-    culprits::Totals,
+    classify::{self, Judgement},
     fault::Faults,
     groups::Kind,
     measure::Measure,
     measure_pipeline::Measuring,
+    off_cpu_totals::Totals,
+    params::Params,
     schedule::Schedule,
     sweep::Sweep,
 };

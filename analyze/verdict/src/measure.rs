@@ -12,10 +12,10 @@ use trace_schema::Class;
 
 use crate::{
     call::Call,
-    classify::Params,
-    culprits::Totals,
     groups::{Kind, Sample, Strata},
     multiset::Multiset,
+    off_cpu_totals::Totals,
+    params::Params,
     schedule::{Schedule, ThreadKey},
     time_split::Parts,
     walk::Walker,
