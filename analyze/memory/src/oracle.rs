@@ -9,9 +9,9 @@ use std::{
 };
 
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     event::{Action, Event},
-    knowledge::SplitPolicy,
+    knowledge::{Knowledge, SplitPolicy},
     pool_split::SplitInference,
     settings::Settings,
     span::State,

@@ -7,7 +7,7 @@ use super::{
     calls::{Call, Functions, Side},
     distances::{densest, differences},
     line::{self, Line},
-    pair::{Lane, lanes, pairs, strata},
+    pair::{Lane, groups, lanes, pairs},
     vote::Candidate,
 };
 
@@ -76,7 +76,7 @@ impl Attempt {
         while rounds < MAX_ROUNDS {
             let is_whole = count >= self.times.len();
             let found = pairs(&self.lanes, &self.line, &self.around(place, count), REACH_NS, functions);
-            let Some(line) = line::through(&strata(&self.lanes, &found)) else { return };
+            let Some(line) = line::through(&groups(&self.lanes, &found)) else { return };
             if line.drift.abs() > MAX_DRIFT {
                 return;
             }

@@ -16,7 +16,7 @@ use super::{
     calls::{Functions, Side},
     distances::{densest, differences},
     line::{self, Line},
-    pair::{Pair, pairs, points, strata},
+    pair::{Pair, groups, pairs, points},
 };
 
 /// Minimum number of matched calls.
@@ -116,7 +116,7 @@ pub(super) fn quality(
         residual_median_ns: quantile(&residuals, 0.5),
         residual_p99_ns: quantile(&residuals, 0.99),
         residual_max_ns: residuals.last().copied().unwrap_or(0),
-        nonlinearity_ns: line::nonlinearity_ns(&strata(&attempt.lanes, found), &attempt.line),
+        nonlinearity_ns: line::nonlinearity_ns(&groups(&attempt.lanes, found), &attempt.line),
         room_ns,
     }
 }

@@ -1,8 +1,8 @@
 //! Why slow calls were slow, by function: which causes and tasks are behind them, and which are not a factor.
 //!
-//! `judge` has classified every call; this module turns its verdicts into an answer about one run. Shares of
+//! `classify` has classified every call; this module turns its verdicts into an answer about one run. Shares of
 //! a function are shares of its slow calls' total excess latency, so they sum to 1. A cause is *not a factor*
-//! if it accounts for at most [`CLEARED_RATIO`] of that excess; the figures that rule it out are given.
+//! if it accounts for at most [`NOT_A_FACTOR_RATIO`] of that excess; the figures that rule it out are given.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -11,8 +11,8 @@ use crate::trace::Trace;
 use crate::{
     questions::{
         info,
-        ruled_out::{self, Alibi, Court},
-        share::{CLEARED_RATIO, Share, share_of, shares},
+        ruled_out::{self, RuledOut, SuspectContext},
+        share::{NOT_A_FACTOR_RATIO, Share, share_of, shares},
     },
     tables::slow_calls::state_name,
 };
@@ -40,12 +40,12 @@ pub const EXAMPLES: usize = 5;
 pub enum Scheduler {
     /// The scheduler is not a factor.
     Cleared,
-    /// The scheduler has a share above [`CLEARED_RATIO`], but below [`GUILTY_RATIO`].
+    /// The scheduler has a share above [`NOT_A_FACTOR_RATIO`], but below [`GUILTY_RATIO`].
     Minor,
     /// The scheduler has a share of at least [`GUILTY_RATIO`].
     Guilty,
     /// The scheduler's own share is below [`GUILTY_RATIO`], but it delayed threads that slow calls waited
-    /// for, by more than [`CLEARED_RATIO`] of the excess.
+    /// for, by more than [`NOT_A_FACTOR_RATIO`] of the excess.
     Behind,
     /// There are no slow calls, or too much of the excess is inconclusive.
     Inconclusive,
@@ -57,11 +57,11 @@ impl Scheduler {
     pub fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
         if own_ratio >= GUILTY_RATIO {
             Self::Guilty
-        } else if behind_ratio > CLEARED_RATIO {
+        } else if behind_ratio > NOT_A_FACTOR_RATIO {
             Self::Behind
-        } else if own_ratio > CLEARED_RATIO {
+        } else if own_ratio > NOT_A_FACTOR_RATIO {
             Self::Minor
-        } else if own_ratio + open_ratio > CLEARED_RATIO {
+        } else if own_ratio + open_ratio > NOT_A_FACTOR_RATIO {
             Self::Inconclusive
         } else {
             Self::Cleared
@@ -202,7 +202,7 @@ pub struct Chains {
     /// nanoseconds.
     pub waiting_in_slow_ns: i64,
     /// Causes that were examined and are not a factor.
-    pub alibis: Vec<Alibi>,
+    pub alibis: Vec<RuledOut>,
     /// Conditions that weaken the verdicts.
     pub warnings: Vec<String>,
 }
@@ -385,17 +385,17 @@ pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chain
                 .to_owned(),
         );
     }
-    let accused = slow().map(|call| call.call.thread(schedule)).collect();
-    let court = Court {
+    let slow_threads = slow().map(|call| call.call.thread(schedule)).collect();
+    let context = SuspectContext {
         derived: &derived,
         run,
         overall: &overall,
         touched,
         slow: &outermost,
-        accused,
+        slow_threads,
         blame: &blame,
     };
-    let alibis = ruled_out::find(&court);
+    let alibis = ruled_out::find(&context);
     let open = share_of(&overall, Cause::Inconclusive);
     if open > 0.0 {
         warnings.push(format!(

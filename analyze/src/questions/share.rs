@@ -4,7 +4,7 @@ use analyze_verdict::causes::{Cause, Division};
 use serde::Serialize;
 
 /// Maximum share of the excess latency of a cause that is not a factor.
-pub const CLEARED_RATIO: f64 = 0.01;
+pub const NOT_A_FACTOR_RATIO: f64 = 0.01;
 
 /// The share of one cause.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -1,7 +1,7 @@
 //! Decides which calls were slow, and why they were.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
-//! (`strata`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
+//! (`groups`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
 //! (`causes`). The off-CPU part of it is followed to its root cause (`walk`): of all that kept the call from
 //! running, the cause and the task with the largest part.
 
@@ -14,8 +14,8 @@ use trace_schema::{Class, Run};
 use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
     copy_cost::{self, Line},
-    coverage::Doubt,
-    groups::{Baseline, Kind, Strata},
+    coverage::Coverage,
+    groups::{Baseline, Groups, Kind},
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
     multiset::{Counted, counted, counted_of, quantiles},
     params::Params,
@@ -114,7 +114,7 @@ pub struct Judgement {
     kinds: Vec<Kind>,
     baselines: Vec<Baseline>,
     lines: HashMap<LineKey, Line>,
-    doubt: Doubt,
+    coverage: Coverage,
 }
 
 /// Returns the time of other threads in a chain in which they waited for a CPU, in nanoseconds, at most
@@ -140,7 +140,7 @@ impl Judgement {
         let size_cost = match line {
             Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
             // Where no line fits, the calls of the same size class give the cost.
-            None if is_sized(class) => baseline.stratum_own.unwrap_or(0.0),
+            None if is_sized(class) => baseline.group_own.unwrap_or(0.0),
             None => 0.0,
         };
         Evidence {
@@ -154,7 +154,7 @@ impl Judgement {
             size: size_cost - baseline.expected(),
             first_call: kind.first_call,
             nested: call.nested_ns as f64 - baseline.kind.nested,
-            doubtful: self.doubt.is_at(call.thread(schedule), call.ts, call.end()),
+            is_uncovered: self.coverage.is_at(call.thread(schedule), call.ts, call.end()),
         }
     }
 
@@ -196,10 +196,10 @@ impl Judgement {
         &self,
         schedule: &Schedule,
         (run, op): (u32, u32),
-        (of, strata): (&Measured, &Strata),
+        (of, groups): (&Measured, &Groups),
         slow: Range<usize>,
     ) -> Function {
-        let durations = of.durations(strata);
+        let durations = of.durations(groups);
         let calls_count = durations.iter().map(|set| set.count()).sum::<u64>();
         let durations = counted_of(&durations);
         let none = Counted::new();
@@ -241,14 +241,14 @@ impl Judgement {
 
 /// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
 /// returns the limits in nanoseconds above which a call of each kind is slow, for another reading.
-pub fn judge(
+pub fn classify(
     mut measure: Measure,
     schedule: &Schedule,
     runs: &[(String, Run)],
     params: Params,
 ) -> Result<(Judgement, Measure), HashMap<Kind, f64>> {
-    let baselines = measure.strata.baselines();
-    let kinds: Vec<Kind> = measure.strata.kinds().collect();
+    let baselines = measure.groups.baselines();
+    let kinds: Vec<Kind> = measure.groups.kinds().collect();
     if measure.longest_let_go().zip(&baselines).any(|(dur, baseline)| params.is_slow(dur, baseline)) {
         let limits = baselines.iter().map(|baseline| params.limit_ns(baseline.expected()));
         return Err(kinds.into_iter().zip(limits).collect());
@@ -262,7 +262,7 @@ pub fn judge(
         lines: lines.collect(),
         kinds,
         baselines,
-        doubt: Doubt::new(runs, schedule),
+        coverage: Coverage::new(runs, schedule),
     };
     let candidates = std::mem::take(&mut measure.candidates);
     let judged = candidates
@@ -283,7 +283,7 @@ pub fn judge(
     let functions = functions.par_iter().map(|(key, index)| {
         let start = judgement.slow.partition_point(|call| function_of(call) < **key);
         let end = judgement.slow.partition_point(|call| function_of(call) <= **key);
-        let of = (&measure.of_functions[**index], &measure.strata);
+        let of = (&measure.of_functions[**index], &measure.groups);
         judgement.function(schedule, **key, of, start..end)
     });
     judgement.functions = functions.collect();

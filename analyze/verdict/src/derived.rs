@@ -148,7 +148,7 @@ impl Source {
                 Measuring::new(Measure::new(params, joined, self.thread_names(names), limits))
             };
             let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
-            match classify::judge(sink.finish()?, &schedule, &runs, params) {
+            match classify::classify(sink.finish()?, &schedule, &runs, params) {
                 Err(limits) => known = Some(limits),
                 Ok((judgement, mut measure)) => {
                     let totals = measure.totals(&schedule);

@@ -55,10 +55,10 @@ impl Totals {
         (ts, end): (i64, i64),
     ) -> &'a [Link] {
         if !is_sync {
-            walker.cut(slot, (ts, end), |from, to, state, piece| {
-                if let (State::Blocked(blocker), Some(piece)) = (state, piece) {
+            walker.cut(slot, (ts, end), |from, to, state, thread_state| {
+                if let (State::Blocked(blocker), Some(thread_state)) = (state, thread_state) {
                     add(
-                        self.syscalls.entry((blocker, piece.syscall().unwrap_or(-1))).or_default(),
+                        self.syscalls.entry((blocker, thread_state.syscall().unwrap_or(-1))).or_default(),
                         to - from,
                     );
                 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use analyze_memory::{
-    history::{Change, Oom, Release, Story, pool_of},
+    history::{Change, History, Oom, Release, pool_of},
     pools::PoolKey,
 };
 
@@ -136,19 +136,19 @@ impl Listener for Filler<Pools> {
     }
 }
 
-/// Column builders whose rows come from a `Story`.
+/// Column builders whose rows come from a `History`.
 pub(super) trait Rows: Columns {
     /// The entry of the story that one row describes.
     type Row;
     /// Takes the entries so far.
-    fn told(story: &mut Story) -> std::vec::Drain<'_, Self::Row>;
+    fn told(story: &mut History) -> std::vec::Drain<'_, Self::Row>;
     /// Adds a row for an entry, and returns the number of its run.
     fn add(&mut self, row: &Self::Row) -> u32;
 }
 
 /// A story, and the rows that are made of one kind of its entries.
 pub(super) struct Told<B> {
-    story: Story,
+    story: History,
     filler: Filler<B>,
 }
 
@@ -189,7 +189,7 @@ impl<B: Rows> Sink for Told<B> {
 
     fn new(output: Output) -> Self {
         let filler = Filler { columns: B::default(), runs: Vec::new(), began: HashMap::new(), output };
-        Self { story: Story::default(), filler }
+        Self { story: History::default(), filler }
     }
 }
 
@@ -202,7 +202,7 @@ fn pool(of: &PoolKey, owner: &mut UInt64Builder, id: &mut UInt64Builder, stream:
 impl Rows for Requests {
     type Row = Change;
 
-    fn told(story: &mut Story) -> std::vec::Drain<'_, Change> {
+    fn told(story: &mut History) -> std::vec::Drain<'_, Change> {
         story.changes.drain(..)
     }
 
@@ -233,7 +233,7 @@ impl Rows for Requests {
 impl Rows for Releases {
     type Row = Release;
 
-    fn told(story: &mut Story) -> std::vec::Drain<'_, Release> {
+    fn told(story: &mut History) -> std::vec::Drain<'_, Release> {
         story.releases.drain(..)
     }
 
@@ -261,7 +261,7 @@ impl Rows for Releases {
 impl Rows for Ooms {
     type Row = Oom;
 
-    fn told(story: &mut Story) -> std::vec::Drain<'_, Oom> {
+    fn told(story: &mut History) -> std::vec::Drain<'_, Oom> {
         story.ooms.drain(..)
     }
 
