@@ -335,4 +335,9 @@ impl Rows {
     pub fn len(&self) -> usize {
         self.ts.len()
     }
+
+    /// Returns whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
