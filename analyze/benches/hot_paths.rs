@@ -15,7 +15,7 @@ use analyze_run::{
     error::AnalyzeError,
     reading::{self, Consumer, Names, Origin, Rows, TASK_COLUMNS},
 };
-use analyze_verdict::{classify::Params, derived::Source};
+use analyze_verdict::{derived::Source, params::Params};
 use divan::Bencher;
 use tokio::runtime::Runtime;
 
@@ -98,7 +98,9 @@ fn replay_allocator(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         let input = Input::new(trace.events(), trace.files());
         let replayed = runtime.block_on(input.replay(Vec::new(), Silent));
-        black_box(replayed.map(|(replay, _)| replay.allocators().count()).unwrap_or_else(|error| panic!("{error}")))
+        black_box(
+            replayed.map(|(replay, _)| replay.allocators().count()).unwrap_or_else(|error| panic!("{error}")),
+        )
     });
 }
 

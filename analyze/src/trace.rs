@@ -18,8 +18,8 @@ use analyze_run::{
     run_file::{self, RunFile, tell_apart},
 };
 use analyze_verdict::{
-    classify::Params,
     derived::{Derived, Source},
+    params::Params,
 };
 use arrow::array::RecordBatch;
 use datafusion::prelude::{DataFrame, SessionContext};

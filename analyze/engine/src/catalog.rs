@@ -29,31 +29,45 @@ use analyze_run::error::AnalyzeError;
 /// One column as its header documents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
+    /// Name.
     pub name: String,
+    /// SQL type.
     pub ty: String,
+    /// Unit; empty if the column has none.
     pub unit: String,
+    /// Meaning.
     pub doc: String,
 }
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Param {
+    /// Name.
     pub name: String,
+    /// SQL type.
     pub ty: String,
     /// What it is unless given.
     pub default: String,
+    /// Meaning.
     pub doc: String,
 }
 
 /// One query file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Query {
+    /// Path of the file below `queries/`.
     pub path: String,
+    /// Name of the query, and of the view that it defines.
     pub name: String,
+    /// What the query answers.
     pub purpose: String,
+    /// Tables and views that the query reads.
     pub needs: Vec<String>,
+    /// Parameters, in the order of the header.
     pub params: Vec<Param>,
+    /// Columns of the result, in order.
     pub columns: Vec<Column>,
+    /// Text of the query.
     pub sql: String,
     /// The view that this one is a deprecated alias of, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]

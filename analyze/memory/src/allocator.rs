@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    event::{Action, Event, PoolId},
+    event::{Action, Event},
     fault::{Fault, Faults},
     initial_state::Seed,
-    pool_split::Rest,
+    knowledge::{Knowledge, SplitPolicy},
     pools::Pools,
     settings::{SMALL_BYTES, Settings},
     span::{BEFORE, Block, NO_SEGMENT, Observer, Segment, State},
@@ -40,37 +40,6 @@ pub struct Allocator {
 
 /// The largest accepted size in bytes, more than any device has, so that sums of sizes do not overflow.
 const MAX_BYTES: u64 = 1 << 48;
-
-/// Limits of what the recorded events can tell about an allocator.
-#[derive(Clone, Debug)]
-pub struct Knowledge {
-    /// Recording began while the process ran, or events were lost; a contradiction that missing events
-    /// explain is then not a fault.
-    pub is_partial: bool,
-    /// The events describe blocks, not only segments.
-    pub has_blocks: bool,
-    /// Whether each private pool of the program splits blocks; pools that are not listed split.
-    pub rests: BTreeMap<PoolId, Rest>,
-    /// Events are being lost until this time (ns, trace clock).
-    pub lost_until_ts: i64,
-    /// The number of events lost so far.
-    pub lost_count: u64,
-    /// A listener needs free memory by pool, so that the allocator keeps [`Pools`].
-    pub wants_pools: bool,
-}
-
-impl Default for Knowledge {
-    fn default() -> Self {
-        Self {
-            is_partial: false,
-            has_blocks: true,
-            rests: BTreeMap::new(),
-            lost_until_ts: BEFORE,
-            lost_count: 0,
-            wants_pools: false,
-        }
-    }
-}
 
 impl Allocator {
     /// Creates an allocator without segments.
@@ -330,12 +299,12 @@ impl Allocator {
         let mut size = wanted.min(room);
         let is_exact = event.action == Action::UsageAlloc;
         let would_split = self.settings.splits(wanted, room - size, is_small, is_expandable);
-        let rest = self.knowledge.rests.get(&pool).copied().unwrap_or_default();
-        if !is_exact && would_split && rest == Rest::NotKnown {
+        let rest = self.knowledge.split_policies.get(&pool).copied().unwrap_or_default();
+        if !is_exact && would_split && rest == SplitPolicy::NotKnown {
             // The remainder is free or part of the block; in either case it is free once the block is.
             rest_of.state = State::Unknown;
             self.tails.insert(event.addr + size);
-        } else if !is_exact && (!would_split || rest == Rest::Kept) {
+        } else if !is_exact && (!would_split || rest == SplitPolicy::Kept) {
             match is_partial || self.is_open(event.addr + room, space.segment) {
                 // Whether the remainder belongs to the block depends on how much more memory is free.
                 true => rest_of.state = State::Unknown,

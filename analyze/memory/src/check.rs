@@ -3,7 +3,7 @@
 use crate::{
     allocator::Allocator,
     event::PoolId,
-    initial_state::Held,
+    initial_state::SnapshotState,
     span::{Block, Segment, State},
     totals::DEFAULT_POOL,
 };
@@ -42,7 +42,7 @@ fn about_block(block: &Block) -> String {
 
 /// Returns the differences: segments first, then blocks. Memory that is unknown to the replay is not a
 /// difference.
-pub(super) fn differences(allocator: &Allocator, held: &Held) -> Vec<Difference> {
+pub(super) fn differences(allocator: &Allocator, held: &SnapshotState) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut add = |is_of_segment, addr, said: Option<String>, replayed: Option<String>| {
         if said != replayed {

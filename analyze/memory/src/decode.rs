@@ -47,7 +47,7 @@ pub struct Key {
 
 /// Which kinds of rows a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RecordedKinds {
     /// Events of the allocator itself.
     pub events: bool,
     /// Usage reports to the profiler.
@@ -62,25 +62,28 @@ pub struct Told {
 ///
 /// # Errors
 /// Returns an error if the rows cannot be read.
-pub(super) async fn told(events: &dyn Events) -> Result<HashMap<(String, u32), Told>, AnalyzeError> {
+pub(super) async fn recorded_kinds(
+    events: &dyn Events,
+) -> Result<HashMap<(String, u32), RecordedKinds>, AnalyzeError> {
     let query = format!(
         "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
          AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment')) \
          OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
     );
-    let mut found: HashMap<(String, u32), Told> = HashMap::new();
+    let mut found: HashMap<(String, u32), RecordedKinds> = HashMap::new();
     let mut batches = events.select(&query);
     while let Some(batch) = batches.try_next().await? {
         let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
         let (ops, pooled) = (strings(&batch, "op")?, integers(&batch, "pooled")?);
         for row in 0..batch.num_rows() {
-            let told = found.entry((runs.value(row).to_owned(), pids.value(row) as u32)).or_default();
-            told.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
+            let recorded_kinds =
+                found.entry((runs.value(row).to_owned(), pids.value(row) as u32)).or_default();
+            recorded_kinds.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
             match ops.value(row) {
-                "usage" => told.usage = true,
-                "state_segment" => told.state = true,
+                "usage" => recorded_kinds.usage = true,
+                "state_segment" => recorded_kinds.state = true,
                 "cudaMalloc" | "cuMemMap" => (),
-                _ => told.events = true,
+                _ => recorded_kinds.events = true,
             }
         }
     }
@@ -134,18 +137,18 @@ pub(super) enum Item {
 pub(super) struct Decoder {
     pub(super) names: Names,
     words: Vec<Word>,
-    told: HashMap<(u32, u32), Told>,
+    recorded_kinds: HashMap<(u32, u32), RecordedKinds>,
 }
 
 impl Decoder {
     /// Creates a decoder for processes, by run and pid, that have these kinds of rows.
-    pub(super) fn new(told: HashMap<(u32, u32), Told>) -> Self {
-        Self { told, ..Self::default() }
+    pub(super) fn new(recorded_kinds: HashMap<(u32, u32), RecordedKinds>) -> Self {
+        Self { recorded_kinds, ..Self::default() }
     }
 
     /// Returns which kinds of rows a process has.
-    pub(super) fn told(&self, run: u32, pid: u32) -> Told {
-        self.told.get(&(run, pid)).copied().unwrap_or_default()
+    pub(super) fn recorded_kinds(&self, run: u32, pid: u32) -> RecordedKinds {
+        self.recorded_kinds.get(&(run, pid)).copied().unwrap_or_default()
     }
 
     fn word(&mut self, number: u32) -> Word {
@@ -167,10 +170,12 @@ impl Decoder {
         let size = rows.size_bytes.at(row).unwrap_or_default();
         let action = match (kind, word) {
             (Kind::Alloc, Word::Event(action)) => action,
-            (Kind::Alloc, Word::Usage) if !self.told(run, pid).events => match rows.size_bytes.at(row)? < 0 {
-                true => Action::UsageFree,
-                false => Action::UsageAlloc,
-            },
+            (Kind::Alloc, Word::Usage) if !self.recorded_kinds(run, pid).events => {
+                match rows.size_bytes.at(row)? < 0 {
+                    true => Action::UsageFree,
+                    false => Action::UsageAlloc,
+                }
+            }
             (Kind::Alloc, Word::StateSegment | Word::StateBlock) => {
                 let key = Key { run, pid, device: rows.device.at(row).unwrap_or_default() };
                 return Some((key, state(rows, row, matches!(word, Word::StateSegment))?));
@@ -179,7 +184,7 @@ impl Decoder {
                 let (ts, tid) = (rows.ts.value(row), rows.tid.at(row).unwrap_or_default());
                 return Some((Key { run, pid, device: 0 }, Item::EmptyCache { ts, tid }));
             }
-            (Kind::Call, Word::Call(action)) if !self.told(run, pid).events => {
+            (Kind::Call, Word::Call(action)) if !self.recorded_kinds(run, pid).events => {
                 let caller = rows.caller.at(row).map_or("", |caller| self.names.name(caller));
                 if !is_torch(caller) || rows.ret.at(row).is_some_and(|ret| ret != 0) {
                     return None;

@@ -240,7 +240,7 @@ pub struct Emptied {
 
 /// A listener that collects changes, releases and failures until [`Self::forget`] is called.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct History {
     /// Segments that were reserved or released and whose cause has been determined.
     pub changes: Vec<Change>,
     /// Completed releases.
@@ -297,7 +297,7 @@ fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
     }
 }
 
-impl Story {
+impl History {
     /// Determines the cause of a thread's waiting changes, once its request has been served or has failed.
     fn settle(&mut self, key: Key, tid: u32, request: Request, is_inferred: bool) {
         let Some(changes) = self.waiting.remove(&(key, tid)) else { return };
@@ -363,7 +363,7 @@ fn opened(key: Key, ts: i64, tid: u32, cause: Cause, before: Totals) -> Release 
     }
 }
 
-impl Listener for Story {
+impl Listener for History {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {

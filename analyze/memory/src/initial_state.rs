@@ -24,7 +24,7 @@ use analyze_run::address_ranges::Ranges;
 
 /// The final state as a snapshot records it.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct SnapshotState {
     /// Segments by address.
     pub segments: BTreeMap<u64, Segment>,
     /// Blocks by address.
@@ -71,7 +71,7 @@ struct Range {
 
 /// Collects what the events tell about the initial state.
 #[derive(Default)]
-pub struct Beginning {
+pub struct InitialState {
     settings: Settings,
     /// Memory that was reserved during the recording.
     mapped: Ranges,
@@ -84,7 +84,7 @@ pub struct Beginning {
     contradictions_count: u64,
 }
 
-impl Beginning {
+impl InitialState {
     /// Creates a collector for an allocator with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
@@ -157,7 +157,7 @@ impl Beginning {
     }
 
     /// Returns the initial state, given the final state.
-    pub fn finish(mut self, held: &Held) -> Seed {
+    pub fn finish(mut self, held: &SnapshotState) -> Seed {
         for segment in held.segments.values() {
             for (addr, size_bytes) in self.mapped.missing(segment.addr, segment.size_bytes) {
                 let segment = Segment { addr, size_bytes, ..*segment };

@@ -16,13 +16,14 @@ use trace_schema::{Lost, Run};
 
 pub use super::decode::{Key, is_torch};
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     check::{self, Difference},
-    decode::{COLUMNS, Decoder, Item, Told, told},
+    decode::{COLUMNS, Decoder, Item, RecordedKinds, recorded_kinds},
     event::{Event, PoolId},
     fault::Fault,
-    initial_state::{Beginning, Held, Seed},
-    pool_split::{Rest, Study},
+    initial_state::{InitialState, Seed, SnapshotState},
+    knowledge::{Knowledge, SplitPolicy},
+    pool_split::SplitInference,
     settings::Settings,
     span::{Block, Observer, Segment},
 };
@@ -72,12 +73,12 @@ pub trait Listener: Send {
 }
 
 /// Passes what one allocator reports to a listener.
-struct Of<'a, L> {
+struct AllocatorObserver<'a, L> {
     key: Key,
     listener: &'a mut L,
 }
 
-impl<L: Listener> Observer for Of<'_, L> {
+impl<L: Listener> Observer for AllocatorObserver<'_, L> {
     fn block(&mut self, block: &Block, segment: Option<&Segment>, end: Option<i64>) {
         self.listener.block(self.key, block, segment, end);
     }
@@ -89,7 +90,7 @@ impl<L: Listener> Observer for Of<'_, L> {
 
 /// What the replay needs to know about a run.
 #[derive(Clone, Debug, Default)]
-struct About {
+struct RunFacts {
     joined_running: bool,
     settings: HashMap<u32, Settings>,
     /// Losses of the allocator's own events, and losses of usage reports and driver calls, each in order of
@@ -97,7 +98,7 @@ struct About {
     lost: [Vec<Lost>; 2],
 }
 
-impl About {
+impl RunFacts {
     fn of(run: &Run) -> Self {
         let of_process = |process: &trace_schema::ProcessInfo| {
             (process.pid, Settings::of_environment(&process.environment, &process.torch_version))
@@ -120,18 +121,18 @@ impl About {
 #[derive(Debug, Default)]
 pub struct Replay {
     names: Vec<String>,
-    about: Vec<About>,
-    told: HashMap<(u32, u32), Told>,
+    facts: Vec<RunFacts>,
+    recorded_kinds: HashMap<(u32, u32), RecordedKinds>,
     allocators: BTreeMap<Key, Allocator>,
     seeds: BTreeMap<Key, Seed>,
-    rests: BTreeMap<Key, BTreeMap<PoolId, Rest>>,
-    held: BTreeMap<Key, Held>,
+    split_policies: BTreeMap<Key, BTreeMap<PoolId, SplitPolicy>>,
+    snapshot: BTreeMap<Key, SnapshotState>,
     differences: BTreeMap<Key, Vec<Difference>>,
     /// The requested instants (ns) by run, in order of time; below, how many of them have passed.
     instants: Vec<Vec<i64>>,
     passed: Vec<usize>,
-    /// The number of losses of the current run that have been applied, by kind as in [`About`].
-    lost_told: [usize; 2],
+    /// The number of losses of the current run that have been applied, by kind as in [`RunFacts`].
+    lost_applied: [usize; 2],
     current: u32,
 }
 
@@ -170,29 +171,37 @@ impl Input {
         for (name, _) in &self.runs {
             replay.number(name);
         }
-        replay.about = self.runs.iter().map(|(_, run)| About::of(run)).collect();
-        for ((run, pid), told) in told(&*self.events).await? {
+        replay.facts = self.runs.iter().map(|(_, run)| RunFacts::of(run)).collect();
+        for ((run, pid), recorded_kinds) in recorded_kinds(&*self.events).await? {
             let run = replay.number(&run);
-            replay.told.insert((run, pid), told);
+            replay.recorded_kinds.insert((run, pid), recorded_kinds);
         }
         // A table without files has no metadata.
         let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
-        let wants = |told: &Told| (begins_late && told.state) || told.users_pools;
-        if replay.told.values().any(wants) {
-            let decoder = Decoder::new(replay.told.clone());
-            let first =
-                First { decoder, replay, begins_late, beginnings: BTreeMap::new(), studies: BTreeMap::new() };
-            let First { replay: read, beginnings, studies, .. } = self.read(first).await?;
+        let wants = |recorded_kinds: &RecordedKinds| {
+            (begins_late && recorded_kinds.state) || recorded_kinds.users_pools
+        };
+        if replay.recorded_kinds.values().any(wants) {
+            let decoder = Decoder::new(replay.recorded_kinds.clone());
+            let first = First {
+                decoder,
+                replay,
+                begins_late,
+                initial_states: BTreeMap::new(),
+                inferences: BTreeMap::new(),
+            };
+            let First { replay: read, initial_states, inferences, .. } = self.read(first).await?;
             replay = read;
-            for (key, (beginning, held)) in beginnings {
-                replay.seeds.insert(key, beginning.finish(&held));
+            for (key, (initial_state, snapshot)) in initial_states {
+                replay.seeds.insert(key, initial_state.finish(&snapshot));
             }
-            replay.rests = studies.into_iter().map(|(key, study)| (key, study.finish())).collect();
+            replay.split_policies =
+                inferences.into_iter().map(|(key, study)| (key, study.finish())).collect();
         }
-        if replay.told.is_empty() {
+        if replay.recorded_kinds.is_empty() {
             return Ok((replay, listener));
         }
-        let decoder = Decoder::new(replay.told.clone());
+        let decoder = Decoder::new(replay.recorded_kinds.clone());
         let feed = self.read(Feed { decoder, replay, listener }).await?;
         Ok((feed.replay, feed.listener))
     }
@@ -215,8 +224,8 @@ impl Replay {
     }
 
     /// Returns which kinds of rows a process has.
-    pub fn told(&self, run: u32, pid: u32) -> Told {
-        self.told.get(&(run, pid)).copied().unwrap_or_default()
+    pub fn recorded_kinds(&self, run: u32, pid: u32) -> RecordedKinds {
+        self.recorded_kinds.get(&(run, pid)).copied().unwrap_or_default()
     }
 
     /// Returns the differences between the recorded final state and the replayed one.
@@ -233,8 +242,8 @@ impl Replay {
     }
 
     fn settings(&self, key: Key) -> Settings {
-        let about = self.about.get(key.run as usize);
-        about.and_then(|about| about.settings.get(&key.pid)).cloned().unwrap_or_default()
+        let facts = self.facts.get(key.run as usize);
+        facts.and_then(|facts| facts.settings.get(&key.pid)).cloned().unwrap_or_default()
     }
 
     /// Notifies the listener of the instants of a run before `ts`.
@@ -253,15 +262,16 @@ impl Replay {
 
     /// Applies the losses that began until `ts` to the allocators of a run.
     fn lose(&mut self, run: u32, ts: i64, listener: &mut impl Listener) {
-        let Some(about) = self.about.get(run as usize) else { return };
-        for (kind, list) in about.lost.iter().enumerate() {
-            while let Some(lost) = list.get(self.lost_told[kind]).filter(|lost| lost.from_ns <= ts) {
-                self.lost_told[kind] += 1;
+        let Some(facts) = self.facts.get(run as usize) else { return };
+        for (kind, list) in facts.lost.iter().enumerate() {
+            while let Some(lost) = list.get(self.lost_applied[kind]).filter(|lost| lost.from_ns <= ts) {
+                self.lost_applied[kind] += 1;
                 let of_run = self.allocators.iter_mut().filter(|(key, _)| key.run == run);
                 for (key, allocator) in of_run {
-                    let told = self.told.get(&(run, key.pid)).copied().unwrap_or_default();
-                    if told.events == (kind == 0) {
-                        let mut observer = Of { key: *key, listener: &mut *listener };
+                    let recorded_kinds =
+                        self.recorded_kinds.get(&(run, key.pid)).copied().unwrap_or_default();
+                    if recorded_kinds.events == (kind == 0) {
+                        let mut observer = AllocatorObserver { key: *key, listener: &mut *listener };
                         allocator.lose(lost.from_ns, lost.to_ns, lost.count, &mut observer);
                     }
                 }
@@ -272,24 +282,24 @@ impl Replay {
     /// Creates an allocator whose first event, or recorded final state, is at `ts`.
     fn begin<L: Listener>(&mut self, key: Key, ts: i64, listener: &mut L) {
         let settings = self.settings(key);
-        let about = self.about.get(key.run as usize);
-        let told = self.told(key.run, key.pid);
-        let rests = self.rests.get(&key).cloned().unwrap_or_default();
+        let facts = self.facts.get(key.run as usize);
+        let recorded_kinds = self.recorded_kinds(key.run, key.pid);
+        let split_policies = self.split_policies.get(&key).cloned().unwrap_or_default();
         let allocator = match self.seeds.get(&key) {
             Some(seed) => Allocator::seeded(
                 settings,
-                Knowledge { rests, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
+                Knowledge { split_policies, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
                 seed,
             ),
             None => {
                 let mut knowledge = Knowledge {
-                    is_partial: about.is_some_and(|about| about.joined_running),
-                    has_blocks: told.events || told.usage,
-                    rests,
+                    is_partial: facts.is_some_and(|facts| facts.joined_running),
+                    has_blocks: recorded_kinds.events || recorded_kinds.usage,
+                    split_policies,
                     wants_pools: L::WANTS_POOLS,
                     ..Knowledge::default()
                 };
-                let lost = about.map_or(&[][..], |about| &about.lost[usize::from(!told.events)]);
+                let lost = facts.map_or(&[][..], |facts| &facts.lost[usize::from(!recorded_kinds.events)]);
                 for lost in lost.iter().filter(|lost| lost.from_ns <= ts) {
                     knowledge.is_partial = true;
                     knowledge.lost_count += lost.count;
@@ -314,7 +324,7 @@ impl Replay {
             if is_possible {
                 listener.before(key, allocator, event);
             }
-            allocator.apply(event, &mut Of { key, listener });
+            allocator.apply(event, &mut AllocatorObserver { key, listener });
             if is_possible {
                 listener.after(key, allocator, event);
             }
@@ -323,9 +333,9 @@ impl Replay {
 
     /// Compares the final states, passes the remaining instants, and reports everything that still exists.
     fn finish(&mut self, listener: &mut impl Listener) {
-        for (key, held) in std::mem::take(&mut self.held) {
+        for (key, snapshot) in std::mem::take(&mut self.snapshot) {
             let Some(allocator) = self.allocators.get_mut(&key) else { continue };
-            let found = check::differences(allocator, &held);
+            let found = check::differences(allocator, &snapshot);
             let segments = found.iter().filter(|difference| difference.is_of_segment).count();
             allocator.add_faults(Fault::EndSegment, segments as u64);
             allocator.add_faults(Fault::EndBlock, (found.len() - segments) as u64);
@@ -334,7 +344,7 @@ impl Replay {
         self.pass(self.current, i64::MAX, listener);
         self.lose(self.current, i64::MAX, listener);
         for (key, allocator) in &self.allocators {
-            allocator.finish(&mut Of { key: *key, listener });
+            allocator.finish(&mut AllocatorObserver { key: *key, listener });
         }
         listener.end();
     }
@@ -345,8 +355,8 @@ struct First {
     decoder: Decoder,
     replay: Replay,
     begins_late: bool,
-    beginnings: BTreeMap<Key, (Beginning, Held)>,
-    studies: BTreeMap<Key, Study>,
+    initial_states: BTreeMap<Key, (InitialState, SnapshotState)>,
+    inferences: BTreeMap<Key, SplitInference>,
 }
 
 impl Consumer for First {
@@ -362,23 +372,25 @@ impl Consumer for First {
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
         for row in range {
             let Some((key, item)) = self.decoder.item(rows, row, self.replay.current) else { continue };
-            let told = self.decoder.told(key.run, key.pid);
+            let recorded_kinds = self.decoder.recorded_kinds(key.run, key.pid);
             let settings = || self.replay.settings(key);
             if let Item::Event(event) = &item
-                && told.users_pools
+                && recorded_kinds.users_pools
             {
-                self.studies.entry(key).or_insert_with(|| Study::new(settings())).event(event);
+                self.inferences.entry(key).or_insert_with(|| SplitInference::new(settings())).event(event);
             }
-            if !self.begins_late || !told.state {
+            if !self.begins_late || !recorded_kinds.state {
                 continue;
             }
-            let (beginning, held) =
-                self.beginnings.entry(key).or_insert_with(|| (Beginning::new(settings()), Held::default()));
+            let (initial_state, snapshot) = self
+                .initial_states
+                .entry(key)
+                .or_insert_with(|| (InitialState::new(settings()), SnapshotState::default()));
             match item {
-                Item::Event(event) => beginning.event(&event),
+                Item::Event(event) => initial_state.event(&event),
                 Item::EmptyCache { .. } => (),
-                Item::Segment(segment) => drop(held.segments.insert(segment.addr, segment)),
-                Item::Block(block) => drop(held.blocks.insert(block.addr, block)),
+                Item::Segment(segment) => drop(snapshot.segments.insert(segment.addr, segment)),
+                Item::Block(block) => drop(snapshot.blocks.insert(block.addr, block)),
             }
         }
         Ok(())
@@ -409,7 +421,7 @@ impl<L: Listener> Consumer for Feed<L> {
         }
         self.listener.run(run, name);
         self.replay.current = run;
-        self.replay.lost_told = [0; 2];
+        self.replay.lost_applied = [0; 2];
         Ok(())
     }
 
@@ -427,10 +439,10 @@ impl<L: Listener> Consumer for Feed<L> {
                     if !replay.allocators.contains_key(&key) {
                         replay.begin(key, ts, listener);
                     }
-                    replay.held.entry(key).or_default().segments.insert(segment.addr, segment);
+                    replay.snapshot.entry(key).or_default().segments.insert(segment.addr, segment);
                 }
                 Item::Block(block) => {
-                    replay.held.entry(key).or_default().blocks.insert(block.addr, block);
+                    replay.snapshot.entry(key).or_default().blocks.insert(block.addr, block);
                 }
             }
         }

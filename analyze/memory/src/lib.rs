@@ -19,6 +19,7 @@ pub mod fault;
 pub mod history;
 pub mod initial_state;
 pub mod input;
+pub mod knowledge;
 pub mod leaks;
 mod listener_pair;
 #[cfg(test)]

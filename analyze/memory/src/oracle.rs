@@ -9,9 +9,10 @@ use std::{
 };
 
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     event::{Action, Event},
-    pool_split::{Rest, Study},
+    knowledge::{Knowledge, SplitPolicy},
+    pool_split::SplitInference,
     settings::Settings,
     span::State,
     totals::DEFAULT_POOL,
@@ -223,17 +224,19 @@ fn pools_that_do_not_split_are_recognised() {
     let (mut snapshots, mut known) = (0, 0);
     let mut different = Vec::new();
     for (path, workload) in workloads(&folder) {
-        let mut study = Study::new(workload.settings.clone());
+        let mut study = SplitInference::new(workload.settings.clone());
         workload.events.iter().for_each(|event| study.event(event));
-        let rests = study.finish();
+        let split_policies = study.finish();
         let is_whole = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("whole"));
-        let expected = if is_whole { Rest::Kept } else { Rest::Split };
-        match rests.get(&(0, 5)) {
-            Some(Rest::NotKnown) => continue,
+        let expected = if is_whole { SplitPolicy::Kept } else { SplitPolicy::Split };
+        match split_policies.get(&(0, 5)) {
+            Some(SplitPolicy::NotKnown) => continue,
             found => assert_eq!(found, Some(&expected), "{}", path.display()),
         }
         known += 1;
-        match std::panic::catch_unwind(|| compare(&workload, Knowledge { rests, ..Knowledge::default() })) {
+        match std::panic::catch_unwind(|| {
+            compare(&workload, Knowledge { split_policies, ..Knowledge::default() })
+        }) {
             Ok(of_snapshots) => snapshots += of_snapshots.len(),
             Err(_) => different.push(path),
         }
@@ -260,11 +263,12 @@ fn a_pool_that_shows_nothing_is_not_known() {
         event(Action::Alloc, 3 << 20),
         event(Action::FreeRequested, 3 << 20),
     ];
-    let mut study = Study::new(Settings::default());
+    let mut study = SplitInference::new(Settings::default());
     events.iter().for_each(|event| study.event(event));
-    let rests = study.finish();
-    assert_eq!(rests.get(&(0, 5)), Some(&Rest::NotKnown));
-    let mut allocator = Allocator::new(Settings::default(), Knowledge { rests, ..Knowledge::default() });
+    let split_policies = study.finish();
+    assert_eq!(split_policies.get(&(0, 5)), Some(&SplitPolicy::NotKnown));
+    let mut allocator =
+        Allocator::new(Settings::default(), Knowledge { split_policies, ..Knowledge::default() });
     events.iter().for_each(|event| allocator.apply(event, &mut ()));
     assert_eq!((allocator.totals().active_bytes, allocator.totals().unknown_bytes), (3 << 20, 17 << 20));
     allocator.apply(&event(Action::FreeCompleted, 3 << 20), &mut ());

@@ -3,9 +3,10 @@
 //! Whatever the replay claims to know must be true.
 
 use crate::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     event::{Action, Event},
-    initial_state::{Beginning, Held},
+    initial_state::{InitialState, SnapshotState},
+    knowledge::Knowledge,
     oracle::{Workload, folder, workloads},
     settings::Settings,
     span::{BEFORE, State},
@@ -67,8 +68,8 @@ fn compare(found: &Allocator, truth: &Allocator, count: &mut Count) -> Result<()
 }
 
 /// Returns the state as a snapshot would record it.
-fn held(allocator: &Allocator) -> Held {
-    let mut held = Held::default();
+fn held(allocator: &Allocator) -> SnapshotState {
+    let mut held = SnapshotState::default();
     for segment in allocator.segments() {
         let segment = super::span::Segment { ts: BEFORE, alloc_ts: BEFORE, ..*segment };
         held.segments.insert(segment.addr, segment);
@@ -84,13 +85,13 @@ fn cut(workload: &Workload, random: &mut Random, count: &mut Count) -> Result<()
     let start = random.below(end);
     let mut truth = Allocator::new(workload.settings.clone(), Knowledge::default());
     events[..start].iter().for_each(|event| truth.apply(event, &mut ()));
-    let mut beginning = Beginning::new(workload.settings.clone());
+    let mut initial_state = InitialState::new(workload.settings.clone());
     let mut last = truth.clone();
     for event in &events[start..end] {
-        beginning.event(event);
+        initial_state.event(event);
         last.apply(event, &mut ());
     }
-    let seed = beginning.finish(&held(&last));
+    let seed = initial_state.finish(&held(&last));
     if seed.contradictions_count > 0 {
         return Err(format!("{} contradictions", seed.contradictions_count));
     }
@@ -213,14 +214,14 @@ fn losses_that_nobody_told_and_other_settings_never_break_the_replay() {
             }
         }
         let mut allocator = Allocator::new(settings.clone(), Knowledge::default());
-        let mut beginning = Beginning::new(settings.clone());
+        let mut initial_state = InitialState::new(settings.clone());
         for event in &left {
             allocator.apply(event, &mut ());
-            beginning.event(event);
+            initial_state.event(event);
         }
         check_tiling(&allocator);
         noticed += u64::from(!allocator.faults().is_empty());
-        let seed = beginning.finish(&held(&allocator));
+        let seed = initial_state.finish(&held(&allocator));
         let mut seeded = Allocator::seeded(settings, Knowledge::default(), &seed);
         check_tiling(&seeded);
         left.iter().for_each(|event| seeded.apply(event, &mut ()));

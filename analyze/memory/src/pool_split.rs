@@ -8,23 +8,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    allocator::{Allocator, Knowledge},
+    allocator::Allocator,
     event::{Action, Event, PoolId},
+    knowledge::{Knowledge, SplitPolicy},
     settings::Settings,
     span::State,
 };
-
-/// What a pool does with the remainder of a block that is larger than a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rest {
-    /// The remainder is split off as a free block.
-    #[default]
-    Split,
-    /// The remainder stays with the allocated block.
-    Kept,
-    /// The events do not show which.
-    NotKnown,
-}
 
 /// Returns whether a program made the pool itself, so that it may be one that does not split.
 pub fn is_users(pool: PoolId) -> bool {
@@ -32,18 +21,22 @@ pub fn is_users(pool: PoolId) -> bool {
 }
 
 /// Collects the evidence from the events of one allocator.
-pub struct Study {
+pub struct SplitInference {
     /// A replay that assumes that all pools split.
     trial: Allocator,
     /// The pool that has just grown, and its largest free block in bytes before that.
     grown: Option<(PoolId, u64)>,
-    rests: BTreeMap<PoolId, Rest>,
+    split_policies: BTreeMap<PoolId, SplitPolicy>,
 }
 
-impl Study {
+impl SplitInference {
     /// Creates a study of an allocator with these settings.
     pub fn new(settings: Settings) -> Self {
-        Self { trial: Allocator::new(settings, Knowledge::default()), grown: None, rests: BTreeMap::new() }
+        Self {
+            trial: Allocator::new(settings, Knowledge::default()),
+            grown: None,
+            split_policies: BTreeMap::new(),
+        }
     }
 
     /// Takes the next event, in order of time.
@@ -65,7 +58,7 @@ impl Study {
             self.grown = None;
             return;
         };
-        let rest = self.rests.entry(segment.pool).or_insert(Rest::NotKnown);
+        let rest = self.split_policies.entry(segment.pool).or_insert(SplitPolicy::NotKnown);
         let head = event.addr - segment.addr;
         let is_inside = match segment.is_expandable {
             true => !head.is_multiple_of(segment.page_bytes.max(1)),
@@ -74,9 +67,9 @@ impl Study {
         let asked = self.trial.settings().round(event.size_bytes);
         let had_room = self.grown.take().is_some_and(|(pool, room)| pool == segment.pool && asked <= room);
         if is_inside {
-            *rest = Rest::Split;
-        } else if had_room && *rest == Rest::NotKnown {
-            *rest = Rest::Kept;
+            *rest = SplitPolicy::Split;
+        } else if had_room && *rest == SplitPolicy::NotKnown {
+            *rest = SplitPolicy::Kept;
         }
     }
 
@@ -93,7 +86,7 @@ impl Study {
     }
 
     /// Returns the finding for each private pool that allocated.
-    pub fn finish(self) -> BTreeMap<PoolId, Rest> {
-        self.rests
+    pub fn finish(self) -> BTreeMap<PoolId, SplitPolicy> {
+        self.split_policies
     }
 }

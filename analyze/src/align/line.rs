@@ -73,12 +73,12 @@ fn parts(points: &[Point], zero: Point) -> Vec<(f64, f64)> {
 /// Fits a line through the points of some groups; `None` if there are no points. The groups may be offset
 /// from one another. The points of each must be in order of time. A slope whose confidence interval contains
 /// zero is set to zero.
-pub(super) fn through(strata: &[Vec<Point>]) -> Option<Line> {
-    let mut times: Vec<i64> = strata.iter().flatten().map(|(ts, _)| *ts).collect();
-    let zero = (median(&mut times)?, strata.iter().flatten().next()?.1);
+pub(super) fn through(groups: &[Vec<Point>]) -> Option<Line> {
+    let mut times: Vec<i64> = groups.iter().flatten().map(|(ts, _)| *ts).collect();
+    let zero = (median(&mut times)?, groups.iter().flatten().next()?.1);
     let mut slopes: Vec<f64> = Vec::new();
     let (mut variance, mut most_parts) = (0.0, 0);
-    for points in strata {
+    for points in groups {
         let parts = parts(points, zero);
         for (index, a) in parts.iter().enumerate() {
             let later = parts.iter().skip(index + 1).filter(|b| b.0 > a.0);
@@ -104,15 +104,15 @@ pub(super) fn through(strata: &[Vec<Point>]) -> Option<Line> {
     };
     let line = Line { origin_ns: zero.0, offset_ns: zero.1, drift, drift_error: error };
     let mut left: Vec<i64> =
-        strata.iter().flatten().map(|(ts, offset)| offset.saturating_sub(line.offset_at(*ts))).collect();
+        groups.iter().flatten().map(|(ts, offset)| offset.saturating_sub(line.offset_at(*ts))).collect();
     median(&mut left).map(|by| line.shifted(by))
 }
 
 /// Returns the largest distance in nanoseconds of a part's median from the line, after the median of each
 /// group is subtracted.
-pub(super) fn nonlinearity_ns(strata: &[Vec<Point>], line: &Line) -> i64 {
+pub(super) fn nonlinearity_ns(groups: &[Vec<Point>], line: &Line) -> i64 {
     let mut left: Vec<Point> = Vec::new();
-    for points in strata {
+    for points in groups {
         let residual = |(ts, offset): &Point| (*ts, offset.saturating_sub(line.offset_at(*ts)));
         let of: Vec<Point> = points.iter().map(residual).collect();
         let mut residuals: Vec<i64> = of.iter().map(|(_, residual)| *residual).collect();

@@ -11,8 +11,11 @@ use arrow::{
 };
 use trace_schema::Kind;
 
-use crate::align::rewrite::{Coded, Marks};
-use crate::align::{Aligned, Line, REACH_NS};
+use super::{
+    alignment::{Aligned, REACH_NS},
+    coded::{Coded, Marks},
+    line::Line,
+};
 use analyze_run::{
     columns::{Cell, integers},
     error::AnalyzeError,

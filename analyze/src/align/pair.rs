@@ -168,16 +168,16 @@ pub(super) fn all_pairs(lanes: &[Lane], line: &Line, reach_ns: i64, functions: &
 
 /// Returns the offsets of pairs, grouped by the two functions: which end of a call a record is late at, and
 /// by how much, depends on the functions. The points of a group are in order of time.
-pub(super) fn strata(lanes: &[Lane], pairs: &[Pair]) -> Vec<Vec<Point>> {
-    let mut strata: std::collections::BTreeMap<(u32, u32), Vec<Point>> = std::collections::BTreeMap::new();
+pub(super) fn groups(lanes: &[Lane], pairs: &[Pair]) -> Vec<Vec<Point>> {
+    let mut groups: std::collections::BTreeMap<(u32, u32), Vec<Point>> = std::collections::BTreeMap::new();
     for pair in pairs {
         let lane = lanes.get(pair.lane);
         if let Some((lane, (call, other))) = lane.and_then(|lane| Some((lane, lane.calls(pair)?))) {
-            strata.entry((call.op, other.op)).or_default().extend(lane.point(pair));
+            groups.entry((call.op, other.op)).or_default().extend(lane.point(pair));
         }
     }
-    strata.values_mut().for_each(|points| points.sort_unstable());
-    strata.into_values().collect()
+    groups.values_mut().for_each(|points| points.sort_unstable());
+    groups.into_values().collect()
 }
 
 /// Returns the offsets of pairs in order of time.

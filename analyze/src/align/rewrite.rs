@@ -9,25 +9,27 @@
 //! left out.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array},
-    compute::cast,
-    datatypes::{DataType, Field, Int32Type, Schema, UInt64Type},
+    array::{ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Array},
+    datatypes::{DataType, Field, Schema, UInt64Type},
 };
 use serde::Serialize;
 use trace_schema::{Alignment, Kind, Nanos, Run};
 use trace_writer::Finished;
 
-use super::moved::{Move, Moved};
-use crate::{
-    align::{self, Aligned, Call, Functions, Recording, Side},
-    trace::Trace,
+use super::{
+    alignment::{Aligned, Recording},
+    calls::{Call, Functions, Side},
+    coded::{Coded, Marks},
+    moved::{Move, Moved},
+    solve,
 };
+use crate::trace::Trace;
 use analyze_run::new_file;
 use analyze_run::{
     columns::{Cell, integers},
@@ -58,38 +60,6 @@ pub struct Outcome {
     /// Size of the new run in bytes.
     pub size_bytes: u64,
 }
-
-/// A text column decoded once per distinct text, with the result available by row.
-pub(super) struct Coded<T> {
-    keys: arrow::array::Int32Array,
-    values: Vec<T>,
-}
-
-impl<T> Coded<T> {
-    /// Decodes the column `name`, calling `of` once for each distinct text.
-    pub(super) fn new(
-        batch: &RecordBatch,
-        name: &str,
-        of: impl FnMut(&str) -> T,
-    ) -> Result<Self, AnalyzeError> {
-        let damaged = |what: String| AnalyzeError::Damaged(format!("column {name}: {what}"));
-        let column = batch.column_by_name(name).ok_or_else(|| damaged("it is missing".to_owned()))?;
-        let ty = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        let column = cast(column, &ty).map_err(|error| damaged(error.to_string()))?;
-        let texts = column.as_dictionary::<Int32Type>();
-        let values =
-            texts.values().as_string::<i32>().iter().map(Option::unwrap_or_default).map(of).collect();
-        Ok(Self { keys: texts.keys().clone(), values })
-    }
-
-    /// Returns the value of a row; `None` if it is null.
-    pub(super) fn at(&self, row: usize) -> Option<&T> {
-        (!self.keys.is_null(row)).then(|| self.values.get(self.keys.value(row) as usize)).flatten()
-    }
-}
-
-/// Start times of marks in ns, ascending, by thread and name.
-pub(super) type Marks = HashMap<(u32, Arc<str>), Vec<i64>>;
 
 /// Data read from one side before the relation of the clocks is known.
 struct Read {
@@ -169,7 +139,7 @@ pub fn run(captured: &Trace, profile: &Trace, out: &Path, force: bool) -> Result
     let theirs = read(&other.paths, &mut functions)?;
     let Read { marks, kinds, .. } = ours;
     let aligned =
-        align::run(theirs.side, ours.side, &functions, &recording(&run.run)).map_err(inconclusive)?;
+        solve::run(theirs.side, ours.side, &functions, &recording(&run.run)).map_err(inconclusive)?;
     let walls = run.run.clock.wall_offset().zip(other.run.clock.wall_offset());
     let wall_difference_ns = walls
         .map(|((ours, _), (theirs, _))| theirs.saturating_sub(aligned.line.offset_ns).saturating_sub(ours));

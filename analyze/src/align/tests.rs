@@ -1,6 +1,8 @@
 //! Tests with generated processes whose two records and whose true alignment are known: no alignment that is
 //! reported may be wrong.
 
+use std::ops::Range;
+
 use super::*;
 use analyze_run::random::Random;
 

@@ -12,7 +12,7 @@ use crate::{
 };
 use analyze_run::error::AnalyzeError;
 use analyze_run::text;
-use analyze_verdict::classify::Params;
+use analyze_verdict::params::Params;
 
 /// Links of one chain shown.
 const LINKS: usize = 12;

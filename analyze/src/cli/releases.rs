@@ -7,7 +7,7 @@ use trace_schema::{Bytes, Nanos};
 use super::{print, print_json};
 use crate::{
     output,
-    questions::memory::history::{self, History},
+    questions::memory::history::{self, HistoryReport},
     trace::Trace,
 };
 use analyze_run::error::AnalyzeError;
@@ -51,7 +51,7 @@ fn title(what: &str, shown: usize, all: usize) -> String {
     if shown == all { format!("\n{what}: {all}\n") } else { format!("\n{what}: {shown} of {all}\n") }
 }
 
-fn text(history: &History, top: usize) -> String {
+fn text(history: &HistoryReport, top: usize) -> String {
     let mut text = String::new();
     let shown = most(&history.releases, top, |release| release.given_back_bytes as i64);
     if shown.is_empty() {

@@ -29,9 +29,17 @@ use analyze_run::{
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Subject {
     /// The used memory of a GPU, by all processes; `device` is NVML's index.
-    Device { device: i64 },
+    Device {
+        /// Index of the device.
+        device: i64,
+    },
     /// The reserved memory of a process's PyTorch allocator; `device` is CUDA's index.
-    Allocator { pid: u32, device: i32 },
+    Allocator {
+        /// Process ID.
+        pid: u32,
+        /// Index of the device.
+        device: i32,
+    },
 }
 
 /// The verdict on one subject.

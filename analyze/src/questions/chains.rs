@@ -1,8 +1,8 @@
 //! Why slow calls were slow, by function: which causes and tasks are behind them, and which are not a factor.
 //!
-//! `judge` has classified every call; this module turns its verdicts into an answer about one run. Shares of
+//! `classify` has classified every call; this module turns its verdicts into an answer about one run. Shares of
 //! a function are shares of its slow calls' total excess latency, so they sum to 1. A cause is *not a factor*
-//! if it accounts for at most [`CLEARED_RATIO`] of that excess; the figures that rule it out are given.
+//! if it accounts for at most [`NOT_A_FACTOR_RATIO`] of that excess; the figures that rule it out are given.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -11,38 +11,28 @@ use crate::trace::Trace;
 use crate::{
     questions::{
         info,
-        ruled_out::{self, Alibi, Court},
+        ruled_out::{self, RuledOut, SuspectContext},
+        share::{NOT_A_FACTOR_RATIO, Share, share_of, shares},
     },
     tables::chain_links::state_name,
 };
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Derived;
 use analyze_verdict::{
-    causes::{self, Cause, Division},
-    classify::{self, Function, Params, Percentiles, SlowCall},
+    causes::{self, Cause},
+    classify::{Function, Percentiles, SlowCall},
     copy_cost,
     culprits::{self, Culprit, Syscall},
     groups::MIN_CALLS,
+    params::Params,
+    root_cause::cause_of,
     walk::Walker,
 };
 
-/// Maximum share of the excess latency of a cause that is not a factor.
-pub const CLEARED_RATIO: f64 = 0.01;
 /// Minimum share of the excess latency of a cause that is held responsible for it.
 pub const GUILTY_RATIO: f64 = 0.05;
 /// Default number of slowest calls that are kept per function as examples.
 pub const EXAMPLES: usize = 5;
-
-/// The share of one cause.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Share {
-    /// The cause.
-    pub cause: Cause,
-    /// Its part of the excess latency in nanoseconds.
-    pub total_ns: f64,
-    /// Its part divided by the whole, from 0 to 1.
-    pub share_ratio: f64,
-}
 
 /// The verdict on the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,12 +40,12 @@ pub struct Share {
 pub enum Scheduler {
     /// The scheduler is not a factor.
     Cleared,
-    /// The scheduler has a share above [`CLEARED_RATIO`], but below [`GUILTY_RATIO`].
+    /// The scheduler has a share above [`NOT_A_FACTOR_RATIO`], but below [`GUILTY_RATIO`].
     Minor,
     /// The scheduler has a share of at least [`GUILTY_RATIO`].
     Guilty,
     /// The scheduler's own share is below [`GUILTY_RATIO`], but it delayed threads that slow calls waited
-    /// for, by more than [`CLEARED_RATIO`] of the excess.
+    /// for, by more than [`NOT_A_FACTOR_RATIO`] of the excess.
     Behind,
     /// There are no slow calls, or too much of the excess is inconclusive.
     Inconclusive,
@@ -67,11 +57,11 @@ impl Scheduler {
     pub fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
         if own_ratio >= GUILTY_RATIO {
             Self::Guilty
-        } else if behind_ratio > CLEARED_RATIO {
+        } else if behind_ratio > NOT_A_FACTOR_RATIO {
             Self::Behind
-        } else if own_ratio > CLEARED_RATIO {
+        } else if own_ratio > NOT_A_FACTOR_RATIO {
             Self::Minor
-        } else if own_ratio + open_ratio > CLEARED_RATIO {
+        } else if own_ratio + open_ratio > NOT_A_FACTOR_RATIO {
             Self::Inconclusive
         } else {
             Self::Cleared
@@ -212,27 +202,15 @@ pub struct Chains {
     /// nanoseconds.
     pub waiting_in_slow_ns: i64,
     /// Causes that were examined and are not a factor.
-    pub alibis: Vec<Alibi>,
+    pub alibis: Vec<RuledOut>,
     /// Conditions that weaken the verdicts.
     pub warnings: Vec<String>,
-}
-
-/// Returns the share of each cause that has any part of `division`; `excess` is the whole in nanoseconds.
-pub fn shares(division: Division, excess: f64) -> Vec<Share> {
-    let ratio = |ns: f64| if excess > 0.0 { ns / excess } else { 0.0 };
-    let all = Cause::ALL.into_iter().zip(division).filter(|(_, ns)| *ns > 0.0);
-    all.map(|(cause, total_ns)| Share { cause, total_ns, share_ratio: ratio(total_ns) }).collect()
 }
 
 /// Returns the share of the excess that the scheduler caused through other threads, from 0 to 1.
 fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
     let behind: f64 = slow.map(|call| call.behind_ns).sum();
     if excess > 0.0 { behind / excess } else { 0.0 }
-}
-
-/// Returns the share of one cause, or 0 if it is not in the list.
-pub fn share_of(shares: &[Share], cause: Cause) -> f64 {
-    shares.iter().find(|share| share.cause == cause).map_or(0.0, |share| share.share_ratio)
 }
 
 /// Describes one slow call.
@@ -248,7 +226,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
         pid: link.thread.1,
         tid: link.thread.2,
         state: state_name(link.state),
-        cause: classify::cause_of(link),
+        cause: cause_of(link),
         task_pid: link.task.map(|task| task.pid),
         task_tid: link.task.map(|task| task.tid),
         task_comm: link.task.map(|task| names.name(task.comm).to_owned()),
@@ -407,17 +385,17 @@ pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chain
                 .to_owned(),
         );
     }
-    let accused = slow().map(|call| call.call.thread(schedule)).collect();
-    let court = Court {
+    let slow_threads = slow().map(|call| call.call.thread(schedule)).collect();
+    let context = SuspectContext {
         derived: &derived,
         run,
         overall: &overall,
         touched,
         slow: &outermost,
-        accused,
+        slow_threads,
         blame: &blame,
     };
-    let alibis = ruled_out::find(&court);
+    let alibis = ruled_out::find(&context);
     let open = share_of(&overall, Cause::Inconclusive);
     if open > 0.0 {
         warnings.push(format!(

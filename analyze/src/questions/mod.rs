@@ -12,6 +12,7 @@ pub mod memory;
 pub mod nccl;
 pub mod phases;
 pub mod ruled_out;
+pub mod share;
 pub mod summary;
 pub mod threshold;
 pub mod timeline;

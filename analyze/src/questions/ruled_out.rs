@@ -6,7 +6,7 @@
 use serde::Serialize;
 use trace_schema::Nanos;
 
-use crate::questions::chains::{CLEARED_RATIO, Share, share_of};
+use crate::questions::share::{NOT_A_FACTOR_RATIO, Share, share_of};
 use analyze_run::hash::HashSet;
 use analyze_verdict::derived::Derived;
 use analyze_verdict::{
@@ -20,7 +20,7 @@ use analyze_verdict::{
 
 /// A cause that is not a factor.
 #[derive(Clone, Debug, Serialize)]
-pub struct Alibi {
+pub struct RuledOut {
     /// Name of the cause, or of the other threads or processes that are ruled out.
     pub suspect: String,
     /// Its part of the excess latency of top-level slow calls, in nanoseconds.
@@ -45,7 +45,7 @@ const SUSPECTS: [Cause; 9] = [
 ];
 
 /// The data of one run in which causes are ruled out.
-pub struct Court<'a> {
+pub struct SuspectContext<'a> {
     /// The verdicts and the schedule of all runs.
     pub derived: &'a Derived,
     /// Number of the run in `Names`.
@@ -57,12 +57,12 @@ pub struct Court<'a> {
     /// The top-level slow calls.
     pub slow: &'a [&'a SlowCall],
     /// Threads that made a slow call, nested or top-level.
-    pub accused: HashSet<ThreadKey>,
+    pub slow_threads: HashSet<ThreadKey>,
     /// The tasks and threads behind the off-CPU time of slow calls.
     pub blame: &'a Blame,
 }
 
-impl Court<'_> {
+impl SuspectContext<'_> {
     /// Returns whether the run has the data that would show this cause.
     fn is_on_record(&self, cause: Cause) -> bool {
         let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
@@ -87,8 +87,8 @@ impl Court<'_> {
 
 /// Returns the causes, threads and processes that are not a factor in slow calls; none if there is no slow
 /// call.
-pub fn find(court: &Court<'_>) -> Vec<Alibi> {
-    let Court { overall, slow, blame, .. } = court;
+pub fn find(context: &SuspectContext<'_>) -> Vec<RuledOut> {
+    let SuspectContext { overall, slow, blame, .. } = context;
     if slow.is_empty() {
         return Vec::new();
     }
@@ -101,48 +101,50 @@ pub fn find(court: &Court<'_>) -> Vec<Alibi> {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
         false => 0.0,
     };
-    let mut alibis: Vec<Alibi> = SUSPECTS
+    let mut ruled_out: Vec<RuledOut> = SUSPECTS
         .into_iter()
-        .filter(|cause| court.is_on_record(*cause))
-        .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= CLEARED_RATIO)
+        .filter(|cause| context.is_on_record(*cause))
+        .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= NOT_A_FACTOR_RATIO)
         .map(|cause| {
             let share = overall.iter().find(|share| share.cause == cause);
             let total_ns = share.map_or(0.0, |share| share.total_ns);
-            Alibi {
+            RuledOut {
                 suspect: cause.name().to_owned(),
                 total_ns,
                 share_ratio: share.map_or(0.0, |share| share.share_ratio),
                 figure: format!(
                     "{} of {} slow calls had any of it, {} in all",
-                    court.touched[cause.index()],
+                    context.touched[cause.index()],
                     slow.len(),
                     Nanos(total_ns as i64)
                 ),
             }
         })
         .collect();
-    if court.is_on_record(Cause::Scheduler) && open <= CLEARED_RATIO {
-        alibis.extend(other_threads(court));
-        alibis.extend(other_tasks(court));
+    if context.is_on_record(Cause::Scheduler) && open <= NOT_A_FACTOR_RATIO {
+        ruled_out.extend(other_threads(context));
+        ruled_out.extend(other_tasks(context));
     }
-    alibis
+    ruled_out
 }
 
 /// Rules out threads that made no slow call: their sleep is no evidence unless a slow call waited for them.
-fn other_threads(court: &Court<'_>) -> Option<Alibi> {
-    let schedule = &court.derived.schedule;
+fn other_threads(context: &SuspectContext<'_>) -> Option<RuledOut> {
+    let schedule = &context.derived.schedule;
     let helpers: Vec<ThreadKey> = schedule
         .threads()
         .filter(|key| {
-            key.0 == court.run && !court.accused.contains(key) && !court.blame.involved.contains(key)
+            key.0 == context.run
+                && !context.slow_threads.contains(key)
+                && !context.blame.involved.contains(key)
         })
         .collect();
     let asleep = helpers
         .iter()
-        .flat_map(|key| schedule.pieces(*key))
-        .filter(|piece| piece.end < i64::MAX && matches!(piece.state, State::Blocked(_)))
-        .fold(0_i64, |total, piece| total.saturating_add(piece.end - piece.ts));
-    (!helpers.is_empty()).then(|| Alibi {
+        .flat_map(|key| schedule.thread_states(*key))
+        .filter(|thread_state| thread_state.end < i64::MAX && matches!(thread_state.state, State::Blocked(_)))
+        .fold(0_i64, |total, thread_state| total.saturating_add(thread_state.end - thread_state.ts));
+    (!helpers.is_empty()).then(|| RuledOut {
         suspect: "sleep of other threads".to_owned(),
         total_ns: 0.0,
         share_ratio: 0.0,
@@ -155,18 +157,18 @@ fn other_threads(court: &Court<'_>) -> Option<Alibi> {
 }
 
 /// Rules out other processes that had a CPU, but not while a slow call waited for it.
-fn other_tasks(court: &Court<'_>) -> Option<Alibi> {
-    let schedule = &court.derived.schedule;
+fn other_tasks(context: &SuspectContext<'_>) -> Option<RuledOut> {
+    let schedule = &context.derived.schedule;
     let own: HashSet<u32> =
-        schedule.threads().filter(|key| key.0 == court.run).map(|(_, pid, _)| pid).collect();
+        schedule.threads().filter(|key| key.0 == context.run).map(|(_, pid, _)| pid).collect();
     let mut tasks = HashSet::default();
     let mut ran = 0_i64;
-    let cleared = |pid: u32| !court.blame.holders.contains(&pid) && !own.contains(&pid);
-    for (task, ns) in schedule.ran(court.run).filter(|(task, _)| cleared(task.pid)) {
+    let is_ruled_out = |pid: u32| !context.blame.holders.contains(&pid) && !own.contains(&pid);
+    for (task, ns) in schedule.ran(context.run).filter(|(task, _)| is_ruled_out(task.pid)) {
         tasks.insert(task.pid);
         ran = ran.saturating_add(ns);
     }
-    (!tasks.is_empty()).then(|| Alibi {
+    (!tasks.is_empty()).then(|| RuledOut {
         suspect: "other processes".to_owned(),
         total_ns: 0.0,
         share_ratio: 0.0,

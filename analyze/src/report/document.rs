@@ -1,7 +1,7 @@
 //! Content of a report as blocks that every form (HTML, Markdown, terminal) can render. Blocks hold formatted
 //! words and numbers; each form escapes text from the trace in one place.
 
-use crate::questions::chains::Share;
+use crate::questions::share::Share;
 
 use super::section::{percent, time};
 

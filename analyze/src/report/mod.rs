@@ -32,7 +32,7 @@ use crate::{
     trace::Trace,
 };
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::classify::Params;
+use analyze_verdict::params::Params;
 
 pub use chart::trend::draw as trend;
 pub use document::{Block, Document};

@@ -11,8 +11,10 @@ use analyze_engine::{
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::{
     causes::Cause,
-    classify::{Params, SlowCall, blamed, cause_of},
+    classify::SlowCall,
     derived::{Derived, Source},
+    params::Params,
+    root_cause::{blamed, cause_of},
     thread_state::State,
     walk::Walker,
 };

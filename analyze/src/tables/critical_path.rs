@@ -25,8 +25,8 @@ use analyze_run::{
 use analyze_verdict::{
     call::{Call, Marked, Sink},
     causes::Cause,
-    classify::cause_of,
     derived::Source,
+    root_cause::cause_of,
     schedule::Schedule,
     time_split::Parts,
     walk::{Link, Walker},

@@ -8,7 +8,7 @@ use analyze_engine::{
     rows::Rows,
 };
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::{classify::Params, derived::Source};
+use analyze_verdict::{derived::Source, params::Params};
 
 use super::TableDef;
 

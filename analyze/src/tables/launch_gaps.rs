@@ -22,7 +22,7 @@ use analyze_verdict::{
     call::{Call, Sink},
     derived::Source,
     schedule::{Schedule, ThreadKey},
-    thread_state::{LATEST, Piece},
+    thread_state::{LATEST, ThreadState},
     time_split::{Parts, parts},
 };
 use trace_schema::{Class, Kind};
@@ -80,7 +80,7 @@ fn part_of(class: Option<Class>) -> usize {
 
 impl Gap {
     /// Adds the time from `from` to `to`, in which the thread was in no call.
-    fn outside(&mut self, pieces: &[Piece], from: i64, to: i64) {
+    fn outside(&mut self, pieces: &[ThreadState], from: i64, to: i64) {
         if from >= to {
             return;
         }

@@ -10,9 +10,10 @@ use analyze_engine::{
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::{
     causes::{self, Cause},
-    classify::{Params, SlowCall},
+    classify::SlowCall,
     culprits::thread_name,
     derived::{Derived, Source},
+    params::Params,
     schedule::Task,
     walk::Walker,
 };

@@ -87,7 +87,7 @@ struct Comparison {
 impl Listener for Comparison {
     fn instant(&mut self, run: u32, instant: usize, replay: &Replay) {
         let mark = &self.marks[instant];
-        let reports_only = !replay.told(run, self.pid).events;
+        let reports_only = !replay.recorded_kinds(run, self.pid).events;
         let key = Key { run, pid: self.pid, device: 0 };
         let nothing = Allocator::default();
         let found = replay.allocators().find(|(of, _)| *of == key);

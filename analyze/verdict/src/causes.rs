@@ -172,7 +172,7 @@ pub struct Evidence {
     pub nested: f64,
     /// True if events were lost while the call ran, or no scheduler events were recorded, so that the absence
     /// of a measurement proves nothing.
-    pub doubtful: bool,
+    pub is_uncovered: bool,
 }
 
 /// Returns the time blocked above the usual, by class, in nanoseconds.
@@ -201,7 +201,7 @@ pub fn divide(call: &Evidence) -> Division {
     }
     give(Cause::Size, call.size);
     // Where coverage is missing, the absence of a measurement proves nothing.
-    give(Cause::Inconclusive, if call.doubtful { f64::INFINITY } else { 0.0 });
+    give(Cause::Inconclusive, if call.is_uncovered { f64::INFINITY } else { 0.0 });
     give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 });
     give(Cause::Nested, call.nested);
     give(Cause::GpuWait, if call.synchronises { f64::INFINITY } else { 0.0 });
@@ -249,7 +249,7 @@ mod tests {
                 size: random() - 5.0,
                 first_call: round % 5 == 0,
                 nested: random(),
-                doubtful: round % 7 == 0,
+                is_uncovered: round % 7 == 0,
             };
             let parts = divide(&call);
             assert!(parts.iter().all(|part| *part >= 0.0));
@@ -271,9 +271,9 @@ mod tests {
         assert_eq!(launch[Cause::Blocked(Blocker::Ioctl).index()], 60.0);
         assert_eq!(launch[Cause::Unexplained.index()], 25.0);
         assert_eq!(largest(&launch), Cause::Blocked(Blocker::Ioctl));
-        let doubtful = divide(&Evidence { synchronises: false, doubtful: true, ..call });
-        assert_eq!(doubtful[Cause::Inconclusive.index()], 25.0);
-        let waits = divide(&Evidence { doubtful: true, first_call: true, ..call });
+        let is_uncovered = divide(&Evidence { synchronises: false, is_uncovered: true, ..call });
+        assert_eq!(is_uncovered[Cause::Inconclusive.index()], 25.0);
+        let waits = divide(&Evidence { is_uncovered: true, first_call: true, ..call });
         assert_eq!((waits[Cause::Inconclusive.index()], waits[Cause::FirstCall.index()]), (25.0, 0.0));
     }
 }

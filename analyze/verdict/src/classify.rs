@@ -1,11 +1,11 @@
 //! Decides which calls were slow, and why they were.
 //!
 //! A call is *slow* if it took more than [`Params::slow_factor`] times what calls of its kind usually take
-//! (`strata`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
+//! (`groups`), and at least [`Params::slow_by_ns`] more. This excess latency is divided among the causes
 //! (`causes`). The off-CPU part of it is followed to its root cause (`walk`): of all that kept the call from
 //! running, the cause and the task with the largest part.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -14,47 +14,17 @@ use trace_schema::{Class, Run};
 use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
     copy_cost::{self, Line},
-    coverage::Doubt,
-    groups::{Baseline, Kind, MIN_CALLS, Strata},
+    coverage::Coverage,
+    groups::{Baseline, Groups, Kind},
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
     multiset::{Counted, counted, counted_of, quantiles},
+    params::Params,
+    root_cause::{cause_of, root},
     schedule::{Schedule, Task},
-    thread_state::State,
     time_split::Parts,
     walk::{Link, Walker},
 };
 use analyze_run::hash::HashMap;
-
-/// The definition of a slow call.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Params {
-    /// A slow call takes more than this multiple of its baseline.
-    pub slow_factor: f64,
-    /// Minimum excess of a slow call above the baseline, in nanoseconds.
-    pub slow_by_ns: i64,
-}
-
-impl Default for Params {
-    fn default() -> Self {
-        Self { slow_factor: 3.0, slow_by_ns: 0 }
-    }
-}
-
-impl Params {
-    /// Returns the duration in nanoseconds above which a call is slow, given its baseline in nanoseconds.
-    pub fn limit_ns(&self, expected_ns: f64) -> f64 {
-        (self.slow_factor * expected_ns).max(expected_ns + self.slow_by_ns as f64)
-    }
-
-    fn is_slow(&self, dur: i64, baseline: &Baseline) -> bool {
-        let expected = baseline.expected();
-        let excess = dur as f64 - expected;
-        baseline.kind.calls_count >= MIN_CALLS
-            && dur as f64 > self.slow_factor * expected
-            && excess >= self.slow_by_ns as f64
-            && excess > 0.0
-    }
-}
 
 /// One slow call.
 #[derive(Clone, Debug)]
@@ -144,54 +114,7 @@ pub struct Judgement {
     kinds: Vec<Kind>,
     baselines: Vec<Baseline>,
     lines: HashMap<LineKey, Line>,
-    doubt: Doubt,
-}
-
-/// Returns the root cause of a chain: what kept the thread from running longest, and the task responsible for
-/// most of it. Returns `None` if nothing kept the thread from running.
-pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
-    let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
-    for link in links {
-        if let Some(cause) = cause_of(link) {
-            let total = totals.entry((cause, blamed(link))).or_default();
-            *total = total.saturating_add(link.end - link.ts);
-        }
-    }
-    let mut causes: BTreeMap<Cause, i64> = BTreeMap::new();
-    for ((cause, _), ns) in &totals {
-        let total = causes.entry(*cause).or_default();
-        *total = total.saturating_add(*ns);
-    }
-    let (cause, _) = causes.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
-    let tasks = totals.into_iter().filter(|((of, task), _)| *of == cause && task.is_some());
-    let task = tasks.rev().max_by_key(|(_, ns)| *ns).and_then(|((_, task), _)| task);
-    Some((cause, task))
-}
-
-/// Returns the cause that a link stands for; `None` if the link's thread was running and no other thread
-/// waited for it, or if the source does not record why it was off CPU.
-pub fn cause_of(link: &Link) -> Option<Cause> {
-    match link.state {
-        // A thread that another one waited for was working.
-        State::OnCpu => link.slept_in.map(Cause::Blocked),
-        State::Preempted | State::Runnable => Some(Cause::Scheduler),
-        State::Throttled => Some(Cause::Throttled),
-        State::Blocked(blocker) => Some(Cause::Blocked(blocker)),
-        State::Stopped => Some(Cause::Stopped),
-        State::Unknown => None,
-    }
-}
-
-/// Returns the task that a link is attributed to. A thread that was running while another one waited for it
-/// has `u32::MAX` as the number of its name.
-pub fn blamed(link: &Link) -> Option<Task> {
-    match link.state {
-        State::OnCpu => {
-            let (_, pid, tid) = link.thread;
-            Some(Task { pid, tid, comm: u32::MAX })
-        }
-        _ => link.task,
-    }
+    coverage: Coverage,
 }
 
 /// Returns the time of other threads in a chain in which they waited for a CPU, in nanoseconds, at most
@@ -217,7 +140,7 @@ impl Judgement {
         let size_cost = match line {
             Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
             // Where no line fits, the calls of the same size class give the cost.
-            None if is_sized(class) => baseline.stratum_own.unwrap_or(0.0),
+            None if is_sized(class) => baseline.group_own.unwrap_or(0.0),
             None => 0.0,
         };
         Evidence {
@@ -231,7 +154,7 @@ impl Judgement {
             size: size_cost - baseline.expected(),
             first_call: kind.first_call,
             nested: call.nested_ns as f64 - baseline.kind.nested,
-            doubtful: self.doubt.is_at(call.thread(schedule), call.ts, call.end()),
+            is_uncovered: self.coverage.is_at(call.thread(schedule), call.ts, call.end()),
         }
     }
 
@@ -273,10 +196,10 @@ impl Judgement {
         &self,
         schedule: &Schedule,
         (run, op): (u32, u32),
-        (of, strata): (&Measured, &Strata),
+        (of, groups): (&Measured, &Groups),
         slow: Range<usize>,
     ) -> Function {
-        let durations = of.durations(strata);
+        let durations = of.durations(groups);
         let calls_count = durations.iter().map(|set| set.count()).sum::<u64>();
         let durations = counted_of(&durations);
         let none = Counted::new();
@@ -318,14 +241,14 @@ impl Judgement {
 
 /// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
 /// returns the limits in nanoseconds above which a call of each kind is slow, for another reading.
-pub fn judge(
+pub fn classify(
     mut measure: Measure,
     schedule: &Schedule,
     runs: &[(String, Run)],
     params: Params,
 ) -> Result<(Judgement, Measure), HashMap<Kind, f64>> {
-    let baselines = measure.strata.baselines();
-    let kinds: Vec<Kind> = measure.strata.kinds().collect();
+    let baselines = measure.groups.baselines();
+    let kinds: Vec<Kind> = measure.groups.kinds().collect();
     if measure.longest_let_go().zip(&baselines).any(|(dur, baseline)| params.is_slow(dur, baseline)) {
         let limits = baselines.iter().map(|baseline| params.limit_ns(baseline.expected()));
         return Err(kinds.into_iter().zip(limits).collect());
@@ -339,7 +262,7 @@ pub fn judge(
         lines: lines.collect(),
         kinds,
         baselines,
-        doubt: Doubt::new(runs, schedule),
+        coverage: Coverage::new(runs, schedule),
     };
     let candidates = std::mem::take(&mut measure.candidates);
     let judged = candidates
@@ -360,7 +283,7 @@ pub fn judge(
     let functions = functions.par_iter().map(|(key, index)| {
         let start = judgement.slow.partition_point(|call| function_of(call) < **key);
         let end = judgement.slow.partition_point(|call| function_of(call) <= **key);
-        let of = (&measure.of_functions[**index], &measure.strata);
+        let of = (&measure.of_functions[**index], &measure.groups);
         judgement.function(schedule, **key, of, start..end)
     });
     judgement.functions = functions.collect();

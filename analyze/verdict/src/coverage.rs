@@ -9,7 +9,7 @@ use super::schedule::{Schedule, ThreadKey};
 
 /// The loss intervals and the recorded processes of some runs.
 #[derive(Debug, Default)]
-pub struct Doubt {
+pub struct Coverage {
     /// Loss intervals of each run, `[from, to)` in nanoseconds, sorted and disjoint.
     lost: HashMap<u32, Vec<(i64, i64)>>,
     /// Run and process of every process whose scheduler events are in the recording.
@@ -29,7 +29,7 @@ fn apart(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     found
 }
 
-impl Doubt {
+impl Coverage {
     /// Collects the coverage of `runs`, which are given by name, from their metadata and from `schedule`.
     pub fn new(runs: &[(String, Run)], schedule: &Schedule) -> Self {
         let of_run = |run: &Run| {
@@ -58,7 +58,7 @@ mod tests {
     fn intervals_are_found_wherever_they_lie() {
         let lost = apart(vec![(50, 60), (10, 30), (20, 25), (30, 40), (90, 100)]);
         assert_eq!(lost, [(10, 40), (50, 60), (90, 100)]);
-        let doubt = Doubt { lost: HashMap::from([(0, lost)]), watched: HashSet::from([(0, 1)]) };
+        let coverage = Coverage { lost: HashMap::from([(0, lost)]), watched: HashSet::from([(0, 1)]) };
         let holes = [
             (0, 10, false),
             (0, 11, true),
@@ -68,8 +68,8 @@ mod tests {
             (100, 200, false),
         ];
         for (ts, end, expected) in holes {
-            assert_eq!(doubt.is_at((0, 1, 1), ts, end), expected, "{ts}..{end}");
+            assert_eq!(coverage.is_at((0, 1, 1), ts, end), expected, "{ts}..{end}");
         }
-        assert!(doubt.is_at((0, 2, 2), 0, 10), "nothing of the scheduler is on record");
+        assert!(coverage.is_at((0, 2, 2), 0, 10), "nothing of the scheduler is on record");
     }
 }

@@ -9,12 +9,13 @@ use trace_schema::Run;
 
 use crate::{
     call::Sink,
-    classify::{self, Judgement, Params},
-    culprits::Totals,
+    classify::{self, Judgement},
     fault::Faults,
     groups::Kind,
     measure::Measure,
     measure_pipeline::Measuring,
+    off_cpu_totals::Totals,
+    params::Params,
     schedule::Schedule,
     sweep::Sweep,
 };
@@ -147,7 +148,7 @@ impl Source {
                 Measuring::new(Measure::new(params, joined, self.thread_names(names), limits))
             };
             let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
-            match classify::judge(sink.finish()?, &schedule, &runs, params) {
+            match classify::classify(sink.finish()?, &schedule, &runs, params) {
                 Err(limits) => known = Some(limits),
                 Ok((judgement, mut measure)) => {
                     let totals = measure.totals(&schedule);

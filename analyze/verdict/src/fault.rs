@@ -12,7 +12,7 @@ pub enum Fault {
     /// Calls of one thread overlap although neither contains the other. They count as siblings.
     CrossingCalls,
     /// Scheduling slices of two tasks overlap on one CPU. The earlier one is cut.
-    OverlappingStints,
+    OverlappingSlices,
     /// A timestamp is not one that a clock can have, or a duration is implausibly long. The row is left out.
     OutOfRange,
     /// A thread was seen again although its off-CPU interval has no end. It counts as off CPU until then.
@@ -32,7 +32,7 @@ impl Fault {
             Self::CrossingCalls => {
                 "calls of one thread overlap and none contains the other; they count as siblings"
             }
-            Self::OverlappingStints => "two tasks had one CPU at a time; the earlier one was cut",
+            Self::OverlappingSlices => "two tasks had one CPU at a time; the earlier one was cut",
             Self::OutOfRange => {
                 "a time that no clock tells or a duration beyond 100 days; the row was left out"
             }

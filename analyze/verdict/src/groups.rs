@@ -110,26 +110,26 @@ pub struct Baseline {
     pub kind: Usual,
     /// Median own time in nanoseconds of the calls of the same group (size class, first call); `None` if
     /// there are too few.
-    pub stratum_own: Option<f64>,
+    pub group_own: Option<f64>,
 }
 
 impl Baseline {
     /// Returns the baseline in nanoseconds: the lower one of the medians of the kind and of the group.
     pub fn expected(&self) -> f64 {
-        self.stratum_own.map_or(self.kind.own, |own| own.min(self.kind.own))
+        self.group_own.map_or(self.kind.own, |own| own.min(self.kind.own))
     }
 }
 
 /// Collects samples, and computes baselines.
 #[derive(Debug, Default)]
-pub struct Strata {
+pub struct Groups {
     numbers: HashMap<Kind, u32>,
     kinds: Vec<(Kind, Samples)>,
     /// Numbers of the kinds that become the same one at a level.
     members: HashMap<(usize, Kind), Vec<u32>>,
 }
 
-impl Strata {
+impl Groups {
     /// Returns the number of a kind, which is a new one if the kind was not known.
     pub fn number(&mut self, kind: Kind) -> u32 {
         let next = self.kinds.len() as u32;
@@ -205,7 +205,7 @@ impl Strata {
                 let key = (level, kind.at(level));
                 let of_kind = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
                 let enough = samples.count() >= MIN_CALLS;
-                Baseline { kind: of_kind, stratum_own: enough.then(|| samples.median()) }
+                Baseline { kind: of_kind, group_own: enough.then(|| samples.median()) }
             })
             .collect()
     }
@@ -243,35 +243,35 @@ mod tests {
         Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: None }
     }
 
-    fn add(strata: &mut Strata, kind: Kind, own: i64) -> u32 {
-        let number = strata.number(kind);
-        strata.add(number, &sample(own));
+    fn add(groups: &mut Groups, kind: Kind, own: i64) -> u32 {
+        let number = groups.number(kind);
+        groups.add(number, &sample(own));
         number
     }
 
     #[test]
     fn few_calls_are_measured_with_a_wider_kind() {
-        let mut strata = Strata::default();
+        let mut groups = Groups::default();
         for _ in 0..20 {
-            add(&mut strata, kind(Some(1), Some(3)), 10);
+            add(&mut groups, kind(Some(1), Some(3)), 10);
         }
-        let rare = add(&mut strata, kind(Some(2), Some(3)), 500);
-        let baselines = strata.baselines();
+        let rare = add(&mut groups, kind(Some(2), Some(3)), 500);
+        let baselines = groups.baselines();
         assert_eq!(baselines[rare as usize].kind.calls_count, 21, "the phase was given up");
-        assert_eq!((baselines[0].kind.own, baselines[0].stratum_own), (10.0, Some(10.0)));
-        assert_eq!(baselines[rare as usize].stratum_own, None);
+        assert_eq!((baselines[0].kind.own, baselines[0].group_own), (10.0, Some(10.0)));
+        assert_eq!(baselines[rare as usize].group_own, None);
     }
 
     #[test]
     fn small_copies_among_large_ones_have_their_own_measure() {
-        let mut strata = Strata::default();
-        let small = add(&mut strata, kind(None, Some(3)), 3);
+        let mut groups = Groups::default();
+        let small = add(&mut groups, kind(None, Some(3)), 3);
         for _ in 0..20 {
-            add(&mut strata, kind(None, Some(3)), 3);
-            add(&mut strata, kind(None, Some(24)), 900);
-            add(&mut strata, kind(None, Some(24)), 900);
+            add(&mut groups, kind(None, Some(3)), 3);
+            add(&mut groups, kind(None, Some(24)), 900);
+            add(&mut groups, kind(None, Some(24)), 900);
         }
-        let baselines = strata.baselines();
+        let baselines = groups.baselines();
         assert_eq!(baselines[small as usize].kind.own, 900.0);
         assert_eq!(baselines[small as usize].expected(), 3.0);
     }

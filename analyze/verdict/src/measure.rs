@@ -3,7 +3,7 @@
 //!
 //! Whether a call is slow is known only at the end. Calls that took longer than half of the limit by the
 //! calls seen so far are kept as *candidates* (64 bytes each). The longest of the others is noted; if even
-//! one of them turns out to be slow at the end, the run is read once more with the final limits (`judge`).
+//! one of them turns out to be slow at the end, the run is read once more with the final limits (`classify`).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,10 +12,10 @@ use trace_schema::Class;
 
 use crate::{
     call::Call,
-    classify::Params,
-    culprits::Totals,
-    groups::{Kind, Sample, Strata},
+    groups::{Groups, Kind, Sample},
     multiset::Multiset,
+    off_cpu_totals::Totals,
+    params::Params,
     schedule::{Schedule, ThreadKey},
     time_split::Parts,
     walk::Walker,
@@ -34,7 +34,7 @@ const MARGIN_RATIO: f64 = 0.5;
 pub struct Candidate {
     /// The number of the call's thread in the schedule.
     slot: u32,
-    /// The number of the call's kind in [`Strata`].
+    /// The number of the call's kind in [`Groups`].
     pub kind: u32,
     /// Start in nanoseconds.
     pub ts: i64,
@@ -90,8 +90,8 @@ pub struct Function {
 
 impl Function {
     /// Returns the durations of all calls that returned.
-    pub fn durations<'a>(&'a self, strata: &'a Strata) -> Vec<&'a Multiset> {
-        self.kinds.iter().map(|kind| strata.whole(*kind)).chain([&self.rest]).collect()
+    pub fn durations<'a>(&'a self, groups: &'a Groups) -> Vec<&'a Multiset> {
+        self.kinds.iter().map(|kind| groups.whole(*kind)).chain([&self.rest]).collect()
     }
 }
 
@@ -106,7 +106,7 @@ fn some(number: u32) -> Option<u32> {
 /// from one thread to another.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Left {
+struct FinalCall {
     ts: i64,
     /// Duration in nanoseconds; negative if the call was not seen to end.
     dur: i64,
@@ -125,13 +125,13 @@ struct Left {
     is_first: bool,
 }
 
-const _: () = assert!(size_of::<Left>() == 64);
+const _: () = assert!(size_of::<FinalCall>() == 64);
 
 /// Final calls of one run, in the order in which they became final.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     run: u32,
-    calls: Vec<Left>,
+    calls: Vec<FinalCall>,
     parts: Vec<Parts>,
 }
 
@@ -173,7 +173,7 @@ impl Batch {
             }
             None => NONE,
         };
-        self.calls.push(Left {
+        self.calls.push(FinalCall {
             ts: call.ts,
             dur: call.dur.unwrap_or(-1),
             size: call.size.unwrap_or(i64::MIN),
@@ -203,7 +203,7 @@ struct Waited {
 
 /// What belongs to a kind of call.
 #[derive(Clone, Copy, Debug)]
-struct OfKind {
+struct KindLimit {
     function: usize,
     points: Option<usize>,
     /// Calls that took no longer than this many nanoseconds are not candidates.
@@ -231,8 +231,8 @@ pub struct Measure {
     /// Names of the runs' own threads: run and thread ID to the number of the name in `Names`.
     pub thread_names: HashMap<(u32, u32), u32>,
     /// The samples that baselines are computed from.
-    pub strata: Strata,
-    kinds: Vec<OfKind>,
+    pub groups: Groups,
+    kinds: Vec<KindLimit>,
     recent: Vec<Option<(Kind, u32)>>,
     /// Index in `of_functions`, by run and function.
     pub functions: BTreeMap<(u32, u32), usize>,
@@ -282,7 +282,7 @@ impl Measure {
             known,
             joined,
             thread_names,
-            strata: Strata::default(),
+            groups: Groups::default(),
             kinds: Vec::new(),
             recent: vec![None; RECENT],
             functions: BTreeMap::new(),
@@ -323,7 +323,7 @@ impl Measure {
         if let Some((_, number)) = self.recent[place].filter(|(of, _)| *of == kind) {
             return number;
         }
-        let number = self.strata.number(kind);
+        let number = self.groups.number(kind);
         if number as usize == self.kinds.len() {
             let function = self.function(kind.run, kind.op);
             self.of_functions[function].kinds.push(number);
@@ -340,7 +340,7 @@ impl Measure {
                 known.get(&kind).copied().unwrap_or(0.0) * 0.999
             });
             let next_count = if self.known.is_some() { u64::MAX } else { FIRST_CALLS };
-            self.kinds.push(OfKind { function, points, limit_ns, next_count, longest_ns: i64::MIN });
+            self.kinds.push(KindLimit { function, points, limit_ns, next_count, longest_ns: i64::MIN });
         }
         self.recent[place] = Some((kind, number));
         number
@@ -348,7 +348,7 @@ impl Measure {
 
     /// Sets the limit of a kind by the calls seen so far.
     fn tighten(&mut self, number: u32) {
-        if let Some(expected) = self.strata.expected_so_far(number) {
+        if let Some(expected) = self.groups.expected_so_far(number) {
             self.kinds[number as usize].limit_ns = MARGIN_RATIO * self.params.limit_ns(expected);
         }
     }
@@ -386,7 +386,7 @@ impl Measure {
         }
     }
 
-    fn add_call(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
+    fn add_call(&mut self, run: u32, call: &FinalCall, parts: Option<&Parts>) {
         if call.is_first {
             self.with_first.insert(run);
         }
@@ -406,7 +406,7 @@ impl Measure {
         }
     }
 
-    fn finished(&mut self, run: u32, call: &Left, parts: Option<&Parts>) {
+    fn finished(&mut self, run: u32, call: &FinalCall, parts: Option<&Parts>) {
         let (class, dur) = (call.class, call.dur);
         let call_size = (call.size != i64::MIN).then_some(call.size);
         let is_sized = is_sized(class);
@@ -426,7 +426,7 @@ impl Measure {
         let taken = parts.map_or(0, |parts| taken(class, parts));
         let blocked = parts.map(|parts| &parts.blocked);
         let sample = Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked };
-        let count = self.strata.add(number, &sample);
+        let count = self.groups.add(number, &sample);
         if count == self.kinds[number as usize].next_count {
             self.tighten(number);
             self.kinds[number as usize].next_count *= 2;

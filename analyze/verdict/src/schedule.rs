@@ -11,7 +11,7 @@
 use crate::{
     blocker::Blocker,
     fault::{Fault, Faults},
-    thread_state::{NONE, Piece, State, first_after},
+    thread_state::{NONE, State, ThreadState, first_after},
 };
 use analyze_run::{
     hash::{HashMap, HashSet},
@@ -35,7 +35,7 @@ pub struct Task {
 /// A scheduling slice: a task ran on a CPU over `[ts, end)`. It takes 24 bytes because all slices stay in
 /// memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Stint {
+pub struct SchedulingSlice {
     /// Start in nanoseconds.
     pub ts: i64,
     /// End in nanoseconds.
@@ -72,7 +72,7 @@ struct Timeline {
     key: ThreadKey,
     /// True if there was a row of off-CPU time.
     is_known: bool,
-    pieces: Vec<Piece>,
+    thread_states: Vec<ThreadState>,
 }
 
 /// Number of places in [`Schedule::recent_tasks`].
@@ -90,7 +90,7 @@ pub struct Schedule {
     /// The last task of each place and its number, because a comparison is cheaper than a hash.
     recent_tasks: [Option<(Task, u32)>; RECENT],
     /// Scheduling slices by run and CPU, sorted and disjoint.
-    stints: HashMap<(u32, u32), Vec<Stint>>,
+    slices: HashMap<(u32, u32), Vec<SchedulingSlice>>,
     /// Runs with thread states of [`State::Unknown`].
     without_reasons: HashSet<u32>,
 }
@@ -99,7 +99,7 @@ impl Schedule {
     /// Returns the number of a thread, which is a new one if the thread was not known.
     pub fn slot(&mut self, key: ThreadKey) -> usize {
         *self.slots.entry(key).or_insert_with(|| {
-            self.timelines.push(Timeline { key, is_known: false, pieces: Vec::new() });
+            self.timelines.push(Timeline { key, is_known: false, thread_states: Vec::new() });
             self.timelines.len() - 1
         })
     }
@@ -120,7 +120,7 @@ impl Schedule {
     }
 
     /// Adds a scheduling slice of `dur` nanoseconds. It must not begin before the slices added earlier.
-    pub fn add_stint(&mut self, run: u32, cpu: u32, (ts, dur): (i64, i64), task: Task, faults: &mut Faults) {
+    pub fn add_slice(&mut self, run: u32, cpu: u32, (ts, dur): (i64, i64), task: Task, faults: &mut Faults) {
         let end = ts.saturating_add(dur);
         if end < ts {
             *faults.entry((run, Fault::NegativeDuration)).or_default() += 1;
@@ -131,13 +131,13 @@ impl Schedule {
             return;
         }
         let task = self.task_number(task);
-        let stints = self.stints.entry((run, cpu)).or_default();
-        if let Some(last) = stints.last_mut().filter(|last| last.end > ts) {
+        let slices = self.slices.entry((run, cpu)).or_default();
+        if let Some(last) = slices.last_mut().filter(|last| last.end > ts) {
             // The later slice is the better known one.
             last.end = ts;
-            *faults.entry((run, Fault::OverlappingStints)).or_default() += 1;
+            *faults.entry((run, Fault::OverlappingSlices)).or_default() += 1;
         }
-        stints.push(Stint { ts, end, task });
+        slices.push(SchedulingSlice { ts, end, task });
     }
 
     /// Adds an off-CPU interval of a thread. It must not begin before those added earlier; of intervals with
@@ -157,7 +157,7 @@ impl Schedule {
         if start >= end {
             return;
         }
-        let piece = Piece {
+        let thread_state = ThreadState {
             ts: start,
             end,
             cpu: row.cpu.unwrap_or(NONE),
@@ -171,13 +171,21 @@ impl Schedule {
         match state {
             "preempted" => {
                 let has_moved = self.has_moved(run, row);
-                self.timelines[slot].pieces.push(Piece { state: State::Preempted, has_moved, ..piece });
+                self.timelines[slot].thread_states.push(ThreadState {
+                    state: State::Preempted,
+                    has_moved,
+                    ..thread_state
+                });
             }
-            "throttled" => self.timelines[slot].pieces.push(Piece { state: State::Throttled, ..piece }),
-            "stopped" => self.timelines[slot].pieces.push(Piece { state: State::Stopped, ..piece }),
+            "throttled" => self.timelines[slot]
+                .thread_states
+                .push(ThreadState { state: State::Throttled, ..thread_state }),
+            "stopped" => {
+                self.timelines[slot].thread_states.push(ThreadState { state: State::Stopped, ..thread_state })
+            }
             "unknown" => {
                 self.without_reasons.insert(run);
-                self.timelines[slot].pieces.push(piece);
+                self.timelines[slot].thread_states.push(thread_state);
             }
             _ => {
                 let blocker = Blocker::of(uninterruptible, row.syscall.map(i64::from));
@@ -185,12 +193,16 @@ impl Schedule {
                     Some(runnable) if end < i64::MAX => end.saturating_sub(runnable.max(0)).clamp(start, end),
                     _ => end,
                 };
-                let pieces = &mut self.timelines[slot].pieces;
+                let thread_states = &mut self.timelines[slot].thread_states;
                 if start < woken {
-                    pieces.push(Piece { end: woken, state: State::Blocked(blocker), ..piece });
+                    thread_states.push(ThreadState {
+                        end: woken,
+                        state: State::Blocked(blocker),
+                        ..thread_state
+                    });
                 }
                 if woken < end {
-                    pieces.push(Piece { ts: woken, state: State::Runnable, ..piece });
+                    thread_states.push(ThreadState { ts: woken, state: State::Runnable, ..thread_state });
                 }
             }
         }
@@ -201,16 +213,16 @@ impl Schedule {
     /// together with the interval must have been added.
     fn has_moved(&self, run: u32, row: &OffCpuRow) -> bool {
         let (Some(cpu), Some(next_tid)) = (row.cpu, row.next_tid) else { return false };
-        let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let holder = stints.last().filter(|stint| stint.ts <= row.ts && stint.end > row.ts);
-        holder.is_some_and(|stint| self.tasks[stint.task as usize].tid != next_tid)
+        let slices = self.slices.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
+        let holder = slices.last().filter(|slice| slice.ts <= row.ts && slice.end > row.ts);
+        holder.is_some_and(|slice| self.tasks[slice.task as usize].tid != next_tid)
     }
 
     /// Returns where an interval of a thread may begin: not before the previous interval has ended.
     fn begin(&mut self, slot: usize, ts: i64, faults: &mut Faults) -> i64 {
         let timeline = &mut self.timelines[slot];
         let run = timeline.key.0;
-        let Some(last) = timeline.pieces.last_mut() else {
+        let Some(last) = timeline.thread_states.last_mut() else {
             return ts;
         };
         if last.end == i64::MAX && last.ts < ts {
@@ -224,8 +236,8 @@ impl Schedule {
 
     /// Records that a thread entered a call: an earlier interval without an end must have ended by then.
     pub fn seen(&mut self, slot: usize, ts: i64, faults: &mut Faults) {
-        let Timeline { key, pieces, .. } = &mut self.timelines[slot];
-        let Some(last) = pieces.last_mut().filter(|last| last.end == i64::MAX && last.ts < ts) else {
+        let Timeline { key, thread_states, .. } = &mut self.timelines[slot];
+        let Some(last) = thread_states.last_mut().filter(|last| last.end == i64::MAX && last.ts < ts) else {
             return;
         };
         *faults.entry((key.0, Fault::ReturnNotSeen)).or_default() += 1;
@@ -238,8 +250,8 @@ impl Schedule {
     }
 
     /// Returns the task that ended a sleep, if it is in the recording.
-    pub fn waker(&self, piece: &Piece) -> Option<Task> {
-        self.task(piece.waker)
+    pub fn waker(&self, thread_state: &ThreadState) -> Option<Task> {
+        self.task(thread_state.waker)
     }
 
     /// Returns the number of a thread, if it is known.
@@ -253,13 +265,13 @@ impl Schedule {
     }
 
     /// Returns the off-CPU states of a thread, given by its number. Panics if there is no such number.
-    pub fn pieces_of(&self, slot: usize) -> &[Piece] {
-        &self.timelines[slot].pieces
+    pub fn pieces_of(&self, slot: usize) -> &[ThreadState] {
+        &self.timelines[slot].thread_states
     }
 
     /// Returns the off-CPU states of a thread; empty if it is not known.
-    pub fn pieces(&self, key: ThreadKey) -> &[Piece] {
-        self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].pieces)
+    pub fn thread_states(&self, key: ThreadKey) -> &[ThreadState] {
+        self.slots.get(&key).map_or(&[], |slot| &self.timelines[*slot].thread_states)
     }
 
     /// Returns whether the off-CPU time of a thread, given by its number, was recorded. Panics if there is no
@@ -277,10 +289,10 @@ impl Schedule {
     /// Only slices on CPUs that a thread waited for are recorded.
     pub fn ran(&self, run: u32) -> impl Iterator<Item = (Task, i64)> {
         let mut totals = vec![None; self.tasks.len()];
-        let of_run = self.stints.iter().filter(|((of, _), _)| *of == run);
-        for stint in of_run.flat_map(|(_, stints)| stints) {
-            let total: &mut Option<i64> = &mut totals[stint.task as usize];
-            *total = Some(total.unwrap_or(0).saturating_add(stint.end - stint.ts));
+        let of_run = self.slices.iter().filter(|((of, _), _)| *of == run);
+        for slice in of_run.flat_map(|(_, slices)| slices) {
+            let total: &mut Option<i64> = &mut totals[slice.task as usize];
+            *total = Some(total.unwrap_or(0).saturating_add(slice.end - slice.ts));
         }
         self.tasks.iter().zip(totals).filter_map(|(task, total)| Some((*task, total?)))
     }
@@ -300,16 +312,16 @@ impl Schedule {
         (from, to): (i64, i64),
         mut holder: impl FnMut(i64, i64, Option<Task>),
     ) -> usize {
-        let stints = self.stints.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
-        let first = first_after(stints, near, |stint| stint.end <= from);
+        let slices = self.slices.get(&(run, cpu)).map_or(&[][..], Vec::as_slice);
+        let first = first_after(slices, near, |slice| slice.end <= from);
         let mut at = from;
-        for stint in stints[first..].iter().take_while(|stint| stint.ts < to) {
-            let (start, end) = (stint.ts.max(at), stint.end.min(to));
+        for slice in slices[first..].iter().take_while(|slice| slice.ts < to) {
+            let (start, end) = (slice.ts.max(at), slice.end.min(to));
             if start > at {
                 holder(at, start, None);
             }
             if end > start {
-                holder(start, end, self.task(stint.task));
+                holder(start, end, self.task(slice.task));
             }
             at = end.max(at);
         }
@@ -328,22 +340,22 @@ pub mod tests {
     /// none), CPU, and process ID and thread ID of the waker. Times are in nanoseconds.
     pub type OffRow = ((i32, i32), i64, i64, &'static str, Option<i64>, i32, i32, Option<(i32, i32)>);
     /// CPU, start and end in nanoseconds, process ID and thread ID.
-    pub type StintRow = (i32, i64, i64, (i32, i32));
+    pub type SliceRow = (i32, i64, i64, (i32, i32));
 
     /// Builds the schedule of run 0 from rows in any order.
-    pub fn schedule(rows: &[OffRow], stints: &[StintRow]) -> Schedule {
-        read(rows, stints).0
+    pub fn schedule(rows: &[OffRow], slices: &[SliceRow]) -> Schedule {
+        read(rows, slices).0
     }
 
-    fn read(rows: &[OffRow], stints: &[StintRow]) -> (Schedule, Faults) {
+    fn read(rows: &[OffRow], slices: &[SliceRow]) -> (Schedule, Faults) {
         let (mut schedule, mut faults) = (Schedule::default(), Faults::new());
         let run = schedule.names.number("r");
         let (hog, waker) = (schedule.names.number("hog"), schedule.names.number("waker"));
-        let mut stints = stints.to_vec();
-        stints.sort_by_key(|stint| (stint.1, stint.2));
-        for (cpu, ts, end, (pid, tid)) in stints {
+        let mut slices = slices.to_vec();
+        slices.sort_by_key(|slice| (slice.1, slice.2));
+        for (cpu, ts, end, (pid, tid)) in slices {
             let task = Task { pid: pid as u32, tid: tid as u32, comm: hog };
-            schedule.add_stint(run, cpu as u32, (ts, end - ts), task, &mut faults);
+            schedule.add_slice(run, cpu as u32, (ts, end - ts), task, &mut faults);
         }
         let mut rows = rows.to_vec();
         rows.sort_by_key(|row| row.1);
@@ -365,7 +377,11 @@ pub mod tests {
     }
 
     fn states(schedule: &Schedule, key: ThreadKey) -> Vec<(i64, i64, State)> {
-        schedule.pieces(key).iter().map(|piece| (piece.ts, piece.end, piece.state)).collect()
+        schedule
+            .thread_states(key)
+            .iter()
+            .map(|thread_state| (thread_state.ts, thread_state.end, thread_state.state))
+            .collect()
     }
 
     #[test]
@@ -406,10 +422,11 @@ pub mod tests {
         schedule.seen(slots[0], 200, &mut faults);
         schedule.add_off_cpu(slots[0], &away(400), &mut faults);
         schedule.add_off_cpu(slots[0], &away(500), &mut faults);
-        let ends = schedule.pieces_of(slots[0]).iter().map(|piece| piece.end).collect::<Vec<_>>();
+        let ends =
+            schedule.pieces_of(slots[0]).iter().map(|thread_state| thread_state.end).collect::<Vec<_>>();
         assert_eq!(ends, [200, 500, i64::MAX], "it entered a call before it was off CPU again");
-        assert_eq!(schedule.pieces((0, 1, 2))[0].end, 250);
-        assert_eq!(schedule.pieces((0, 1, 3))[0].end, i64::MAX);
+        assert_eq!(schedule.thread_states((0, 1, 2))[0].end, 250);
+        assert_eq!(schedule.thread_states((0, 1, 3))[0].end, i64::MAX);
         assert_eq!(faults[&(0, Fault::ReturnNotSeen)], 3);
     }
 }

@@ -45,7 +45,7 @@ const ROUND_ROWS: u64 = 1 << 20;
 /// A row that is processed. Rows of one `ts` are processed in the order of [`Event::order`].
 enum Event {
     Marked(Marked),
-    Stint { run: u32, cpu: u32, ts: i64, dur: i64, task: Task },
+    SchedulingSlice { run: u32, cpu: u32, ts: i64, dur: i64, task: Task },
     OffCpu { thread: ThreadKey, row: OffCpuRow },
     Call(CallRow),
 }
@@ -69,7 +69,7 @@ impl Event {
         let longest = |dur: Option<i64>| dur.map_or(i64::MIN, |dur| dur.saturating_neg());
         match self {
             Self::Marked(range) => (0, range.thread, longest(range.dur)),
-            Self::Stint { run, cpu, dur, .. } => (1, (*run, *cpu, 0), *dur),
+            Self::SchedulingSlice { run, cpu, dur, .. } => (1, (*run, *cpu, 0), *dur),
             Self::OffCpu { thread, row } => (2, *thread, longest(row.dur)),
             Self::Call(call) => (3, call.thread, longest(call.dur)),
         }
@@ -252,10 +252,16 @@ impl<S: Sink> Sweep<S> {
                 };
                 Event::OffCpu { thread, row }
             }
-            Kind::Stint => {
+            Kind::SchedulingSlice => {
                 let comm = rows.comm.at(row).unwrap_or_else(|| self.schedule.names.number(""));
                 let task = Task { pid: thread.1, tid: thread.2, comm };
-                Event::Stint { run: self.run, cpu: rows.cpu.at(row)?, ts, dur: dur.unwrap_or(0), task }
+                Event::SchedulingSlice {
+                    run: self.run,
+                    cpu: rows.cpu.at(row)?,
+                    ts,
+                    dur: dur.unwrap_or(0),
+                    task,
+                }
             }
             Kind::Mark => {
                 if rows.op.text(row) != Some("range") {
@@ -294,8 +300,8 @@ impl<S: Sink> Sweep<S> {
                 self.processes[process].phases.push((end, range.name));
                 self.sink.marked(&range);
             }
-            Event::Stint { run, cpu, ts, dur, task } => {
-                self.schedule.add_stint(run, cpu, (ts, dur), task, &mut self.faults);
+            Event::SchedulingSlice { run, cpu, ts, dur, task } => {
+                self.schedule.add_slice(run, cpu, (ts, dur), task, &mut self.faults);
             }
             Event::OffCpu { thread, row } => {
                 let slot = self.slot(thread);
@@ -334,11 +340,11 @@ impl<S: Sink> Sweep<S> {
         if call.dur.is_none() {
             return sink.left(call, None, schedule);
         }
-        let pieces = schedule.pieces_of(call.slot);
-        if pieces.last().is_none_or(|last| last.end <= call.ts) {
+        let thread_states = schedule.pieces_of(call.slot);
+        if thread_states.last().is_none_or(|last| last.end <= call.ts) {
             return sink.left(call, None, schedule);
         }
-        sink.left(call, Some(&parts(pieces, LATEST, call.ts, call.end())), schedule)
+        sink.left(call, Some(&parts(thread_states, LATEST, call.ts, call.end())), schedule)
     }
 
     /// Leaves the calls of a thread that have ended by `now`.

@@ -37,7 +37,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// One off-CPU thread state over `[ts, end)`. It takes 32 bytes because all of them stay in memory: a chain
 /// can lead to any thread at any time. One off-CPU interval has two states at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ThreadState {
     /// Start in nanoseconds.
     pub ts: i64,
     /// End in nanoseconds; `i64::MAX` if the thread was not seen again.
@@ -54,9 +54,9 @@ pub struct Piece {
     pub has_moved: bool,
 }
 
-const _: () = assert!(size_of::<Piece>() == 32);
+const _: () = assert!(size_of::<ThreadState>() == 32);
 
-impl Piece {
+impl ThreadState {
     /// Returns the CPU that the thread waited for or had left, if it is known.
     pub fn cpu(&self) -> Option<u32> {
         (self.cpu != NONE).then_some(self.cpu)
@@ -94,25 +94,25 @@ pub(super) fn first_after<T>(values: &[T], near: usize, before: impl Fn(&T) -> b
     low + values[low..high].partition_point(before)
 }
 
-/// Cuts `[from, to)` of a thread, in nanoseconds, into segments by the thread states `pieces`, and calls
-/// `segment` with start, end and state of each, in order. The segments cover the whole interval; time outside
-/// of `pieces` is [`State::OnCpu`] and has no [`Piece`]. `near` is a hint: the approximate index of the first
-/// state that matters.
+/// Cuts `[from, to)` of a thread, in nanoseconds, into segments by its off-CPU states, and calls `segment` with
+/// start, end and state of each, in order. The segments cover the whole interval; time outside of
+/// `thread_states` is [`State::OnCpu`] and has no [`ThreadState`]. `near` is a hint: the approximate index of
+/// the first state that matters.
 pub fn cut(
-    pieces: &[Piece],
+    thread_states: &[ThreadState],
     near: usize,
     from: i64,
     to: i64,
-    mut segment: impl FnMut(i64, i64, State, Option<&Piece>),
+    mut segment: impl FnMut(i64, i64, State, Option<&ThreadState>),
 ) {
-    let first = first_after(pieces, near, |piece| piece.end <= from);
+    let first = first_after(thread_states, near, |thread_state| thread_state.end <= from);
     let mut at = from;
-    for piece in pieces[first..].iter().take_while(|piece| piece.ts < to) {
-        if piece.ts > at {
-            segment(at, piece.ts, State::OnCpu, None);
+    for thread_state in thread_states[first..].iter().take_while(|thread_state| thread_state.ts < to) {
+        if thread_state.ts > at {
+            segment(at, thread_state.ts, State::OnCpu, None);
         }
-        let (start, end) = (piece.ts.max(at), piece.end.min(to));
-        segment(start, end, piece.state, Some(piece));
+        let (start, end) = (thread_state.ts.max(at), thread_state.end.min(to));
+        segment(start, end, thread_state.state, Some(thread_state));
         at = end;
     }
     if at < to {

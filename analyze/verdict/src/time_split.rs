@@ -10,7 +10,7 @@
 
 use crate::{
     blocker::Blocker,
-    thread_state::{BlockedNs, Piece, State, cut},
+    thread_state::{BlockedNs, State, ThreadState, cut},
 };
 
 /// The split of one call that returned, by thread state, in nanoseconds. The parts sum to its duration.
@@ -54,26 +54,26 @@ impl Parts {
     }
 }
 
-/// Splits `[from, to)` of a thread with the off-CPU states `pieces`. `near` is a hint: the approximate index
+/// Splits `[from, to)` of a thread by its off-CPU `thread_states`. `near` is a hint: the approximate index
 /// of the first state that matters.
 #[inline]
-pub fn parts(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
-    match pieces.last() {
-        Some(last) if last.end > from => parts_off_cpu(pieces, near, from, to),
+pub fn parts(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
+    match thread_states.last() {
+        Some(last) if last.end > from => parts_off_cpu(thread_states, near, from, to),
         _ => Parts { on_cpu: to - from, ..Parts::default() },
     }
 }
 
-fn parts_off_cpu(pieces: &[Piece], near: usize, from: i64, to: i64) -> Parts {
+fn parts_off_cpu(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
     let mut parts = Parts::default();
     let mut longest = 0;
-    cut(pieces, near, from, to, |ts, end, state, piece| {
+    cut(thread_states, near, from, to, |ts, end, state, thread_state| {
         parts.add(end - ts, state);
         if let State::Blocked(_) = state
             && end - ts > longest
         {
             longest = end - ts;
-            parts.blocked_syscall = piece.and_then(Piece::syscall);
+            parts.blocked_syscall = thread_state.and_then(ThreadState::syscall);
         }
     });
     parts
@@ -93,20 +93,20 @@ mod tests {
     use super::*;
     use crate::thread_state::LATEST;
 
-    fn piece(ts: i64, end: i64, state: State) -> Piece {
-        Piece::of(ts, end, state, 16)
+    fn thread_state(ts: i64, end: i64, state: State) -> ThreadState {
+        ThreadState::of(ts, end, state, 16)
     }
 
     #[test]
     fn parts_of_a_call() {
-        let pieces = [
-            piece(90, 110, State::Preempted),
-            piece(120, 140, State::Blocked(Blocker::Ioctl)),
-            piece(140, 150, State::Runnable),
-            piece(195, 197, State::Blocked(Blocker::Futex)),
-            piece(197, 205, State::Runnable),
+        let thread_states = [
+            thread_state(90, 110, State::Preempted),
+            thread_state(120, 140, State::Blocked(Blocker::Ioctl)),
+            thread_state(140, 150, State::Runnable),
+            thread_state(195, 197, State::Blocked(Blocker::Futex)),
+            thread_state(197, 205, State::Runnable),
         ];
-        let found = parts(&pieces, 0, 100, 200);
+        let found = parts(&thread_states, 0, 100, 200);
         let mut blocked = [0; Blocker::ALL.len()];
         (blocked[0], blocked[1]) = (20, 2);
         let expected = Parts {
@@ -123,8 +123,9 @@ mod tests {
 
     #[test]
     fn touching_is_not_overlapping() {
-        let pieces = [piece(90, 100, State::Preempted), piece(110, 115, State::Preempted)];
-        assert_eq!(parts(&pieces, 0, 100, 110).on_cpu, 10);
+        let thread_states =
+            [thread_state(90, 100, State::Preempted), thread_state(110, 115, State::Preempted)];
+        assert_eq!(parts(&thread_states, 0, 100, 110).on_cpu, 10);
     }
 
     /// Compares the split of random threads with a count of every nanosecond.
@@ -144,21 +145,22 @@ mod tests {
             State::Unknown,
         ];
         for _ in 0..300 {
-            let mut pieces = Vec::new();
+            let mut thread_states = Vec::new();
             let mut at = random(20);
             while at < 400 {
                 let dur = 1 + random(30);
-                pieces.push(piece(at, at + dur, states[random(6) as usize]));
+                thread_states.push(thread_state(at, at + dur, states[random(6) as usize]));
                 at += dur + random(40);
             }
             let (from, dur) = (random(300), 1 + random(150));
-            let found = parts(&pieces, LATEST, from, from + dur);
+            let found = parts(&thread_states, LATEST, from, from + dur);
             let mut counted = Parts { blocked_syscall: found.blocked_syscall, ..Parts::default() };
             for t in from..from + dur {
-                let inside = pieces.iter().find(|piece| t >= piece.ts && t < piece.end);
-                counted.add(1, inside.map_or(State::OnCpu, |piece| piece.state));
+                let inside =
+                    thread_states.iter().find(|thread_state| t >= thread_state.ts && t < thread_state.end);
+                counted.add(1, inside.map_or(State::OnCpu, |thread_state| thread_state.state));
             }
-            assert_eq!(found, counted, "{from} {dur} {pieces:?}");
+            assert_eq!(found, counted, "{from} {dur} {thread_states:?}");
             let sum = found.on_cpu + found.preempted + found.runnable + found.throttled + found.blocked_ns();
             assert_eq!(sum + found.stopped + found.unknown, dur);
         }

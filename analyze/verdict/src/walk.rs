@@ -15,7 +15,7 @@
 use crate::{
     blocker::Blocker,
     schedule::{Schedule, Task, ThreadKey},
-    thread_state::{Piece, State, cut, first_after},
+    thread_state::{State, ThreadState, cut, first_after},
     time_split::{Parts, parts},
 };
 
@@ -55,8 +55,8 @@ pub struct Walker<'a> {
     schedule: &'a Schedule,
     /// Where searches begin, by number of the thread and by CPU, modulo the number of places. A wrong place
     /// costs time, but does not change the result.
-    pieces: Vec<usize>,
-    stints: Vec<usize>,
+    thread_states: Vec<usize>,
+    slices: Vec<usize>,
     /// The threads that the chain has come through, up to the current one.
     path: Vec<usize>,
     /// The links found so far.
@@ -67,7 +67,7 @@ impl<'a> Walker<'a> {
     /// Makes a walker over a schedule.
     pub fn new(schedule: &'a Schedule) -> Self {
         let places = || vec![0; PLACES];
-        Self { schedule, pieces: places(), stints: places(), path: Vec::new(), links: Vec::new() }
+        Self { schedule, thread_states: places(), slices: places(), path: Vec::new(), links: Vec::new() }
     }
 
     /// Returns the schedule.
@@ -76,17 +76,17 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the states of a thread, and the index of the first that ends after `from`.
-    fn pieces(&mut self, slot: usize, from: i64) -> (&'a [Piece], usize) {
-        let pieces = self.schedule.pieces_of(slot);
-        let near = &mut self.pieces[slot % PLACES];
-        *near = first_after(pieces, *near, |piece| piece.end <= from);
-        (pieces, *near)
+    fn thread_states(&mut self, slot: usize, from: i64) -> (&'a [ThreadState], usize) {
+        let thread_states = self.schedule.pieces_of(slot);
+        let near = &mut self.thread_states[slot % PLACES];
+        *near = first_after(thread_states, *near, |thread_state| thread_state.end <= from);
+        (thread_states, *near)
     }
 
     /// Splits `[from, to)` of a thread, given by its number in the schedule, by thread state.
     pub fn parts(&mut self, slot: usize, from: i64, to: i64) -> Parts {
-        let (pieces, first) = self.pieces(slot, from);
-        parts(pieces, first, from, to)
+        let (thread_states, first) = self.thread_states(slot, from);
+        parts(thread_states, first, from, to)
     }
 
     /// Cuts `[from, to)` of a thread, given by its number in the schedule, into segments as [`cut`] does.
@@ -94,10 +94,10 @@ impl<'a> Walker<'a> {
         &mut self,
         slot: usize,
         (from, to): (i64, i64),
-        segment: impl FnMut(i64, i64, State, Option<&Piece>),
+        segment: impl FnMut(i64, i64, State, Option<&ThreadState>),
     ) {
-        let (pieces, first) = self.pieces(slot, from);
-        cut(pieces, first, from, to, segment);
+        let (thread_states, first) = self.thread_states(slot, from);
+        cut(thread_states, first, from, to, segment);
     }
 
     /// Returns the chain behind `[from, to)` of a thread, given by its number in the schedule. The links are
@@ -111,9 +111,9 @@ impl<'a> Walker<'a> {
     /// Appends the links of one thread's time.
     fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept_in: Option<Blocker>) {
         self.path.push(slot);
-        let (pieces, first) = self.pieces(slot, from);
-        cut(pieces, first, from, to, |ts, end, state, piece| {
-            self.link(slot, (ts, end), state, piece, slept_in);
+        let (thread_states, first) = self.thread_states(slot, from);
+        cut(thread_states, first, from, to, |ts, end, state, thread_state| {
+            self.link(slot, (ts, end), state, thread_state, slept_in);
         });
         self.path.pop();
     }
@@ -124,7 +124,7 @@ impl<'a> Walker<'a> {
         slot: usize,
         (ts, end): (i64, i64),
         state: State,
-        piece: Option<&Piece>,
+        thread_state: Option<&ThreadState>,
         slept_in: Option<Blocker>,
     ) {
         let schedule = self.schedule;
@@ -137,39 +137,41 @@ impl<'a> Walker<'a> {
             state,
             task: None,
             slept_in,
-            cpu: piece.and_then(Piece::cpu),
-            syscall: piece.and_then(Piece::syscall),
+            cpu: thread_state.and_then(ThreadState::cpu),
+            syscall: thread_state.and_then(ThreadState::syscall),
         };
-        match (state, piece) {
-            (State::Preempted | State::Runnable, Some(piece)) => {
+        match (state, thread_state) {
+            (State::Preempted | State::Runnable, Some(thread_state)) => {
                 // If the thread waited in two run queues, and it is not known how long in each, no task is
                 // blamed.
-                let Some(cpu) = piece.cpu().filter(|_| !piece.has_moved) else {
+                let Some(cpu) = thread_state.cpu().filter(|_| !thread_state.has_moved) else {
                     self.links.push(link);
                     return;
                 };
-                let near = &mut self.stints[cpu as usize % PLACES];
+                let near = &mut self.slices[cpu as usize % PLACES];
                 *near = schedule.holders((thread.0, cpu), *near, (ts, end), |ts, end, task| {
                     // A thread that migrates may be recorded on two CPUs for a moment.
                     let task = task.filter(|task| task.tid != thread.2);
                     self.links.push(Link { ts, end, task, ..link });
                 });
             }
-            (State::Blocked(blocker), Some(piece)) => {
-                let woken_by = schedule.waker(piece);
+            (State::Blocked(blocker), Some(thread_state)) => {
+                let woken_by = schedule.waker(thread_state);
                 // The waker is known only if the sleep ended inside the time asked about.
-                let waker = woken_by.filter(|_| piece.end <= end && self.path.len() < MAX_DEPTH);
+                let waker = woken_by.filter(|_| thread_state.end <= end && self.path.len() < MAX_DEPTH);
                 let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
                 let onward = waker.filter(|waker| schedule.is_known(*waker) && !self.path.contains(waker));
                 match onward {
                     Some(waker) => self.follow(waker, (ts, end), slept_in.or(Some(blocker))),
                     // A task that ends the sleep after the time asked about has not ended it yet.
-                    None => self.links.push(Link { task: woken_by.filter(|_| piece.end <= end), ..link }),
+                    None => {
+                        self.links.push(Link { task: woken_by.filter(|_| thread_state.end <= end), ..link })
+                    }
                 }
             }
             // The task that continued the thread is known.
-            (State::Stopped, Some(piece)) if piece.end <= end => {
-                self.links.push(Link { task: schedule.waker(piece), ..link });
+            (State::Stopped, Some(thread_state)) if thread_state.end <= end => {
+                self.links.push(Link { task: schedule.waker(thread_state), ..link });
             }
             _ => self.links.push(link),
         }
@@ -258,16 +260,16 @@ mod tests {
                     at += dur + random(60);
                 }
             }
-            let mut stints = Vec::new();
+            let mut slices = Vec::new();
             for cpu in 0..2 {
                 let mut at = random(30);
                 while at < 1000 {
                     let end = at + 1 + random(90);
-                    stints.push((cpu, at, end, (7, 7)));
+                    slices.push((cpu, at, end, (7, 7)));
                     at = end + random(30);
                 }
             }
-            let schedule = schedule(&rows, &stints);
+            let schedule = schedule(&rows, &slices);
             let mut used = Walker::new(&schedule);
             for tid in [1, 2, 3, 4, 5, 5, 4, 3, 2, 1] {
                 let (from, dur) = (random(800), 1 + random(300));

@@ -4,7 +4,9 @@ use datafusion::logical_expr::Documentation;
 
 /// One function.
 pub struct Function {
+    /// Name in SQL.
     pub name: String,
+    /// Description, syntax and arguments.
     pub documentation: Documentation,
 }
 

@@ -56,13 +56,13 @@ const PLACES: usize = 1 << 16;
 
 /// The first (partial) step of a grouping.
 #[derive(Debug)]
-pub(super) struct NearGroups {
+pub(super) struct DenseGroupBy {
     planned: Arc<AggregateExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl Work for NearGroups {
-    const RULE: &'static str = "near_groups";
+impl Work for DenseGroupBy {
+    const RULE: &'static str = "dense_group_by";
 
     fn of(planned: &dyn ExecutionPlan) -> Result<Option<Self>> {
         let Some(planned) = planned.downcast_ref::<AggregateExec>() else { return Ok(None) };
@@ -97,7 +97,8 @@ impl Work for NearGroups {
         let [(group, _)] = planned.group_expr().expr() else {
             return internal_err!("one number to group by");
         };
-        let memory = MemoryConsumer::new(format!("NearGroups[{partition}]")).register(context.memory_pool());
+        let memory =
+            MemoryConsumer::new(format!("DenseGroupBy[{partition}]")).register(context.memory_pool());
         let input = planned.input().execute(partition, Arc::clone(&context))?;
         let step = Step {
             waiting: RecordBatch::new_empty(input.schema()),
@@ -434,7 +435,7 @@ mod tests {
             .with_runtime_env(runtime.build_arc().unwrap())
             .with_config(SessionConfig::new().with_target_partitions(2));
         if is_ours {
-            state = state.with_physical_optimizer_rule(Arc::new(Rule::<NearGroups>::default()));
+            state = state.with_physical_optimizer_rule(Arc::new(Rule::<DenseGroupBy>::default()));
         }
         let context = SessionContext::new_with_state(state.build());
         context.register_table("t", Arc::new(table)).unwrap();

@@ -37,13 +37,13 @@ fn dictionary() -> DataType {
 
 /// The optimizer rule. The memory of the strings is accounted for in `pool`.
 #[derive(Debug)]
-pub struct DictionaryGroups {
+pub(super) struct DictionaryGroups {
     pool: Arc<dyn MemoryPool>,
 }
 
 impl DictionaryGroups {
     /// Creates the rule for a session whose queries take their memory from `pool`.
-    pub fn new(pool: Arc<dyn MemoryPool>) -> Self {
+    pub(super) fn new(pool: Arc<dyn MemoryPool>) -> Self {
         Self { pool }
     }
 }

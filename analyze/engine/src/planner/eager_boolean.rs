@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! FilterExec: kind = off_cpu AND waker_tid IS NOT NULL
-//!     ->  FilterExec: both_sides(kind = off_cpu AND waker_tid IS NOT NULL)
+//!     ->  FilterExec: eager_boolean(kind = off_cpu AND waker_tid IS NOT NULL)
 //! ```
 
 use std::{
@@ -43,15 +43,15 @@ use crate::planner::substitute_exec::Work;
 /// A copy of a planned filter with the rewritten condition. DataFusion knows less about that condition, so
 /// the original filter still describes the node to the rest of the plan.
 #[derive(Debug)]
-pub(super) struct CheapConditions(FilterExec);
+pub(super) struct EagerBooleanFilter(FilterExec);
 
-impl Work for CheapConditions {
-    const RULE: &'static str = "both_sides";
+impl Work for EagerBooleanFilter {
+    const RULE: &'static str = "eager_boolean";
 
     fn of(planned: &dyn ExecutionPlan) -> Result<Option<Self>> {
         let Some(filter) = planned.downcast_ref::<FilterExec>() else { return Ok(None) };
         let condition = Arc::clone(filter.predicate()).transform_up(|expr| {
-            Ok(match BothSides::of(&expr)? {
+            Ok(match EagerBoolean::of(&expr)? {
                 Some(both) => Transformed::yes(Arc::new(both)),
                 None => Transformed::no(expr),
             })
@@ -90,7 +90,7 @@ fn is_cheap(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
             || expr.is::<IsNullExpr>()
             || expr.is::<IsNotNullExpr>()
             || expr.is::<InListExpr>()
-            || expr.is::<BothSides>()
+            || expr.is::<EagerBoolean>()
             || expr.downcast_ref::<BinaryExpr>().is_some_and(|binary| compares(binary.op()));
         Ok(if is_cheap { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
@@ -99,12 +99,12 @@ fn is_cheap(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
 
 /// A conjunction or disjunction that evaluates both of its sides for every row.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct BothSides {
+struct EagerBoolean {
     /// The expression as the planner made it.
     joined: BinaryExpr,
 }
 
-impl BothSides {
+impl EagerBoolean {
     /// Converts an `AND` or `OR`. Returns `None` for another expression, or if its second side is not cheap.
     fn of(expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Self>> {
         let Some(joined) = expr.downcast_ref::<BinaryExpr>() else { return Ok(None) };
@@ -117,13 +117,13 @@ impl BothSides {
     }
 }
 
-impl Display for BothSides {
+impl Display for EagerBoolean {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "both_sides({})", self.joined)
+        write!(f, "eager_boolean({})", self.joined)
     }
 }
 
-impl PhysicalExpr for BothSides {
+impl PhysicalExpr for EagerBoolean {
     fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
         self.joined.return_field(schema)
     }
@@ -150,7 +150,7 @@ impl PhysicalExpr for BothSides {
         children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let Ok([left, right]) = <[_; 2]>::try_from(children) else {
-            return internal_err!("both_sides has two children");
+            return internal_err!("eager_boolean has two children");
         };
         Ok(Arc::new(Self { joined: BinaryExpr::new(left, *self.joined.op(), right) }))
     }
@@ -195,7 +195,7 @@ mod tests {
         let mut state = SessionStateBuilder::new_with_default_features()
             .with_config(SessionConfig::new().with_target_partitions(2));
         if is_ours {
-            state = state.with_physical_optimizer_rule(Arc::new(Rule::<CheapConditions>::default()));
+            state = state.with_physical_optimizer_rule(Arc::new(Rule::<EagerBooleanFilter>::default()));
         }
         let context = SessionContext::new_with_state(state.build());
         context.register_table("x", Arc::new(table)).unwrap();
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(answers[0], answers[1], "{condition}");
             let plan = ours.sql(&format!("EXPLAIN {query}")).await.unwrap().collect().await.unwrap();
             let plan = pretty_format_batches(&plan).unwrap().to_string();
-            assert_eq!(plan.contains("both_sides("), is_both, "{condition}: {plan}");
+            assert_eq!(plan.contains("eager_boolean("), is_both, "{condition}: {plan}");
         }
     }
 }

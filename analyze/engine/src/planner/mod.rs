@@ -5,8 +5,8 @@
 //! rule                 runs on                        what it does
 //! dictionary_groups    the logical plan               groups by the number of a string, not by the string
 //! interval_join        the physical plan, early       sweeps sorted inputs where a join compares intervals
-//! both_sides           the physical plan, last        evaluates both sides of AND and OR if that is cheap
-//! near_groups          the physical plan, last        finds the group of an integer by its place in a table
+//! eager_boolean        the physical plan, last        evaluates both sides of AND and OR if that is cheap
+//! dense_group_by       the physical plan, last        finds the group of an integer by its place in a table
 //! ```
 
 mod dense_group_by;
@@ -32,7 +32,7 @@ pub fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRule + Se
 /// Returns the rules for physical plans, including DataFusion's own.
 pub fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
-    rules.push(Arc::new(Rule::<eager_boolean::CheapConditions>::default()));
-    rules.push(Arc::new(Rule::<dense_group_by::NearGroups>::default()));
+    rules.push(Arc::new(Rule::<eager_boolean::EagerBooleanFilter>::default()));
+    rules.push(Arc::new(Rule::<dense_group_by::DenseGroupBy>::default()));
     rules
 }

@@ -61,7 +61,7 @@ impl<T: Work> PhysicalOptimizerRule for Rule<T> {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let rewrite = |planned: Arc<dyn ExecutionPlan>| {
             Ok(match T::of(planned.as_ref())? {
-                Some(work) => Transformed::yes(Arc::new(StandIn { planned, work }) as _),
+                Some(work) => Transformed::yes(Arc::new(SubstituteExec { planned, work }) as _),
                 None => Transformed::no(planned),
             })
         };
@@ -79,18 +79,18 @@ impl<T: Work> PhysicalOptimizerRule for Rule<T> {
 
 /// The node: it executes `work` and reports the properties of `planned`.
 #[derive(Debug)]
-struct StandIn<T> {
+struct SubstituteExec<T> {
     planned: Arc<dyn ExecutionPlan>,
     work: T,
 }
 
-impl<T: Work> DisplayAs for StandIn<T> {
+impl<T: Work> DisplayAs for SubstituteExec<T> {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
         self.work.fmt_as(kind, f)
     }
 }
 
-impl<T: Work> ExecutionPlan for StandIn<T> {
+impl<T: Work> ExecutionPlan for SubstituteExec<T> {
     fn name(&self) -> &str {
         self.planned.name()
     }

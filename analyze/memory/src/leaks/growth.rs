@@ -6,17 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
 use trace_schema::Run;
 
 use super::{
-    account::{self, Account, Named, Suspect},
+    account::{self, Named},
     epochs::{self, Epochs},
+    measured::Verdict,
     site::{Amount, Site},
     stacks::{self, Frames},
     survivors::{Heard, Survivors},
-    trend::{Trend, trend},
-    verdict::{self, Verdict},
+    trend::trend,
+    verdict,
 };
 use crate::{
     input::{Input, Key, Replay},
@@ -24,82 +24,13 @@ use crate::{
 };
 use analyze_run::{error::AnalyzeError, events::Events, run_file::RunFile};
 
+pub use super::measured::{Bin, Growth, Point};
+
 /// The parameters of the analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     /// The name of the marks that are the epochs; `None` selects those that fit best.
     pub epochs: Option<String>,
-}
-
-/// An allocator's totals at one epoch bound.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Point {
-    /// The time of the bound (ns, trace clock).
-    pub ts_ns: i64,
-    /// Allocated bytes.
-    pub live_bytes: i64,
-    /// Bytes in blocks that the program freed but other streams may still use.
-    pub pending_bytes: i64,
-    /// Reserved bytes.
-    pub reserved_bytes: i64,
-    /// Free bytes that `empty_cache()` would release, and those that it would if no private pool kept them.
-    pub releasable_bytes: i64,
-    /// Free bytes in segments that are in use; reduced by active bytes outside of known segments.
-    pub pinned_bytes: i64,
-    /// Bytes in blocks whose state is not known.
-    pub unknown_bytes: i64,
-    /// The number of blocks allocated since the previous bound that are live at the last one.
-    pub survived_count: u64,
-    /// The bytes in these blocks.
-    pub survived_bytes: i64,
-}
-
-/// One bin of a histogram of blocks.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Bin {
-    /// The smallest age in epochs, or the smallest size in bytes, of the bin.
-    pub from: u64,
-    /// The first value above the bin.
-    pub to: u64,
-    /// The number of blocks.
-    pub count: u64,
-    /// The bytes in these blocks.
-    pub bytes: i64,
-}
-
-/// The growth of one allocator.
-#[derive(Clone, Debug, Serialize)]
-pub struct Growth {
-    /// The name of the run.
-    pub run: String,
-    /// The process.
-    pub pid: u32,
-    /// The device, by CUDA's index.
-    pub device: i32,
-    /// The class of the growth.
-    pub verdict: Verdict,
-    /// The reasons for the verdict; may be empty.
-    pub reasons: Vec<String>,
-    /// The epochs over which the growth was measured.
-    pub epochs: Epochs,
-    /// The number of epochs.
-    pub epochs_count: usize,
-    /// The number of warm-up epochs among them.
-    pub warm_up_count: usize,
-    /// The account of the growth.
-    pub account: Account,
-    /// The trend of the allocated bytes, from the end of the warm-up.
-    pub live_trend: Option<Trend>,
-    /// The trend of the reserved bytes, from the end of the warm-up.
-    pub reserved_trend: Option<Trend>,
-    /// The sites with old blocks: leaks first, then by bytes.
-    pub sites: Vec<Suspect>,
-    /// Blocks allocated after the warm-up that are live at the end of the last epoch, by age in epochs.
-    pub ages: Vec<Bin>,
-    /// The blocks of [`Self::ages`], by size in bytes.
-    pub sizes: Vec<Bin>,
-    /// The totals at each epoch bound.
-    pub points: Vec<Point>,
 }
 
 /// Analyzes every allocator of some runs, in order of run, process and device.

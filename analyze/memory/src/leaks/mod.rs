@@ -9,6 +9,7 @@
 pub mod account;
 pub mod epochs;
 pub mod growth;
+pub mod measured;
 pub mod site;
 pub mod stacks;
 pub mod survivors;

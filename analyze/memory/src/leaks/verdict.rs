@@ -16,51 +16,13 @@
 //! smallest segment) or of less than a hundredth of the reserved bytes does not count. A leak needs no such
 //! minimum: each of its blocks was recorded.
 
-use serde::Serialize;
 use trace_schema::{Bytes, Run};
 
 use super::{
     epochs::MIN_COUNT,
-    growth::{Growth, Point},
+    measured::{Growth, Point, Verdict},
 };
 use crate::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
-
-/// The class of an allocator's growth; the table above gives the conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Verdict {
-    /// A site leaks.
-    #[serde(rename = "leak")]
-    Leak,
-    /// Memory grew once and was kept by sites that do not keep growing.
-    #[serde(rename = "one-off growth")]
-    OneOffGrowth,
-    /// Reserved memory grows because active blocks hold free memory.
-    #[serde(rename = "fragmentation")]
-    Fragmentation,
-    /// The allocator holds reclaimable memory.
-    #[serde(rename = "caching")]
-    Caching,
-    /// Nothing grows.
-    #[serde(rename = "none")]
-    None,
-    /// The data do not allow a verdict.
-    #[serde(rename = "inconclusive")]
-    Inconclusive,
-}
-
-impl Verdict {
-    /// Returns the name shown to users.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Leak => "leak",
-            Self::OneOffGrowth => "one-off growth",
-            Self::Fragmentation => "fragmentation",
-            Self::Caching => "caching",
-            Self::None => "none",
-            Self::Inconclusive => "inconclusive",
-        }
-    }
-}
 
 /// Parts of the names of probes whose losses are losses of the allocator's events.
 const ALLOCATOR_PROBES: [&str; 2] = ["CachingAllocator", "reportMemoryUsage"];

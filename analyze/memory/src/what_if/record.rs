@@ -8,7 +8,7 @@ use crate::{
     decode::Key,
     event::{Action, Event, PoolId},
     input::{Listener, Replay},
-    pool_split::Rest,
+    knowledge::SplitPolicy,
     settings::Settings,
     span::State,
     totals::DEFAULT_POOL,
@@ -159,8 +159,10 @@ impl Cases {
             let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).clone();
             let mut asked: Vec<Served> =
                 asked.into_iter().map(|settings| Served::new(settings, capacity_bytes)).collect();
-            let rests = &allocator.knowledge().rests;
-            for pool in rests.iter().filter(|(_, rest)| **rest == Rest::Kept).map(|(pool, _)| *pool) {
+            let split_policies = &allocator.knowledge().split_policies;
+            for pool in
+                split_policies.iter().filter(|(_, rest)| **rest == SplitPolicy::Kept).map(|(pool, _)| *pool)
+            {
                 control.policy.keep_whole(pool);
                 asked.iter_mut().for_each(|served| served.policy.keep_whole(pool));
             }

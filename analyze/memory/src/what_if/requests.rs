@@ -165,13 +165,13 @@ mod tests {
         let layout = lay_out(&requests, Settings::default());
         assert_eq!(layout.reserved_bytes, 1012 << 20);
         assert_eq!(format!("{:.2}", mebibytes(layout.reserved_bytes - layout.allocated_bytes)), "53.71");
-        let mut rests: Vec<u64> =
+        let mut split_policies: Vec<u64> =
             layout.segments.iter().flat_map(|segment| &segment.free_bytes).copied().collect();
-        rests.sort_unstable();
-        assert_eq!(rests.len(), 14);
-        assert!(rests[1..13].iter().all(|bytes| mebibytes(*bytes) == 3.375), "{rests:?}");
-        assert_eq!(mebibytes(rests[13]), 11.875);
-        assert_eq!(format!("{:.3}", mebibytes(rests[0])), "1.334");
+        split_policies.sort_unstable();
+        assert_eq!(split_policies.len(), 14);
+        assert!(split_policies[1..13].iter().all(|bytes| mebibytes(*bytes) == 3.375), "{split_policies:?}");
+        assert_eq!(mebibytes(split_policies[13]), 11.875);
+        assert_eq!(format!("{:.3}", mebibytes(split_policies[0])), "1.334");
         assert!(layout.segments.iter().all(|segment| !segment.names.is_empty()), "none is unused");
     }
 }

@@ -69,7 +69,7 @@ pub enum Kind {
     /// An off-CPU interval of a traced thread.
     OffCpu,
     /// A scheduling slice of a task on a CPU.
-    Stint,
+    SchedulingSlice,
     /// A phase that the workload named.
     Mark,
     /// An event of PyTorch's allocator, or a row of its state.
@@ -84,7 +84,7 @@ impl Kind {
         match () {
             () if is(EventKind::Call) => Self::Call,
             () if is(EventKind::OffCpu) => Self::OffCpu,
-            () if is(EventKind::Run) => Self::Stint,
+            () if is(EventKind::Run) => Self::SchedulingSlice,
             () if is(EventKind::Mark) => Self::Mark,
             () if is(EventKind::Alloc) => Self::Alloc,
             () => Self::Other,
@@ -334,5 +334,10 @@ impl Rows {
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ts.len()
+    }
+
+    /// Returns whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }

@@ -1,7 +1,12 @@
 //! Overlapping row groups are merged, files that declare a false order are refused, and both ways to read
 //! give the same rows.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{
     array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt32Array},
@@ -13,8 +18,12 @@ use parquet::{
     file::{metadata::SortingColumn, properties::WriterProperties},
 };
 
-use super::*;
-use crate::events::Batches;
+use super::{columns::KEY_COLUMNS, *};
+use crate::{
+    error::AnalyzeError,
+    events::{Batches, Events},
+    run_file::RunFile,
+};
 
 /// A consumer that collects `ts` and `tid` of each row, in the order in which the rows come.
 #[derive(Default)]

@@ -19,7 +19,7 @@ use serde::Serialize;
 use trace_schema::{Bytes, Nanos, Run};
 
 use crate::questions::memory::{
-    history::{self, History},
+    history::{self, HistoryReport},
     state::{self, At, Held, Moment},
 };
 use crate::trace::Trace;
@@ -49,7 +49,7 @@ pub struct Review {
     /// The state at the end of the run.
     pub end: Moment,
     /// The history.
-    pub history: History,
+    pub history: HistoryReport,
     /// The advice, that with the most bytes first.
     pub advice: Vec<Advice>,
 }
@@ -68,7 +68,7 @@ pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
 }
 
 /// Derives the advice from the states and the history.
-pub fn review(trace: &Trace, peak: Moment, end: Moment, history: History) -> Review {
+pub fn review(trace: &Trace, peak: Moment, end: Moment, history: HistoryReport) -> Review {
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
     let mut advice = of_state(&peak, &end, &history);
     advice.extend(of_history(&peak, &history));
@@ -82,7 +82,7 @@ fn is_worth(bytes: i64, of: i64) -> bool {
 }
 
 /// Returns the advice that follows from the states at the peak and at the end.
-fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
+fn of_state(peak: &Moment, end: &Moment, history: &HistoryReport) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |rule, held: &Held, size_bytes: i64, text: String| {
         if is_worth(size_bytes, held.reserved_bytes) {
@@ -154,7 +154,7 @@ fn of_state(peak: &Moment, end: &Moment, history: &History) -> Vec<Advice> {
 }
 
 /// Returns the advice that follows from what was reserved, released, and refused.
-fn of_history(peak: &Moment, history: &History) -> Vec<Advice> {
+fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
     let mut advice = Vec::new();
     let reserved = |pid: u32| -> i64 {
         peak.allocators.iter().filter(|held| held.pid == pid).map(|held| held.reserved_bytes).sum()

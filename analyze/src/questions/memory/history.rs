@@ -15,7 +15,7 @@ use crate::trace::Trace;
 use analyze_memory::{
     allocator::Allocator,
     event::{Action, Event},
-    history::{Cause, Oom, Release, Story},
+    history::{Cause, History, Oom, Release},
     input::{Input, Key, Listener, Replay},
 };
 use analyze_run::{
@@ -224,7 +224,7 @@ pub struct OomReport {
 
 /// The history of PyTorch's memory over one run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct History {
+pub struct HistoryReport {
     /// Segments that were reserved and released, summed by allocator and cause.
     pub causes: Vec<CauseSum>,
     /// Releases of memory.
@@ -239,10 +239,10 @@ pub struct History {
     pub ooms: Vec<OomReport>,
 }
 
-/// A listener that collects a story, and totals at the requested instants.
+/// A listener that collects a history, and totals at the requested instants.
 #[derive(Default)]
 pub struct Watch {
-    story: Story,
+    history: History,
     /// The reserved and active bytes of every allocator, by instant.
     sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
 }
@@ -251,15 +251,15 @@ impl Listener for Watch {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.story.before(key, allocator, event);
+        self.history.before(key, allocator, event);
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.story.after(key, allocator, event);
+        self.history.after(key, allocator, event);
     }
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
-        self.story.empty_cache(run, pid, tid, ts, replay);
+        self.history.empty_cache(run, pid, tid, ts, replay);
     }
 
     fn instant(&mut self, _run: u32, number: usize, replay: &Replay) {
@@ -269,7 +269,7 @@ impl Listener for Watch {
     }
 
     fn end(&mut self) {
-        self.story.end();
+        self.history.end();
     }
 }
 
@@ -354,12 +354,12 @@ fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) 
 /// Adds what else used memory of the devices after each release.
 async fn add_others(
     trace: &Trace,
-    story: &Story,
+    history: &History,
     releases: &mut [ReleaseReport],
 ) -> Result<(), AnalyzeError> {
     let mut places: Vec<usize> = (0..releases.len()).collect();
-    places.sort_by_key(|place| story.releases[*place].last_ts);
-    let times: Vec<i64> = places.iter().map(|place| story.releases[*place].last_ts).collect();
+    places.sort_by_key(|place| history.releases[*place].last_ts);
+    let times: Vec<i64> = places.iter().map(|place| history.releases[*place].last_ts).collect();
     let found = state::devices(trace, &times, &times).await?;
     for (place, devices) in places.into_iter().zip(found) {
         let release = &mut releases[place];
@@ -411,9 +411,9 @@ fn failed(oom: &Oom, start_ns: i64) -> OomReport {
     }
 }
 
-fn causes(story: &Story) -> Vec<CauseSum> {
+fn causes(history: &History) -> Vec<CauseSum> {
     let mut sums: BTreeMap<(Key, bool, &'static str), (u64, u64)> = BTreeMap::new();
-    for change in &story.changes {
+    for change in &history.changes {
         let is_gain = matches!(change.action, Action::SegmentAlloc | Action::SegmentMap);
         let sum = sums.entry((change.key, !is_gain, change.cause.name())).or_default();
         sum.0 += 1;
@@ -511,7 +511,7 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 ///
 /// # Errors
 /// Returns an error if the run's data cannot be read.
-pub async fn run(trace: &Trace) -> Result<History, AnalyzeError> {
+pub async fn run(trace: &Trace) -> Result<HistoryReport, AnalyzeError> {
     let plan = Plan::of(trace).await?;
     let input = Input::new(trace.events(), trace.files());
     let (_, watch) = input.replay(vec![plan.instants()], plan.watch()).await?;
@@ -586,26 +586,26 @@ impl Plan {
     ///
     /// # Errors
     /// Returns an error if the run's data cannot be read.
-    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<History, AnalyzeError> {
+    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<HistoryReport, AnalyzeError> {
         let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
         let frees = frees(trace).await?;
         let exports = Exports::of(trace).await?;
-        let story = watch.story;
+        let history = watch.history;
         let mut releases: Vec<ReleaseReport> =
-            story.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
-        add_others(trace, &story, &mut releases).await?;
-        Ok(History {
-            causes: causes(&story),
+            history.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
+        add_others(trace, &history, &mut releases).await?;
+        Ok(HistoryReport {
+            causes: causes(&history),
             releases,
             pauses: pauses(trace, start_ns).await?,
             exits: exits(trace, start_ns).await?,
             phases,
-            ooms: story.ooms.iter().map(|oom| failed(oom, start_ns)).collect(),
+            ooms: history.ooms.iter().map(|oom| failed(oom, start_ns)).collect(),
         })
     }
 }
 
-impl History {
+impl HistoryReport {
     /// Returns the instants of the first failures, for which the whole state is wanted.
     pub fn moments_wanted(&self) -> Vec<At> {
         self.ooms.iter().take(MOMENTS).map(|oom| At::Time(Nanos(oom.since_start_ns))).collect()

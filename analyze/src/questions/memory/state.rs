@@ -211,8 +211,8 @@ impl Listener for Watch {
 
 fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
     let totals = allocator.totals();
-    let told = replay.told(key.run, key.pid);
-    let is_inferred = !told.events && !told.state;
+    let recorded = replay.recorded_kinds(key.run, key.pid);
+    let is_inferred = !recorded.events && !recorded.state;
     let outside = allocator.blocks().filter(|block| block.segment == NO_SEGMENT && block.is_active());
     let outside_bytes: u64 = outside.map(|block| block.size_bytes).sum();
     let mut pinned: Vec<Pinned> =

@@ -26,7 +26,7 @@ pub fn build(chains: &Chains) -> Section {
     let table = Table::of_parts("Cause", &parts, sql).with(word("Mainly in"), links);
     let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
-        let row = |alibi: &crate::questions::ruled_out::Alibi| -> Row {
+        let row = |alibi: &crate::questions::ruled_out::RuledOut| -> Row {
             let suspect = Cell { tone: Tone::Cleared, ..Cell::from(&alibi.suspect) };
             vec![
                 suspect,

@@ -3,8 +3,9 @@
 use super::{percent, size, time};
 use crate::{
     questions::{
-        chains::{Chains, Scheduler, Share, Verdict, share_of},
+        chains::{Chains, Scheduler, Verdict},
         memory::{overview::Overview, state::Held},
+        share::{Share, share_of},
     },
     report::{
         Report,

@@ -3,7 +3,7 @@
 
 use super::size;
 use crate::{
-    questions::chains::{GUILTY_RATIO, Share},
+    questions::{chains::GUILTY_RATIO, share::Share},
     report::Report,
 };
 use analyze_verdict::{blocker::Blocker, causes::Cause};

@@ -10,7 +10,7 @@ use analyze_engine::{
 use analyze_memory::{
     allocator::Allocator,
     event::Event,
-    history::Story,
+    history::History,
     input::{Key, Listener, Replay},
 };
 use analyze_run::error::AnalyzeError;
@@ -20,19 +20,19 @@ use trace_schema::Kind;
 use super::sink::replay;
 use crate::tables::TableDef;
 
-/// Rows that are made of one kind of entries of a [`Story`].
+/// Rows that are made of one kind of entries of a [`History`].
 pub(super) trait Told: Rows {
     /// The entry that one row describes.
     type Entry;
     /// Takes the entries so far.
-    fn told(story: &mut Story) -> Drain<'_, Self::Entry>;
+    fn told(history: &mut History) -> Drain<'_, Self::Entry>;
     /// Adds the row of an entry.
     fn row(writer: &mut Writer<Self>, entry: &Self::Entry, replay: &Replay);
 }
 
 /// The listener that makes the rows of a table.
 struct Sink<R> {
-    story: Story,
+    history: History,
     writer: Writer<R>,
 }
 
@@ -40,33 +40,33 @@ impl<R: Told> Listener for Sink<R> {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.story.before(key, allocator, event);
+        self.history.before(key, allocator, event);
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.story.after(key, allocator, event);
+        self.history.after(key, allocator, event);
     }
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
-        self.story.empty_cache(run, pid, tid, ts, replay);
+        self.history.empty_cache(run, pid, tid, ts, replay);
     }
 
     fn end(&mut self) {
-        self.story.end();
+        self.history.end();
     }
 
     fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
-        for entry in R::told(&mut self.story) {
+        for entry in R::told(&mut self.history) {
             R::row(&mut self.writer, &entry, replay);
         }
         // Entries of other kinds belong to other tables.
-        self.story.forget();
+        self.history.forget();
         self.writer.send(all)
     }
 }
 
 async fn fill<R: Told>(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    replay(&source, Sink { story: Story::default(), writer: output.writer::<R>() }).await
+    replay(&source, Sink { history: History::default(), writer: output.writer::<R>() }).await
 }
 
 /// Defines a table that the history of allocators fills.

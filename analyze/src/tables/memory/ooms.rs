@@ -4,7 +4,7 @@ use std::vec::Drain;
 
 use analyze_engine::{derived_table::Writer, rows, rows::Word};
 use analyze_memory::{
-    history::{Oom, Story},
+    history::{History, Oom},
     input::Replay,
 };
 
@@ -54,8 +54,8 @@ rows! {
 impl Told for OomRows {
     type Entry = Oom;
 
-    fn told(story: &mut Story) -> Drain<'_, Oom> {
-        story.ooms.drain(..)
+    fn told(history: &mut History) -> Drain<'_, Oom> {
+        history.ooms.drain(..)
     }
 
     fn row(writer: &mut Writer<Self>, oom: &Oom, replay: &Replay) {

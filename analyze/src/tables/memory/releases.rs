@@ -4,7 +4,7 @@ use std::vec::Drain;
 
 use analyze_engine::{derived_table::Writer, rows, rows::Word};
 use analyze_memory::{
-    history::{Release, Story},
+    history::{History, Release},
     input::Replay,
 };
 
@@ -39,8 +39,8 @@ rows! {
 impl Told for ReleaseRows {
     type Entry = Release;
 
-    fn told(story: &mut Story) -> Drain<'_, Release> {
-        story.releases.drain(..)
+    fn told(history: &mut History) -> Drain<'_, Release> {
+        history.releases.drain(..)
     }
 
     fn row(writer: &mut Writer<Self>, release: &Release, replay: &Replay) {

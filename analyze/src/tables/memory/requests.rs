@@ -4,7 +4,7 @@ use std::vec::Drain;
 
 use analyze_engine::{derived_table::Writer, rows, rows::Word};
 use analyze_memory::{
-    history::{Change, Story},
+    history::{Change, History},
     input::Replay,
 };
 
@@ -47,8 +47,8 @@ rows! {
 impl Told for RequestRows {
     type Entry = Change;
 
-    fn told(story: &mut Story) -> Drain<'_, Change> {
-        story.changes.drain(..)
+    fn told(history: &mut History) -> Drain<'_, Change> {
+        history.changes.drain(..)
     }
 
     fn row(writer: &mut Writer<Self>, change: &Change, replay: &Replay) {

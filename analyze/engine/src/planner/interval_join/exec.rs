@@ -28,7 +28,7 @@ use datafusion::{
     error::{DataFusionError, Result},
     execution::{TaskContext, memory_pool::MemoryConsumer},
     physical_expr::{
-        LexOrdering, OrderingRequirements, PhysicalExprRef, PhysicalSortExpr,
+        LexOrdering, OrderingRequirements, PhysicalSortExpr,
         equivalence::{ProjectionMapping, join_equivalence_properties},
     },
     physical_plan::{
@@ -47,23 +47,8 @@ use datafusion::{
     },
 };
 
+use super::interval::Interval;
 use super::stream::{self, Groups, Input, Keys, Layout};
-
-/// The interval that a row of one side spans: `[start, end)` if it is open, else `[start, end]`. It overlaps
-/// another interval if each starts before the other ends, or starts exactly at the other's end and that end
-/// is not open.
-#[derive(Clone, Debug)]
-pub(super) struct Interval {
-    pub(super) start: PhysicalExprRef,
-    pub(super) end: PhysicalExprRef,
-    pub(super) is_open: bool,
-}
-
-impl fmt::Display for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}, {}{}", self.start, self.end, if self.is_open { ')' } else { ']' })
-    }
-}
 
 /// The physical operator.
 #[derive(Clone, Debug)]

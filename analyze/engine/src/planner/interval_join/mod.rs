@@ -1,6 +1,7 @@
 //! Interval joins in plain SQL: the rule that recognises them, and the operator that runs them.
 
 mod exec;
+mod interval;
 mod ordinal;
 mod plan;
 mod stream;

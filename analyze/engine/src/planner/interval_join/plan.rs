@@ -44,7 +44,8 @@ use datafusion::{
 };
 
 use super::{
-    exec::{ASCENDING, Interval, IntervalJoinExec},
+    exec::{ASCENDING, IntervalJoinExec},
+    interval::Interval,
     ordinal::has_ordinals,
 };
 

@@ -32,7 +32,7 @@ use datafusion::{
 use futures::StreamExt;
 
 use super::{
-    exec::Interval,
+    interval::Interval,
     ordinal::ordinals,
     sweep::{ACTIVE_BYTES, Chunk, Last, Pairs, Place, Step, Sweep},
 };
