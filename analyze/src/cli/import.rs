@@ -41,7 +41,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    pub fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let is_csv = self.format == Some(import::Format::Csv);
         if !is_csv && (self.map.is_some() || self.delimiter != b',') {
             let why = "--map and --delimiter are for the format csv: analyze import csv FILE --map …";

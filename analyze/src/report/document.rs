@@ -13,6 +13,23 @@ pub struct Document {
     pub verdict: Headline,
     /// Sections, in order.
     pub sections: Vec<Section>,
+    /// True for a report, of whose tables a terminal shows the first rows: the page has the others. The answer to a
+    /// single question is shown as it is.
+    pub is_overview: bool,
+}
+
+impl Document {
+    /// Creates the answer to a single question from its blocks.
+    pub fn answer(blocks: Vec<Block>) -> Self {
+        let verdict = Headline {
+            scheduler: String::new(),
+            sentences: Vec::new(),
+            answers: Vec::new(),
+            tone: Tone::Plain,
+        };
+        let section = Section { id: "answer", short: "Answer", question: String::new(), blocks };
+        Self { title: String::new(), verdict, sections: vec![section], is_overview: false }
+    }
 }
 
 /// First lines of a report.
@@ -98,11 +115,13 @@ pub struct Section {
 /// A block of a section.
 pub enum Block {
     /// A subheading.
-    Heading(&'static str),
+    Heading(String),
     /// A paragraph.
     Note(String),
     /// A bulleted list.
     List(Vec<String>),
+    /// What weakens the answer: lost events, missing probes, rounding.
+    Warnings(Vec<String>),
     /// A bar whose parts sum to a whole.
     Parts(Vec<Part>),
     /// A table.
@@ -162,16 +181,23 @@ pub struct Column {
     pub name: &'static str,
     /// True if the cells are numbers, which are aligned to the right.
     pub is_number: bool,
+    /// True if the cells are shown in full however narrow the terminal is, as verdicts, gates and outcomes are.
+    pub is_whole: bool,
 }
 
-/// Creates a column of text.
+/// Creates a column of text, whose long words may be cut on a narrow terminal.
 pub const fn word(name: &'static str) -> Column {
-    Column { name, is_number: false }
+    Column { name, is_number: false, is_whole: false }
 }
 
-/// Creates a column of numbers.
+/// Creates a column of text that is never cut.
+pub const fn whole(name: &'static str) -> Column {
+    Column { name, is_number: false, is_whole: true }
+}
+
+/// Creates a column of numbers, which are never cut.
 pub const fn number(name: &'static str) -> Column {
-    Column { name, is_number: true }
+    Column { name, is_number: true, is_whole: true }
 }
 
 /// A cell of a table.
@@ -230,7 +256,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Number of rows of the whole result.
     pub all_count: usize,
-    /// Query that returns the whole result.
+    /// Query that returns the whole result; empty for none.
     pub sql: String,
     /// True if the table is collapsed until the reader opens it.
     pub is_folded: bool,
@@ -252,6 +278,13 @@ impl Table {
         };
         let columns = [word(name), word("What it means"), number("Time"), number("Share")];
         Self::new(&columns, parts.iter().map(row).collect(), sql)
+    }
+
+    /// Creates a table of names and values, without a header. Rows without a value are left out.
+    pub fn facts(facts: Vec<(&str, String)>) -> Self {
+        let shown = facts.into_iter().filter(|(_, value)| !value.is_empty());
+        let rows = shown.map(|(name, value)| Row::from(vec![name.into(), value.into()])).collect();
+        Self::new(&[whole(""), whole("")], rows, "")
     }
 
     /// Appends a column.

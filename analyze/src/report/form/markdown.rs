@@ -54,6 +54,9 @@ fn table(table: &Table) -> String {
     if !notes.is_empty() {
         text += &format!("\n{}", notes.concat());
     }
+    if table.sql.is_empty() {
+        return text + "\n";
+    }
     text + &format!("\n<details><summary>SQL</summary>\n\n```sql\n{}\n```\n\n</details>\n\n", table.sql)
 }
 
@@ -80,8 +83,11 @@ fn call(call: &Call) -> String {
 
 /// Renders the document as Markdown.
 pub fn text(document: &Document) -> String {
-    let mut text =
-        format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+    let mut text = String::new();
+    if !document.title.is_empty() {
+        text +=
+            &format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+    }
     for answer in &document.verdict.answers {
         text += &format!("**{}:** {}\n\n", escaped(answer.question), escaped(&answer.text));
     }
@@ -89,13 +95,19 @@ pub fn text(document: &Document) -> String {
         text += &format!("{}\n\n", escaped(sentence));
     }
     for section in &document.sections {
-        text += &format!("## {}\n\n", escaped(&section.question));
+        if !section.question.is_empty() {
+            text += &format!("## {}\n\n", escaped(&section.question));
+        }
         for block in &section.blocks {
             match block {
                 Block::Heading(words) => text += &format!("### {}\n\n", escaped(words)),
                 Block::Note(words) => text += &format!("{}\n\n", escaped(words)),
                 Block::List(all) => {
                     all.iter().for_each(|one| text += &format!("- {}\n", escaped(one)));
+                    text.push('\n');
+                }
+                Block::Warnings(all) => {
+                    all.iter().for_each(|one| text += &format!("> note: {}\n", escaped(one)));
                     text.push('\n');
                 }
                 Block::Parts(all) => text += &format!("{}\n\n", parts(all)),

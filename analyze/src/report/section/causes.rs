@@ -1,19 +1,20 @@
 //! Excess latency of all slow calls by cause, and what was not a factor.
 
 use super::{chains::linked, percent, time};
-use crate::{
-    questions::chains::Chains,
-    report::document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
+use crate::report::{
+    Report,
+    document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
 };
 
 const QUESTION: &str = "Where did the lost time of slow calls go?";
 
 /// Builds the section.
-pub fn build(chains: &Chains) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let chains = &report.chains;
     let parts = Part::of_shares(&chains.overall);
     if parts.is_empty() {
         let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];
-        return Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks };
+        return Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks });
     }
     let note = format!(
         "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: those of the slowest calls that it is the main cause of, by number.",
@@ -36,12 +37,12 @@ pub fn build(chains: &Chains) -> Section {
             ]
             .into()
         };
-        blocks.push(Block::Heading("Looked at, and cleared"));
+        blocks.push(Block::Heading("Looked at, and cleared".to_owned()));
         blocks.push(Block::Table(Table::new(
             &[word("Suspect"), number("Time"), number("Share"), word("What clears it")],
             chains.alibis.iter().map(row).collect(),
             "SELECT * FROM slow_calls WHERE depth = 0 ORDER BY excess_ns DESC",
         )));
     }
-    Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks }
+    Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks })
 }

@@ -7,6 +7,7 @@ use super::{percent, size, time};
 use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
+        Report,
         document::{Block, Call, Figure, Link as To, Part, Section},
         time_svg,
     },
@@ -109,7 +110,8 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
 }
 
 /// Builds the section.
-pub fn build(chains: &Chains) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let chains = &report.chains;
     let calls: Vec<Call> =
         shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();
     let count = calls.len();
@@ -129,10 +131,10 @@ pub fn build(chains: &Chains) -> Section {
             )),
         ]
     };
-    Section {
+    Some(Section {
         id: "chains",
         short: "Slowest calls",
         question: "What happened in the slowest calls?".to_owned(),
         blocks,
-    }
+    })
 }

@@ -8,7 +8,7 @@ use crate::{
         why::Account,
     },
     report::{
-        document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, word},
+        document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, whole, word},
         forest_svg,
     },
 };
@@ -85,8 +85,8 @@ fn gates(comparison: &Comparison) -> Section {
         Row { cells, note, ..Row::default() }
     };
     let columns = [
-        word("Gate"),
-        word("Outcome"),
+        whole("Gate"),
+        whole("Outcome"),
         number("Base"),
         number("New"),
         number("Change"),
@@ -268,5 +268,6 @@ pub fn document(comparison: &Comparison) -> Document {
         title: format!("{} → {}", name(&comparison.base), name(&comparison.new)),
         verdict: headline(comparison),
         sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
+        is_overview: true,
     }
 }

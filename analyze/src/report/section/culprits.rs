@@ -3,14 +3,15 @@
 use trace_schema::Nanos;
 
 use super::{chains::linked, percent};
-use crate::{
-    questions::chains::Chains,
-    report::document::{Block, Cell, Row, Section, Table, number, word},
+use crate::report::{
+    Report,
+    document::{Block, Cell, Row, Section, Table, number, word},
 };
 use analyze_verdict::culprits::Culprit;
 
 /// Builds the section; `None` if there is no such task.
-pub fn build(chains: &Chains) -> Option<Section> {
+pub fn build(report: &Report) -> Option<Section> {
+    let chains = &report.chains;
     let row = |culprit: &Culprit| -> Row {
         let links = linked(chains, |_, call| {
             call.chain.iter().any(|link| {

@@ -3,7 +3,10 @@
 use super::{chains::linked, if_known, time};
 use crate::{
     questions::chains::{Chains, Scheduler, Verdict},
-    report::document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
+    report::{
+        Report,
+        document::{Block, Cell, Column, Part, Row, Section, Table, Tone, number, word},
+    },
 };
 use analyze_verdict::groups::MIN_CALLS;
 
@@ -62,14 +65,15 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
 }
 
 /// Builds the section.
-pub fn build(chains: &Chains, has_schedule: bool) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let (chains, has_schedule) = (&report.chains, report.has_schedule);
     let rows: Vec<Row> =
         chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();
     let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";
-    Section {
+    Some(Section {
         id: "functions",
         short: "Functions",
         question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
         blocks: vec![Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))],
-    }
+    })
 }

@@ -10,6 +10,7 @@ use crate::{
         state::{Device, Held},
     },
     report::{
+        Report,
         document::{Block, Figure, Row, Section, Table, number, word},
         memory_svg,
     },
@@ -216,7 +217,8 @@ fn figures(memory: &Overview) -> [Figure; 3] {
 }
 
 /// Builds the section, which says so if no allocator event was recorded (`None`).
-pub fn build(memory: Option<&Overview>) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let memory = report.memory.as_ref();
     let mut blocks = Vec::new();
     match memory {
         None => blocks.push(Block::Note(
@@ -233,14 +235,14 @@ pub fn build(memory: Option<&Overview>) -> Section {
                 };
                 let advice = review.advice.iter();
                 let advice = advice.map(|one| format!("{}{}: {}", one.rule, bytes(one.size_bytes), one.text));
-                blocks.push(Block::Heading("What would use less"));
+                blocks.push(Block::Heading("What would use less".to_owned()));
                 blocks.push(Block::List(advice.collect()));
             }
             if !review.history.ooms.is_empty() {
-                blocks.push(Block::Heading("Requests that failed"));
+                blocks.push(Block::Heading("Requests that failed".to_owned()));
                 blocks.push(Block::Table(failures(&review.history.ooms)));
             }
-            blocks.push(Block::Heading("At the peak"));
+            blocks.push(Block::Heading("At the peak".to_owned()));
             blocks.extend(review.peak.allocators.iter().map(of_allocator).map(Block::Table));
             for device in &review.peak.devices {
                 blocks.push(Block::Figure(Figure {
@@ -253,9 +255,9 @@ pub fn build(memory: Option<&Overview>) -> Section {
                 }));
                 blocks.push(Block::Table(of_device(device)));
             }
-            blocks.push(Block::Heading("Does it leak?"));
+            blocks.push(Block::Heading("Does it leak?".to_owned()));
             blocks.push(Block::Table(super::leaks::table(memory)));
-            blocks.push(Block::Heading("Why memory came from the driver and went back"));
+            blocks.push(Block::Heading("Why memory came from the driver and went back".to_owned()));
             blocks.push(Block::Table(causes(&review.history.causes)));
             if !review.history.releases.is_empty() {
                 blocks.push(Block::Table(releases(&review.history.releases).caption("What went back, and what stayed")));
@@ -265,5 +267,5 @@ pub fn build(memory: Option<&Overview>) -> Section {
         }
     }
     let question = "Where was the GPU's memory, and why?".to_owned();
-    Section { id: "memory", short: "Memory", question, blocks }
+    Some(Section { id: "memory", short: "Memory", question, blocks })
 }

@@ -3,14 +3,18 @@
 use super::{size, time};
 use crate::{
     questions::nccl::Volume,
-    report::document::{Block, Row, Section, Table, number, word},
+    report::{
+        Report,
+        document::{Block, Row, Section, Table, number, word},
+    },
 };
 
 /// Number of rows shown.
 const SHOWN: usize = 40;
 
 /// Builds the section.
-pub fn build(volumes: &[Volume]) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let volumes = &report.nccl;
     let row = |volume: &Volume| -> Row {
         let unknown = || "not known".to_owned();
         vec![
@@ -50,5 +54,5 @@ pub fn build(volumes: &[Volume]) -> Section {
         ]
     };
     let question = "What did collective operations cost?".to_owned();
-    Section { id: "nccl", short: "NCCL", question, blocks }
+    Some(Section { id: "nccl", short: "NCCL", question, blocks })
 }
