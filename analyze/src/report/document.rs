@@ -1,9 +1,10 @@
 //! Content of a report as blocks that every form (HTML, Markdown, terminal) can render. Blocks hold formatted
 //! words and numbers; each form escapes text from the trace in one place.
 
-use crate::questions::chains::Share;
+use std::borrow::Cow;
 
-use super::section::{percent, time};
+use super::section::{cause, percent, time};
+use crate::questions::chains::Share;
 
 /// A whole report.
 pub struct Document {
@@ -130,6 +131,8 @@ pub enum Block {
     Figure(Figure),
     /// Slow calls with their chains.
     Calls(Vec<Call>),
+    /// Source text, line by line as it is.
+    Code(String),
 }
 
 /// One part of a whole.
@@ -168,17 +171,17 @@ impl Part {
             let name = share.cause.name();
             // All of `blocked:…` have the colour of `blocked`.
             let class = name.split(':').next().unwrap_or(name);
-            Self::of_time(name, class, share.cause.meaning(), share.total_ns, share.share_ratio)
+            Self::of_time(cause(share.cause), class, share.cause.meaning(), share.total_ns, share.share_ratio)
         };
         shares.iter().map(part).collect()
     }
 }
 
 /// A column of a table.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Column {
     /// Heading.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// True if the cells are numbers, which are aligned to the right.
     pub is_number: bool,
     /// True if the cells are shown in full however narrow the terminal is, as verdicts, gates and outcomes are.
@@ -187,17 +190,17 @@ pub struct Column {
 
 /// Creates a column of text, whose long words may be cut on a narrow terminal.
 pub const fn word(name: &'static str) -> Column {
-    Column { name, is_number: false, is_whole: false }
+    Column { name: Cow::Borrowed(name), is_number: false, is_whole: false }
 }
 
 /// Creates a column of text that is never cut.
 pub const fn whole(name: &'static str) -> Column {
-    Column { name, is_number: false, is_whole: true }
+    Column { name: Cow::Borrowed(name), is_number: false, is_whole: true }
 }
 
 /// Creates a column of numbers, which are never cut.
 pub const fn number(name: &'static str) -> Column {
-    Column { name, is_number: true, is_whole: true }
+    Column { name: Cow::Borrowed(name), is_number: true, is_whole: true }
 }
 
 /// A cell of a table.
@@ -278,6 +281,15 @@ impl Table {
         };
         let columns = [word(name), word("What it means"), number("Time"), number("Share")];
         Self::new(&columns, parts.iter().map(row).collect(), sql)
+    }
+
+    /// Creates a table of texts.
+    pub fn texts<R: IntoIterator<Item = String>>(
+        columns: &[Column],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let row = |row: R| Row::from(row.into_iter().map(Cell::from).collect::<Vec<_>>());
+        Self::new(columns, rows.into_iter().map(row).collect(), "")
     }
 
     /// Creates a table of names and values, without a header. Rows without a value are left out.

@@ -7,6 +7,7 @@
 //! [`Report::of`] runs every analysis once; a section turns their results into blocks without further
 //! queries; a form renders blocks without knowing what they mean.
 
+pub mod answer;
 mod document;
 mod forest_svg;
 mod form;
@@ -34,11 +35,11 @@ use crate::{
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::classify::Params;
 
-pub use document::{Block, Document};
+pub use document::{Block, Document, Table, whole, word};
 pub use form::{
     html::page,
     markdown::text as markdown,
-    terminal::{Screen, spark, text as terminal},
+    terminal::{Screen, text as terminal},
 };
 pub use section::comparison::document as comparison;
 

@@ -33,7 +33,7 @@ fn table(table: &Table) -> String {
         text += &format!("{}\n\n", escaped(&table.caption));
     }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    text += &line(table.columns.iter().map(|column| escaped(column.name)).collect());
+    text += &line(table.columns.iter().map(|column| escaped(&column.name)).collect());
     text += &line(table.columns.iter().map(|c| if c.is_number { "--:" } else { "---" }.to_owned()).collect());
     for row in &table.rows {
         text += &line(row.cells.iter().map(|cell| escaped(&cell.text)).collect());
@@ -113,6 +113,7 @@ pub fn text(document: &Document) -> String {
                 Block::Parts(all) => text += &format!("{}\n\n", parts(all)),
                 Block::Table(one) => text += &table(one),
                 Block::Figure(figure) => text += &format!("{}\n\n", escaped(&figure.caption)),
+                Block::Code(code) => text += &format!("```sql\n{}\n```\n\n", text::harmless(code)),
                 Block::Calls(calls) => {
                     calls.iter().for_each(|one| text += &call(one));
                     text.push('\n');

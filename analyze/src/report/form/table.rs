@@ -56,7 +56,7 @@ impl Cells {
     /// Returns the largest of a measure over the header and the cells of a column.
     fn most(&self, at: usize, measure: fn(&str) -> usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| measure(cell));
-        cells.chain([measure(self.columns[at].name)]).max().unwrap_or(0)
+        cells.chain([measure(&self.columns[at].name)]).max().unwrap_or(0)
     }
 
     fn sum(&self, measure: fn(&str) -> usize) -> usize {
@@ -116,7 +116,7 @@ impl Cells {
         }
         let has_header = self.columns.iter().any(|column| !column.name.is_empty());
         if has_header {
-            grid.set_header(self.columns.iter().map(|column| column.name));
+            grid.set_header(self.columns.iter().map(|column| column.name.as_ref()));
         }
         grid.add_rows(&self.rows);
         let last = self.columns.len().saturating_sub(1);
@@ -143,9 +143,9 @@ impl Cells {
 
     /// Returns each row as a record of one line per column.
     fn records(&self, room: usize) -> Vec<String> {
-        let names = self.columns.iter().map(|column| width(column.name)).max().unwrap_or(0);
+        let names = self.columns.iter().map(|column| width(&column.name)).max().unwrap_or(0);
         let line = |(column, cell): (&Column, &String)| {
-            let name = format!("{}{}", column.name, " ".repeat(names + GAP - width(column.name)));
+            let name = format!("{}{}", column.name, " ".repeat(names + GAP - width(&column.name)));
             if names + GAP + longest_word(cell) <= room {
                 return wrapped(&cell.replace(HARD_SPACE, " "), &name, room);
             }
@@ -173,7 +173,7 @@ pub fn text(table: &Table, room: usize, rows: usize, palette: Palette) -> String
     }
     if !cells.fits(room) {
         let is_whole = |row: usize, at: usize| {
-            let column = table.columns[at];
+            let column = &table.columns[at];
             column.is_number || column.is_whole || shown[row].cells[at].tone != Tone::Plain
         };
         cells.shorten(room, is_whole);

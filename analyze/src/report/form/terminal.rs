@@ -99,6 +99,7 @@ impl Terminal {
             Block::Note(words) => self.cut(words, "") + "\n",
             Block::List(all) => all.iter().map(|one| self.cut(one, "- ")).collect::<String>() + "\n",
             Block::Warnings(all) => all.iter().map(|one| self.cut(one, "note: ")).collect(),
+            Block::Code(code) => text::harmless(code) + "\n",
             Block::Parts(parts) => self.parts(parts, "") + "\n",
             Block::Table(table) if table.is_folded => String::new(),
             Block::Table(table) => table::text(table, self.width, self.rows, self.palette) + "\n",

@@ -4,9 +4,11 @@ pub mod comparison;
 mod headline;
 mod leaks;
 mod next_steps;
+mod sentence;
 mod text;
 
 pub use headline::build as headline;
+pub(in crate::report) use sentence::{cause, sentence};
 pub(in crate::report) use text::{if_known, percent, size, time};
 
 /// Declares the modules of the sections and lists their builders in the order of the report.
