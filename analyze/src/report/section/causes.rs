@@ -6,7 +6,7 @@ use crate::report::{
     document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
 };
 
-const QUESTION: &str = "Where did the lost time of slow calls go?";
+const QUESTION: &str = "What caused the excess latency of slow calls?";
 
 /// Builds the section.
 pub fn build(report: &Report) -> Option<Section> {
@@ -17,7 +17,7 @@ pub fn build(report: &Report) -> Option<Section> {
         return Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks });
     }
     let note = format!(
-        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: those of the slowest calls that it is the main cause of, by number.",
+        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: the numbers of the slowest calls of which it is the main cause.",
         chains.params.slow_factor
     );
     let sql = "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC";
@@ -37,9 +37,9 @@ pub fn build(report: &Report) -> Option<Section> {
             ]
             .into()
         };
-        blocks.push(Block::Heading("Looked at, and cleared".to_owned()));
+        blocks.push(Block::Heading("Not a factor".to_owned()));
         blocks.push(Block::Table(Table::new(
-            &[word("Suspect"), number("Time"), number("Share"), word("What clears it")],
+            &[word("Cause"), number("Time"), number("Share"), word("What rules it out")],
             chains.alibis.iter().map(row).collect(),
             "SELECT * FROM slow_calls WHERE depth = 0 ORDER BY excess_ns DESC",
         )));

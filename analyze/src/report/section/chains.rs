@@ -3,7 +3,7 @@
 
 use trace_schema::Nanos;
 
-use super::{percent, size, time};
+use super::{cause, percent, size, time};
 use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
@@ -68,7 +68,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
         example.size_bytes.map(size),
         example.first_call.then(|| "first launch of its kernel".to_owned()),
         example.child_op.as_ref().map(|child| format!("contains {child}")),
-        (example.root != example.verdict).then(|| format!("at the root: {}", example.root.name())),
+        (example.root != example.verdict).then(|| format!("root cause: {}", cause(example.root))),
     ];
     let mut off: Vec<&Link> = example.chain.iter().filter(|link| link.cause.is_some()).collect();
     off.sort_by_key(|link| std::cmp::Reverse(link.dur_ns));
@@ -127,7 +127,7 @@ pub fn build(report: &Report) -> Option<Section> {
             ),
             Block::Calls(calls),
             Block::Note(format!(
-                "{count} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the lost time. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
+                "{count} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the excess latency. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
             )),
         ]
     };

@@ -41,7 +41,7 @@ fn headline(comparison: &Comparison) -> Headline {
     };
     let count = |outcome: Outcome| of(outcome).count();
     let mut sentences = vec![format!(
-        "{} on {} and {} runs: {} fail, {} pass, {} cannot be told.",
+        "{} on {} and {} runs: {} fail, {} pass, {} inconclusive.",
         match comparison.gates.len() {
             1 => "1 gate".to_owned(),
             count => format!("{count} gates"),
@@ -129,7 +129,12 @@ fn gates(comparison: &Comparison) -> Section {
         comparison.rules.alpha,
         signed(comparison.rules.resolution_ratio)
     )));
-    Section { id: "gates", short: "Gates", question: "Did it get slower or hungrier?".to_owned(), blocks }
+    Section {
+        id: "gates",
+        short: "Gates",
+        question: "Did it get slower, or use more memory?".to_owned(),
+        blocks,
+    }
 }
 
 fn why(comparison: &Comparison) -> Section {

@@ -36,7 +36,7 @@ pub fn build(report: &Report) -> Option<Section> {
         word("Communicator"),
         number("Calls"),
         number("Bytes of one rank"),
-        number("Time handing over"),
+        number("Time enqueuing"),
         number("p99 of one call"),
     ];
     let sql = "SELECT * FROM nccl_volume ORDER BY call_ns DESC, pid, communicator, op";
@@ -48,7 +48,7 @@ pub fn build(report: &Report) -> Option<Section> {
                 Table::new(&columns, volumes.iter().take(SHOWN).map(row).collect(), sql).of(volumes.len()),
             ),
             Block::Note(
-                "The calls hand operations over. How long these took on the GPUs, and with that bus bandwidth, is not measured; nor is the skew of ranks known: a communicator's handle means something within its own process only, so that the ranks of an operation cannot be told from the trace."
+                "The calls enqueue operations. How long these took on the GPUs, and therefore the bus bandwidth, is not measured; nor is the skew of ranks known: a communicator's handle means something within its own process only, so that the ranks of an operation are not known."
                     .to_owned(),
             ),
         ]

@@ -31,7 +31,7 @@ pub fn build(report: &Report) -> Option<Section> {
     };
     let columns = [
         word("Function"),
-        word("Stratum"),
+        word("Group"),
         number("Calls"),
         number("p50"),
         number("p90"),
