@@ -104,7 +104,7 @@ fn ruled_out(chains: &Chains) -> String {
         return "Nothing is ruled out: the record lacks what would rule out a cause.".to_owned();
     }
     let names: Vec<&str> = chains.alibis.iter().map(|alibi| alibi.suspect.as_str()).collect();
-    format!("Examined, and not a factor: {}.", names.join(", "))
+    format!("examined, and ruled out: {}.", names.join(", "))
 }
 
 fn memory(of: Option<&Overview>) -> String {
