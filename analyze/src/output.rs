@@ -1,5 +1,4 @@
-//! Output of query results: tables for people and file formats for programs. This is the one place where text
-//! from traces is made safe for terminals.
+//! Output of query results: tables for people and file formats for programs.
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -167,42 +166,5 @@ impl<W: Write + Send> Sink<W> {
             Self::Parquet(writer) => writer.close().map(drop).map_err(|error| failed(path, error.into())),
             Self::Arrow(mut writer) => writer.finish().map_err(|error| failed(path, error)),
         }
-    }
-}
-
-/// Rows of text in aligned columns; columns named in `right` are right-aligned.
-pub fn columns(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| harmless(cell)).collect()).collect();
-    let width = |index: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
-        cells.chain([header[index].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let joined: Vec<String> = cells
-            .enumerate()
-            .map(|(index, cell)| {
-                let padding = " ".repeat(widths[index].saturating_sub(cell.chars().count()));
-                if right.contains(&index) { padding + cell } else { cell.to_owned() + &padding }
-            })
-            .collect();
-        joined.join("  ").trim_end().to_owned() + "\n"
-    };
-    let mut text = line(&mut header.iter().copied());
-    for row in &rows {
-        text += &line(&mut row.iter().map(String::as_str));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "7".to_owned()]];
-        assert_eq!(columns(&["name", "n"], &rows, &[1]), "name   n\na     10\nlong   7\n");
     }
 }

@@ -2,22 +2,12 @@
 
 use std::path::PathBuf;
 
-use trace_schema::Nanos;
-
-use super::{print, print_json};
-use crate::{
-    compare::{
-        baseline,
-        facts::RunFigures,
-        figure::{Figure, Key},
-    },
-    output,
-    trace::Options,
-};
+use super::{print, print_json, show};
+use crate::{compare::baseline, report::answer::baseline as document, trace::Options};
 use analyze_run::error::AnalyzeError;
 use analyze_run::new_file;
 
-/// Keep the figures of runs, so that their traces need not be kept; `compare` and `trend` take them in place of runs
+/// Save the figures of runs in a small file that `compare` and `trend` take in place of the runs
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -26,7 +16,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Write the figures of runs into one small file
+    /// Save the figures of runs
     Save {
         /// The file
         out: PathBuf,
@@ -36,11 +26,11 @@ enum What {
         /// Queries of your own; those named metrics_… are metrics
         #[arg(long, value_name = "DIR")]
         queries: Option<PathBuf>,
-        /// Replace what exists
+        /// Replace the file if it exists
         #[arg(long)]
         force: bool,
     },
-    /// The runs in it
+    /// List the runs of a baseline
     List {
         /// The file
         baseline: PathBuf,
@@ -48,40 +38,14 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// The figures in it
+    /// Show the figures of a baseline
     Show {
         /// The file
         baseline: PathBuf,
-        /// Only metrics whose names contain this
+        /// Show only metrics whose names contain this text
         #[arg(long, default_value = "")]
         metric: String,
     },
-}
-
-fn list(runs: &[RunFigures]) -> String {
-    let row = |run: &RunFigures| {
-        let wall = run.figures.get(&Key::of("wall_ns", None, None));
-        vec![
-            run.name.clone(),
-            run.figures.len().to_string(),
-            wall.map_or_else(|| "–".to_owned(), |figure| Nanos(figure.value as i64).to_string()),
-            run.facts.rows_count.to_string(),
-            run.facts.lost_count.to_string(),
-            run.facts.gpus.join(", "),
-            run.facts.command.clone(),
-        ]
-    };
-    let header = ["run", "figures", "wall", "events", "lost", "GPU", "command"];
-    output::columns(&header, &runs.iter().map(row).collect::<Vec<_>>(), &[1, 2, 3, 4])
-}
-
-fn show(runs: &[RunFigures], metric: &str) -> String {
-    let all = runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
-    let row = |(run, key, figure): (&RunFigures, &Key, &Figure)| {
-        vec![run.name.clone(), key.to_string(), key.show(figure.value)]
-    };
-    let rows: Vec<Vec<String>> = all.filter(|(_, key, _)| key.metric.contains(metric)).map(row).collect();
-    output::columns(&["run", "figure", "value"], &rows, &[2])
 }
 
 impl Args {
@@ -102,9 +66,9 @@ impl Args {
                 if json {
                     return print_json(&runs.iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>());
                 }
-                print(&list(&runs))
+                show(&document::list(&runs))
             }
-            What::Show { baseline, metric } => print(&show(&baseline::open(&baseline)?, &metric)),
+            What::Show { baseline, metric } => show(&document::figures(&baseline::open(&baseline)?, &metric)),
         }
     }
 }

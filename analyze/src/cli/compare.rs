@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{print, print_json, show, write};
+use super::{answer, print, print_json, show, write};
 use crate::{
     compare::{
         baseline,
@@ -10,28 +10,28 @@ use crate::{
         gate::{self, Rules},
         judge::{self, Comparison, Outcome},
         junit,
-        simulate::{self, Line, Noise, Plan, Power, Simulated},
+        simulate::{self, Line, Noise, Plan, Simulated},
     },
-    output, report,
+    report::{self, answer::power},
     trace::{Options, Trace},
 };
 use analyze_run::new_file;
 use analyze_run::text;
 use analyze_run::{columns::floats, error::AnalyzeError};
 
-/// Did it get slower or hungrier? Two sets of runs, with error bars that hold
+/// Compare two sets of runs: did they get slower, or use more memory?
 ///
-/// Runs are compared, not calls: give several a side, 5 or more if you can, recorded in turn. A side is runs, directories,
-/// patterns, or baselines (`analyze baseline save`).
+/// The unit of comparison is a run, not a call. Give several runs a side, 5 or more if possible, and record the two sides in
+/// turn. A side is one or more runs, directories, patterns, or baselines (`analyze baseline save`).
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "A gate is METRIC[(SUBJECT[; STRATUM])] < +LIMIT [floor QUANTITY], as in:\n  \
+    after_help = "A gate is METRIC[(SUBJECT[; GROUP])] < +LIMIT [floor QUANTITY], as in:\n  \
 'wall_ns < +2%'   'p99(cudaLaunchKernel) < +5% floor 2us'   'calls_count(*) < +0'   'copy_rate_bytes(h2d) > -5%'\n\
 Metrics are the columns of the views metrics_… (analyze queries), and of your own in --queries DIR.\n\
 Without gates: wall time, time between launches, time in calls, allocating calls, peaks of memory, each < +2%.\n\n\
 Exit codes: 0 no gate fails; 1 regression; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
-70 a defect of this program. (`make` turns every failure into 2: read the code in the recipe, or --format json.)"
+70 internal error. (`make` turns every failure into 2: read the code in the recipe, or --format json.)"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -42,21 +42,21 @@ pub struct Args {
     /// Runs of the base
     #[arg(long, num_args = 1.., value_name = "RUN", requires = "new")]
     base: Vec<PathBuf>,
-    /// Runs to judge
+    /// Runs that are compared with the base
     #[arg(long, num_args = 1.., value_name = "RUN", requires = "base")]
     new: Vec<PathBuf>,
     #[command(flatten)]
     rules: RuleArgs,
-    /// Circumstances that may differ all the same, as the output names them (GPU, CPU, probes, …)
+    /// Circumstances that may differ between the sides, as the output names them (GPU, CPU, probes, …)
     #[arg(long, value_name = "WHAT")]
     allow: Vec<String>,
-    /// How the result is printed
+    /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write it as one self-contained HTML page, too
+    /// Write one self-contained HTML page, too
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
-    /// Replace what exists
+    /// Replace the page if it exists
     #[arg(long)]
     force: bool,
 }
@@ -67,10 +67,10 @@ struct RuleArgs {
     /// A gate, or a TOML file of gates
     #[arg(long = "gate", value_name = "GATE|FILE.toml")]
     gates: Vec<String>,
-    /// Probability that any gate fails though nothing has changed [default: 0.05]
+    /// Probability that any gate fails although nothing has changed [default: 0.05]
     #[arg(long, value_name = "P")]
     alpha: Option<f64>,
-    /// A gate passes only if a change beyond this is excluded; else it is inconclusive [default: 10%]
+    /// A gate passes only if a change beyond this is excluded; otherwise it is inconclusive [default: 10%]
     #[arg(long, value_name = "SHARE", value_parser = gate::share)]
     resolution: Option<f64>,
     /// Queries of your own; those named metrics_… are metrics
@@ -80,27 +80,27 @@ struct RuleArgs {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// How many runs a side are enough: what gates would find among runs like these
+    /// Estimate how many runs a side are enough: how often gates would find a change among runs like these
     Plan {
         /// Runs of one side, or a baseline; at least 3
         #[arg(required = true)]
         runs: Vec<PathBuf>,
         #[command(flatten)]
         rules: RuleArgs,
-        /// Comparisons that are simulated for every number
+        /// Number of comparisons that are simulated for every number of runs
         #[arg(long, default_value_t = 500)]
         comparisons: usize,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// How often the gates cry wolf: comparisons of generated runs, and of recorded ones without a change
+    /// Measure the false alarm rate of the gates on generated runs, and on recorded ones without a change
     Calibrate {
-        /// Runs without a change, or a baseline: at least 6; of runs the calls, too
+        /// At least 6 runs without a change, or a baseline of them
         runs: Vec<PathBuf>,
         #[command(flatten)]
         rules: RuleArgs,
-        /// Comparisons for every line
+        /// Number of comparisons for every line
         #[arg(long, default_value_t = 2000)]
         comparisons: usize,
         /// Print JSON
@@ -112,13 +112,13 @@ enum What {
 /// How a result is printed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For a terminal of 80 columns
+    /// Text for a terminal
     Text,
-    /// The data, versioned
+    /// JSON, with a version
     Json,
-    /// For the summary of a CI job's step
+    /// Markdown, for the summary of a CI job
     Markdown,
-    /// XML of JUnit: a test case a gate, inconclusive ones skipped
+    /// JUnit XML, with a test case per gate; inconclusive gates are skipped tests
     Junit,
     /// Annotations of GitHub Actions
     Github,
@@ -235,48 +235,11 @@ impl Args {
     }
 }
 
-/// A share for reading, `None` as a dash.
-fn percent(ratio: impl Into<Option<f64>>) -> String {
-    ratio.into().map_or_else(|| "–".to_owned(), |ratio: f64| format!("{:.1} %", 100.0 * ratio))
-}
-
 async fn plan(runs: &[PathBuf], args: &RuleArgs, comparisons: usize, json: bool) -> Result<(), AnalyzeError> {
     let rules = args.rules()?;
     let recorded = load(runs, &args.options()).await?;
     let powers = simulate::power(&rules, &recorded, comparisons)?;
-    if json {
-        return print_json(&powers);
-    }
-    let changes: Vec<String> =
-        simulate::CHANGES.iter().map(|change| format!("+{:.0}%", 100.0 * change)).collect();
-    let mut header = vec!["runs a side", "false alarms", "undecided"];
-    header.extend(changes.iter().map(String::as_str));
-    let row = |power: &Power| {
-        let mut row =
-            vec![power.runs_a_side.to_string(), percent(power.false_ratio), percent(power.undecided_ratio)];
-        row.extend(changes.iter().map(|change| percent(power.found.get(change).copied())));
-        row
-    };
-    let rows: Vec<Vec<String>> = powers.iter().map(row).collect();
-    let right: Vec<usize> = (0..header.len()).collect();
-    let mut text = format!(
-        "How often a change of all times would be found, by runs like these {} ({comparisons} simulated comparisons each):\n\n{}\n",
-        recorded.len(),
-        output::columns(&header, &rows, &right)
-    );
-    for change in &changes {
-        let enough = powers.iter().find(|power| power.found.get(change).is_some_and(|found| *found >= 0.9));
-        text += &match enough {
-            Some(power) => {
-                format!("{change}: {} runs a side find it nine times in ten.\n", power.runs_a_side)
-            }
-            None => format!(
-                "{change}: not even {} runs a side find it nine times in ten.\n",
-                simulate::RUNS[simulate::RUNS.len() - 1]
-            ),
-        };
-    }
-    print(&text)
+    answer(json, &powers, |powers| power::plan(powers, recorded.len(), comparisons))
 }
 
 /// Calls of a run that are kept for tests on calls.
@@ -321,34 +284,5 @@ async fn calibrate(
             }
         }
     }
-    if json {
-        return print_json(&lines);
-    }
-    let header = [
-        "runs come from",
-        "a side",
-        "slower by",
-        "gates",
-        "undecided",
-        "ranks of calls",
-        "means of calls",
-        "> 5 %",
-    ];
-    let row = |line: &Line| {
-        vec![
-            line.noise.name().to_owned(),
-            line.runs_a_side.to_string(),
-            format!("{:.0} %", 100.0 * line.change_ratio),
-            percent(line.gates_ratio),
-            percent(line.undecided_ratio),
-            percent(line.pooled_ranks_ratio),
-            percent(line.pooled_means_ratio),
-            percent(line.percent_ratio),
-        ]
-    };
-    let rows: Vec<Vec<String>> = lines.iter().map(row).collect();
-    print(&format!(
-        "Share of {comparisons} comparisons called a regression; where nothing is slower, each is a false alarm:\n\n{}",
-        output::columns(&header, &rows, &[1, 2, 3, 4, 5, 6, 7])
-    ))
+    answer(json, &lines, |lines| power::calibration(lines, comparisons))
 }

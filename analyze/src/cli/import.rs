@@ -50,7 +50,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    pub fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let layout = Layout { map: self.map, delimiter: self.delimiter };
         let job = Job { file: &self.file, out: &self.out, force: self.force, layout: &layout };
         let finished = FORMATS.run(self.format, &job)?;

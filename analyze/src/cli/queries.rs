@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{print, print_json, sql::Answer};
-use crate::{library::LIBRARY, output};
-use analyze_engine::{catalog::Query, error::query_error};
+use super::{answer, print, sql::Answer};
+use crate::{library::LIBRARY, report::answer::queries as document};
+use analyze_engine::error::query_error;
 use analyze_run::error::AnalyzeError;
-use analyze_run::text;
 
 /// List the query library, show a query, or run it on runs
 #[derive(clap::Args)]
@@ -14,14 +13,14 @@ use analyze_run::text;
     after_help = "Examples: analyze queries; analyze queries launch_gaps; analyze queries op_latency run.parquet --param op=cudaMalloc"
 )]
 pub struct Args {
-    /// The query; none: list them
+    /// The query [default: list all queries]
     name: Option<String>,
-    /// Runs to run it on; none: show what it says of itself
+    /// Runs to run it on [default: show its documentation]
     runs: Vec<PathBuf>,
     /// Print the plan instead of running it
     #[arg(long, requires = "runs")]
     explain: bool,
-    /// Print JSON (the list, or what a query says of itself)
+    /// Print the list, or the documentation of a query, as JSON
     #[arg(long, conflicts_with = "runs")]
     json: bool,
     /// Print the reference of the whole library, as Markdown
@@ -29,34 +28,6 @@ pub struct Args {
     markdown: bool,
     #[command(flatten)]
     answer: Answer,
-}
-
-fn listed(queries: &[Query]) -> String {
-    let rows: Vec<Vec<String>> = queries
-        .iter()
-        .map(|query| vec![query.package().to_owned(), query.name.clone(), query.purpose.clone()])
-        .collect();
-    output::columns(&["package", "query", "one row"], &rows, &[])
-}
-
-fn shown(query: &Query) -> String {
-    let mut text = format!("{}: {}\nneeds {}\n", query.name, query.purpose, query.needs.join(", "));
-    if !query.params.is_empty() {
-        let rows: Vec<Vec<String>> = query
-            .params
-            .iter()
-            .map(|param| vec![param.name.clone(), param.ty.clone(), param.default.clone(), param.doc.clone()])
-            .collect();
-        text += &format!("\n{}", output::columns(&["parameter", "type", "default", ""], &rows, &[]));
-    }
-    let rows: Vec<Vec<String>> = query
-        .columns
-        .iter()
-        .map(|column| vec![column.name.clone(), column.ty.clone(), column.unit.clone(), column.doc.clone()])
-        .collect();
-    text += &format!("\n{}", output::columns(&["column", "type", "unit", ""], &rows, &[]));
-    text += &format!("\n{}\n", query.select());
-    text::harmless(&text)
 }
 
 impl Args {
@@ -67,13 +38,13 @@ impl Args {
         let mut queries = LIBRARY.queries(self.answer.queries.as_deref())?;
         queries.sort_by(|a, b| (a.package(), &a.name).cmp(&(b.package(), &b.name)));
         let Some(name) = &self.name else {
-            return if self.json { print_json(&queries) } else { print(&listed(&queries)) };
+            return answer(self.json, &queries, |queries| document::list(queries));
         };
         let query = queries.iter().find(|query| query.name == *name).ok_or_else(|| {
             AnalyzeError::Query(format!("there is no query {name:?}; `analyze queries` lists them"))
         })?;
         if self.runs.is_empty() {
-            return if self.json { print_json(query) } else { print(&shown(query)) };
+            return answer(self.json, query, document::document);
         }
         let trace = self.answer.open(&self.runs).await?;
         let frame = trace.query(query, &self.answer.params).await?;

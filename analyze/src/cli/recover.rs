@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn run(self) -> Result<(), AnalyzeError> {
+    pub async fn run(self) -> Result<(), AnalyzeError> {
         let out = self.out.unwrap_or_else(|| {
             if self.recording.extension().is_some_and(|extension| extension == "recording") {
                 self.recording.with_extension("")

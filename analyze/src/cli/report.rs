@@ -12,46 +12,65 @@ use crate::{
 use analyze_run::error::AnalyzeError;
 use analyze_run::new_file;
 
-/// What was slow, why, who is innocent, where the memory is; as a page, figures, data, or here
+/// Report what was slow, why, what was not a factor, and where the memory was
 ///
-/// With two runs (or directories, patterns, baselines) it is the report of their comparison: `analyze compare` with the usual
-/// gates, but for its exit code.
+/// With two runs (or directories, patterns, baselines) the report is that of `analyze compare` with its default gates. Unlike
+/// `analyze compare` it exits with 0 if a gate fails.
 ///
-/// Without a flag the report is printed for a terminal of 80 columns, in colour if it is one and NO_COLOR is not set.
+/// Without a flag the report is printed as wide as the terminal is, or in 80 columns if standard output is no terminal. It has
+/// colours on a terminal, unless NO_COLOR is set.
 #[derive(clap::Args)]
 pub struct Args {
     /// The run, or the base of a comparison
     run: PathBuf,
-    /// What is compared with it
+    /// The run, or set of runs, that is compared with the base
     new: Option<PathBuf>,
-    /// Write one self-contained HTML page
-    #[arg(long, value_name = "FILE.html")]
-    html: Option<PathBuf>,
-    /// Write every figure as SVG into this folder
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
+    /// Write one self-contained HTML page [without a name: RUN.html in the current directory]
+    #[arg(long, value_name = "FILE.html", num_args = 0..=1)]
+    html: Option<Option<PathBuf>>,
+    /// Write every figure as an SVG file into a directory [without a name: RUN-svg in the current directory]
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    svg: Option<Option<PathBuf>>,
     /// Print the data behind the report as JSON
     #[arg(long)]
     json: bool,
     /// Print Markdown, as for a CI job's summary
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Replace what exists
+    /// Replace files that exist
     #[arg(long)]
     force: bool,
 }
 
+/// Returns the name of a run, directory or pattern for a file in the current directory.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = stem.trim_matches(|c: char| !c.is_alphanumeric());
+    if name.is_empty() { "report".to_owned() } else { name.replace(['*', '?', '[', ']'], "_") }
+}
+
 impl Args {
+    /// Returns the path that an option names, or that of a run's name with this ending.
+    fn path(&self, option: &Option<Option<PathBuf>>, ending: &str) -> Option<PathBuf> {
+        let name = || match &self.new {
+            Some(new) => format!("{}-vs-{}{ending}", stem(&self.run), stem(new)),
+            None => format!("{}{ending}", stem(&self.run)),
+        };
+        option.as_ref().map(|path| path.clone().unwrap_or_else(|| name().into()))
+    }
+
     pub async fn run(self) -> Result<(), AnalyzeError> {
-        // What cannot be written is said before the work, not after it.
-        if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
+        let html = self.path(&self.html, ".html");
+        let svg = self.path(&self.svg, "-svg");
+        // A file that exists is an error before the work, not after it.
+        if let Some(html) = html.as_ref().filter(|html| html.exists() && !self.force) {
             return Err(AnalyzeError::Exists(html.clone()));
         }
         let (document, json) = match &self.new {
-            Some(new) => self.comparison(new).await?,
-            None => self.single().await?,
+            Some(new) => self.comparison(new, html.as_deref()).await?,
+            None => self.single(html.as_deref()).await?,
         };
-        if let Some(html) = &self.html {
+        if let Some(html) = &html {
             let page = report::page(&document, &json)?;
             write(html, &page, self.force)?;
             // Standard output may be the data's.
@@ -59,8 +78,12 @@ impl Args {
                 print(&format!("{}: {}\n", html.display(), Bytes(page.len() as i64)))?;
             }
         }
-        if let Some(folder) = &self.svg {
-            self.figures(&document, folder)?;
+        if let Some(folder) = &svg {
+            let count = self.figures(&document, folder)?;
+            // A directory that the user named needs no mention.
+            if self.svg == Some(None) && !self.json && !self.markdown {
+                print(&format!("{}: {count} figures\n", folder.display()))?;
+            }
         }
         if self.json {
             return print(&(json + "\n"));
@@ -68,32 +91,34 @@ impl Args {
         if self.markdown {
             return print(&report::markdown(&document));
         }
-        if self.html.is_some() || self.svg.is_some() {
+        if html.is_some() || svg.is_some() {
             return Ok(());
         }
         show(&document)
     }
 
-    /// Of one run: what is shown, and the data.
-    async fn single(&self) -> Result<(Document, String), AnalyzeError> {
+    /// Analyses one run into the report and its data as JSON.
+    async fn single(&self, html: Option<&Path>) -> Result<(Document, String), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         for path in trace.files().iter().flat_map(|file| &file.paths) {
-            self.html.iter().try_for_each(|html| new_file::differs(html, [path]))?;
+            html.map_or(Ok(()), |html| new_file::differs(html, [path]))?;
         }
         let report = Report::of(&trace).await?;
         let json = report.json()?;
         Ok((report.document(), json))
     }
 
-    /// Of two sides.
-    async fn comparison(&self, new: &Path) -> Result<(Document, String), AnalyzeError> {
+    /// Compares two sides into the report and its data as JSON.
+    async fn comparison(&self, new: &Path, html: Option<&Path>) -> Result<(Document, String), AnalyzeError> {
         let (base, new) = (self.run.clone(), new.to_owned());
-        self.html.iter().try_for_each(|html| new_file::differs(html, [&base, &new]))?;
+        html.map_or(Ok(()), |html| new_file::differs(html, [&base, &new]))?;
         let comparison = super::compare::usual(base, new).await?;
         Ok((report::comparison(&comparison), comparison.json()?))
     }
 
-    fn figures(&self, document: &Document, folder: &Path) -> Result<(), AnalyzeError> {
+    /// Writes every figure into a file of its own, and returns their number.
+    fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
+        let mut count = 0;
         std::fs::create_dir_all(folder)
             .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
         for section in &document.sections {
@@ -105,9 +130,10 @@ impl Args {
                 };
                 for figure in figures {
                     write(&folder.join(format!("{}.svg", figure.name)), &figure.svg, self.force)?;
+                    count += 1;
                 }
             }
         }
-        Ok(())
+        Ok(count)
     }
 }

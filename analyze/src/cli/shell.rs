@@ -13,10 +13,14 @@ use rustyline::{
 };
 
 use super::{
-    print,
+    print, show,
     sql::{Answer, plan},
 };
-use crate::{library::LIBRARY, output, trace::Trace};
+use crate::{
+    library::LIBRARY,
+    report::{Block, Document, Table, answer::queries as document, whole, word},
+    trace::Trace,
+};
 use analyze_engine::{catalog, functions::reference};
 use analyze_run::text;
 use analyze_run::{error::AnalyzeError, progress};
@@ -70,34 +74,25 @@ fn history() -> Option<PathBuf> {
     Some(state.or_else(home)?.join("inquest/sql_history"))
 }
 
-fn described(queries: &[catalog::Query], name: &str) -> String {
+fn describe(queries: &[catalog::Query], name: &str) -> Result<(), AnalyzeError> {
     if name.is_empty() {
-        let rows: Vec<Vec<String>> =
-            queries.iter().map(|query| vec![query.name.clone(), query.purpose.clone()]).collect();
-        return output::columns(&["view", "one row"], &rows, &[]);
+        return show(&document::views(queries));
     }
-    let Some(query) = queries.iter().find(|query| query.name == name) else {
-        return format!("there is no view {name}: \\d lists them\n");
-    };
-    let rows: Vec<Vec<String>> = query
-        .columns
-        .iter()
-        .map(|column| vec![column.name.clone(), column.ty.clone(), column.unit.clone(), column.doc.clone()])
-        .collect();
-    format!("{}\n{}", query.purpose, output::columns(&["column", "type", "unit", ""], &rows, &[]))
+    match queries.iter().find(|query| query.name == name) {
+        Some(query) => show(&document::view(query)),
+        None => print(&format!("there is no view {name}: \\d lists them\n")),
+    }
 }
 
-fn functions() -> String {
-    let functions = reference::functions();
+fn functions() -> Document {
     let row = |function: &reference::Function| {
         let of = &function.documentation;
-        vec![
-            of.syntax_example.clone(),
-            of.description.split_inclusive(". ").next().unwrap_or_default().to_owned(),
-        ]
+        let first = of.description.split_inclusive(". ").next().unwrap_or_default();
+        [of.syntax_example.clone(), first.to_owned()]
     };
-    let rows: Vec<Vec<String>> = functions.iter().map(row).collect();
-    output::columns(&["function", "and all of DataFusion's"], &rows, &[])
+    let columns = [whole("function"), word("and all of DataFusion's")];
+    let rows = reference::functions();
+    Document::answer(vec![Block::Table(Table::texts(&columns, rows.iter().map(row)))])
 }
 
 /// Asks for queries until there are no more. What is wrong with one does not end the dialogue.
@@ -138,9 +133,9 @@ pub(super) async fn run(trace: &Trace, answer: &Answer) -> Result<(), AnalyzeErr
         let _ = editor.add_history_entry(line.as_str());
         match text.strip_prefix('\\') {
             Some("q") => break,
-            Some("df") => print(&functions())?,
+            Some("df") => show(&functions())?,
             Some(command) if command == "d" || command.starts_with("d ") => {
-                print(&described(&queries, command[1..].trim()))?;
+                describe(&queries, command[1..].trim())?;
             }
             Some(_) => print(HELP)?,
             None => {

@@ -2,25 +2,23 @@
 
 use std::path::PathBuf;
 
-use super::{print, print_json, write};
+use super::{answer, write};
 use crate::{
     compare::{
         baseline,
         gate::Rules,
-        judge::signed,
         trend::{self, Series},
     },
-    output,
-    report::{self, spark},
+    report::{self, answer::trend::document},
     trace::Options,
 };
 use analyze_run::{error::AnalyzeError, new_file};
 
-/// When did it change? Change points in a series of runs
+/// Find the runs at which figures changed in a series of runs
 #[derive(clap::Args)]
 #[command(
     after_help = "E-divisive change points (Matteson and James 2014): levels of at least 3 runs, each change tested by permuting runs.\n\
-A run that several changes begin with is the one to look at."
+Look first at a run with which several figures changed."
 )]
 pub struct Args {
     /// Runs, directories, patterns, or baselines
@@ -29,7 +27,7 @@ pub struct Args {
     /// Figures, named as in gates: wall_ns, p99(cudaLaunchKernel), calls_count(*) [default: those of the usual gates]
     #[arg(long, value_name = "METRIC")]
     metric: Vec<String>,
-    /// In which order runs were made
+    /// Order in which the runs were made
     #[arg(long, value_enum, default_value_t = Order::Time)]
     order: Order,
     /// Probability of a change point in a series without a change
@@ -51,28 +49,10 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
-    /// By the wall clock, when recording began
+    /// By the time of day at which recording began
     Time,
     /// As given; files of a directory or pattern by name
     Given,
-}
-
-fn line(series: &Series) -> Vec<String> {
-    let (least, most) =
-        series.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
-    let scaled: Vec<f64> =
-        series.values.iter().map(|v| if most > least { (v - least) / (most - least) } else { 0.0 }).collect();
-    let range = if series.values.is_empty() {
-        "–".to_owned()
-    } else {
-        format!("{} to {}", series.key.show(least), series.key.show(most))
-    };
-    vec![
-        series.key.to_string(),
-        series.values.len().to_string(),
-        range,
-        spark(&scaled, series.values.len().min(24)),
-    ]
 }
 
 impl Args {
@@ -102,34 +82,7 @@ impl Args {
         if let Some(svg) = &self.svg {
             write(svg, &report::trend(&all), self.force)?;
         }
-        if self.json {
-            print_json(&all)?;
-        } else {
-            let rows: Vec<Vec<String>> = all.iter().map(line).collect();
-            let mut text = output::columns(&["figure", "runs", "from", "in order"], &rows, &[1]) + "\n";
-            let points = all.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
-            let row = |(series, point): (&Series, &trend::Point)| {
-                vec![
-                    point.run.clone(),
-                    series.key.to_string(),
-                    series.key.show(point.before),
-                    series.key.show(point.after),
-                    point.change_ratio.map_or_else(|| "from 0".to_owned(), signed),
-                    format!("{:.3}", point.p),
-                ]
-            };
-            let changes: Vec<Vec<String>> = points.map(row).collect();
-            text += &if changes.is_empty() {
-                "No change.\n".to_owned()
-            } else {
-                output::columns(
-                    &["changed with", "figure", "before", "after", "by", "p"],
-                    &changes,
-                    &[2, 3, 4, 5],
-                )
-            };
-            print(&text)?;
-        }
+        answer(self.json, &all, |all| document(all))?;
         if longest < 2 * trend::SEGMENT {
             return Err(AnalyzeError::Inconclusive(format!(
                 "{longest} runs are too few to tell levels apart: at least {} are needed",

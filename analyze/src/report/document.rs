@@ -1,9 +1,10 @@
 //! Content of a report as blocks that every form (HTML, Markdown, terminal) can render. Blocks hold formatted
 //! words and numbers; each form escapes text from the trace in one place.
 
-use crate::questions::share::Share;
+use std::borrow::Cow;
 
-use super::section::{percent, time};
+use super::section::{cause, percent, time};
+use crate::questions::share::Share;
 
 /// A whole report.
 pub struct Document {
@@ -13,6 +14,23 @@ pub struct Document {
     pub verdict: Headline,
     /// Sections, in order.
     pub sections: Vec<Section>,
+    /// True for a report, of whose tables a terminal shows the first rows: the page has the others. The answer to a
+    /// single question is shown as it is.
+    pub is_overview: bool,
+}
+
+impl Document {
+    /// Creates the answer to a single question from its blocks.
+    pub fn answer(blocks: Vec<Block>) -> Self {
+        let verdict = Headline {
+            scheduler: String::new(),
+            sentences: Vec::new(),
+            answers: Vec::new(),
+            tone: Tone::Plain,
+        };
+        let section = Section { id: "answer", short: "Answer", question: String::new(), blocks };
+        Self { title: String::new(), verdict, sections: vec![section], is_overview: false }
+    }
 }
 
 /// First lines of a report.
@@ -98,11 +116,13 @@ pub struct Section {
 /// A block of a section.
 pub enum Block {
     /// A subheading.
-    Heading(&'static str),
+    Heading(String),
     /// A paragraph.
     Note(String),
     /// A bulleted list.
     List(Vec<String>),
+    /// What weakens the answer: lost events, missing probes, rounding.
+    Warnings(Vec<String>),
     /// A bar whose parts sum to a whole.
     Parts(Vec<Part>),
     /// A table.
@@ -111,6 +131,8 @@ pub enum Block {
     Figure(Figure),
     /// Slow calls with their chains.
     Calls(Vec<Call>),
+    /// Source text, line by line as it is.
+    Code(String),
 }
 
 /// One part of a whole.
@@ -149,29 +171,36 @@ impl Part {
             let name = share.cause.name();
             // All of `blocked:…` have the colour of `blocked`.
             let class = name.split(':').next().unwrap_or(name);
-            Self::of_time(name, class, share.cause.meaning(), share.total_ns, share.share_ratio)
+            Self::of_time(cause(share.cause), class, share.cause.meaning(), share.total_ns, share.share_ratio)
         };
         shares.iter().map(part).collect()
     }
 }
 
 /// A column of a table.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Column {
     /// Heading.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// True if the cells are numbers, which are aligned to the right.
     pub is_number: bool,
+    /// True if the cells are shown in full however narrow the terminal is, as verdicts, gates and outcomes are.
+    pub is_whole: bool,
 }
 
-/// Creates a column of text.
+/// Creates a column of text, whose long words may be cut on a narrow terminal.
 pub const fn word(name: &'static str) -> Column {
-    Column { name, is_number: false }
+    Column { name: Cow::Borrowed(name), is_number: false, is_whole: false }
 }
 
-/// Creates a column of numbers.
+/// Creates a column of text that is never cut.
+pub const fn whole(name: &'static str) -> Column {
+    Column { name: Cow::Borrowed(name), is_number: false, is_whole: true }
+}
+
+/// Creates a column of numbers, which are never cut.
 pub const fn number(name: &'static str) -> Column {
-    Column { name, is_number: true }
+    Column { name: Cow::Borrowed(name), is_number: true, is_whole: true }
 }
 
 /// A cell of a table.
@@ -230,7 +259,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Number of rows of the whole result.
     pub all_count: usize,
-    /// Query that returns the whole result.
+    /// Query that returns the whole result; empty for none.
     pub sql: String,
     /// True if the table is collapsed until the reader opens it.
     pub is_folded: bool,
@@ -252,6 +281,22 @@ impl Table {
         };
         let columns = [word(name), word("What it means"), number("Time"), number("Share")];
         Self::new(&columns, parts.iter().map(row).collect(), sql)
+    }
+
+    /// Creates a table of texts.
+    pub fn texts<R: IntoIterator<Item = String>>(
+        columns: &[Column],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let row = |row: R| Row::from(row.into_iter().map(Cell::from).collect::<Vec<_>>());
+        Self::new(columns, rows.into_iter().map(row).collect(), "")
+    }
+
+    /// Creates a table of names and values, without a header. Rows without a value are left out.
+    pub fn facts(facts: Vec<(&str, String)>) -> Self {
+        let shown = facts.into_iter().filter(|(_, value)| !value.is_empty());
+        let rows = shown.map(|(name, value)| Row::from(vec![name.into(), value.into()])).collect();
+        Self::new(&[whole(""), whole("")], rows, "")
     }
 
     /// Appends a column.

@@ -7,6 +7,7 @@
 //! [`Report::of`] runs every analysis once; a section turns their results into blocks without further
 //! queries; a form renders blocks without knowing what they mean.
 
+pub mod answer;
 mod chart;
 mod document;
 mod form;
@@ -35,11 +36,11 @@ use analyze_run::error::AnalyzeError;
 use analyze_verdict::params::Params;
 
 pub use chart::trend::draw as trend;
-pub use document::{Block, Document};
+pub use document::{Block, Document, Table, whole, word};
 pub use form::{
     html::page,
     markdown::text as markdown,
-    terminal::{spark, text as terminal},
+    terminal::{Screen, text as terminal},
 };
 pub use section::comparison::document as comparison;
 
@@ -114,25 +115,8 @@ impl Report {
 
     /// Arranges the report as blocks.
     pub fn document(&self) -> Document {
-        let origin_ns = self.origin_ns();
-        let mut sections = vec![
-            section::causes::build(&self.chains),
-            section::functions::build(&self.chains, self.has_schedule),
-        ];
-        sections.extend(section::culprits::build(&self.chains));
-        sections.extend([
-            section::chains::build(&self.chains),
-            section::gaps::build(&self.launch_gaps, self.has_schedule),
-            section::nccl::build(&self.nccl),
-        ]);
-        sections.extend(section::phases::build(&self.phases, self.has_schedule));
-        sections.extend([
-            section::memory::build(self.memory.as_ref()),
-            section::timeline::build(&self.timeline, origin_ns, self.has_schedule),
-            section::devices::build(&self.devices, &self.timeline, origin_ns),
-            section::strata::build(&self.strata),
-            section::provenance::build(&self.info),
-        ]);
-        Document { title: self.info.run.clone(), verdict: section::headline::build(self), sections }
+        let sections = section::ALL.iter().filter_map(|build| build(self)).collect();
+        let verdict = section::headline(self);
+        Document { title: self.info.run.clone(), verdict, sections, is_overview: true }
     }
 }

@@ -225,7 +225,7 @@ fn a_terminal_of_80_columns_holds_it() {
         // This is no terminal.
         assert!(!text.contains('\u{1b}'), "colour");
         for question in [
-            "Where did the lost time",
+            "What caused the excess latency",
             "What happened in the slowest calls",
             "Where was the GPU's memory",
             "do they not show",

@@ -33,7 +33,7 @@ fn table(table: &Table) -> String {
         text += &format!("{}\n\n", escaped(&table.caption));
     }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    text += &line(table.columns.iter().map(|column| escaped(column.name)).collect());
+    text += &line(table.columns.iter().map(|column| escaped(&column.name)).collect());
     text += &line(table.columns.iter().map(|c| if c.is_number { "--:" } else { "---" }.to_owned()).collect());
     for row in &table.rows {
         text += &line(row.cells.iter().map(|cell| escaped(&cell.text)).collect());
@@ -53,6 +53,9 @@ fn table(table: &Table) -> String {
         .collect();
     if !notes.is_empty() {
         text += &format!("\n{}", notes.concat());
+    }
+    if table.sql.is_empty() {
+        return text + "\n";
     }
     text + &format!("\n<details><summary>SQL</summary>\n\n```sql\n{}\n```\n\n</details>\n\n", table.sql)
 }
@@ -80,8 +83,11 @@ fn call(call: &Call) -> String {
 
 /// Renders the document as Markdown.
 pub fn text(document: &Document) -> String {
-    let mut text =
-        format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+    let mut text = String::new();
+    if !document.title.is_empty() {
+        text +=
+            &format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+    }
     for answer in &document.verdict.answers {
         text += &format!("**{}:** {}\n\n", escaped(answer.question), escaped(&answer.text));
     }
@@ -89,7 +95,9 @@ pub fn text(document: &Document) -> String {
         text += &format!("{}\n\n", escaped(sentence));
     }
     for section in &document.sections {
-        text += &format!("## {}\n\n", escaped(&section.question));
+        if !section.question.is_empty() {
+            text += &format!("## {}\n\n", escaped(&section.question));
+        }
         for block in &section.blocks {
             match block {
                 Block::Heading(words) => text += &format!("### {}\n\n", escaped(words)),
@@ -98,9 +106,14 @@ pub fn text(document: &Document) -> String {
                     all.iter().for_each(|one| text += &format!("- {}\n", escaped(one)));
                     text.push('\n');
                 }
+                Block::Warnings(all) => {
+                    all.iter().for_each(|one| text += &format!("> note: {}\n", escaped(one)));
+                    text.push('\n');
+                }
                 Block::Parts(all) => text += &format!("{}\n\n", parts(all)),
                 Block::Table(one) => text += &table(one),
                 Block::Figure(figure) => text += &format!("{}\n\n", escaped(&figure.caption)),
+                Block::Code(code) => text += &format!("```sql\n{}\n```\n\n", text::harmless(code)),
                 Block::Calls(calls) => {
                     calls.iter().for_each(|one| text += &call(one));
                     text.push('\n');

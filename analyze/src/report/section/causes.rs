@@ -1,22 +1,23 @@
 //! Excess latency of all slow calls by cause, and what was not a factor.
 
 use super::{chains::linked, percent, time};
-use crate::{
-    questions::chains::Chains,
-    report::document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
+use crate::report::{
+    Report,
+    document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
 };
 
-const QUESTION: &str = "Where did the lost time of slow calls go?";
+const QUESTION: &str = "What caused the excess latency of slow calls?";
 
 /// Builds the section.
-pub fn build(chains: &Chains) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let chains = &report.chains;
     let parts = Part::of_shares(&chains.overall);
     if parts.is_empty() {
         let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];
-        return Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks };
+        return Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks });
     }
     let note = format!(
-        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: those of the slowest calls that it is the main cause of, by number.",
+        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: the numbers of the slowest calls of which it is the main cause.",
         chains.params.slow_factor
     );
     let sql = "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC";
@@ -36,12 +37,12 @@ pub fn build(chains: &Chains) -> Section {
             ]
             .into()
         };
-        blocks.push(Block::Heading("Looked at, and cleared"));
+        blocks.push(Block::Heading("Not a factor".to_owned()));
         blocks.push(Block::Table(Table::new(
-            &[word("Suspect"), number("Time"), number("Share"), word("What clears it")],
+            &[word("Cause"), number("Time"), number("Share"), word("What rules it out")],
             chains.alibis.iter().map(row).collect(),
             "SELECT * FROM slow_calls WHERE depth = 0 ORDER BY excess_ns DESC",
         )));
     }
-    Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks }
+    Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks })
 }

@@ -3,10 +3,11 @@
 
 use trace_schema::Nanos;
 
-use super::{percent, size, time};
+use super::{cause, percent, size, time};
 use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
+        Report,
         document::{Block, Call, Figure, Link as To, Part, Section},
         time_svg,
     },
@@ -67,7 +68,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
         example.size_bytes.map(size),
         example.first_call.then(|| "first launch of its kernel".to_owned()),
         example.child_op.as_ref().map(|child| format!("contains {child}")),
-        (example.root != example.verdict).then(|| format!("at the root: {}", example.root.name())),
+        (example.root != example.verdict).then(|| format!("root cause: {}", cause(example.root))),
     ];
     let mut off: Vec<&Link> = example.chain.iter().filter(|link| link.cause.is_some()).collect();
     off.sort_by_key(|link| std::cmp::Reverse(link.dur_ns));
@@ -109,7 +110,8 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
 }
 
 /// Builds the section.
-pub fn build(chains: &Chains) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let chains = &report.chains;
     let calls: Vec<Call> =
         shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();
     let count = calls.len();
@@ -125,14 +127,14 @@ pub fn build(chains: &Chains) -> Section {
             ),
             Block::Calls(calls),
             Block::Note(format!(
-                "{count} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the lost time. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
+                "{count} of {total} slow calls (nested ones counted) shown, the longest. Threads without a CPU that slow calls waited for: {behind} of the excess latency. SQL: SELECT * FROM chain_links ORDER BY call_ts, ts"
             )),
         ]
     };
-    Section {
+    Some(Section {
         id: "chains",
         short: "Slowest calls",
         question: "What happened in the slowest calls?".to_owned(),
         blocks,
-    }
+    })
 }

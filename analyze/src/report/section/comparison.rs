@@ -9,7 +9,7 @@ use crate::{
     },
     report::{
         chart::forest,
-        document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, word},
+        document::{Block, Cell, Document, Figure, Headline, Row, Section, Table, Tone, number, whole, word},
     },
 };
 
@@ -41,7 +41,7 @@ fn headline(comparison: &Comparison) -> Headline {
     };
     let count = |outcome: Outcome| of(outcome).count();
     let mut sentences = vec![format!(
-        "{} on {} and {} runs: {} fail, {} pass, {} cannot be told.",
+        "{} on {} and {} runs: {} fail, {} pass, {} inconclusive.",
         match comparison.gates.len() {
             1 => "1 gate".to_owned(),
             count => format!("{count} gates"),
@@ -85,8 +85,8 @@ fn gates(comparison: &Comparison) -> Section {
         Row { cells, note, ..Row::default() }
     };
     let columns = [
-        word("Gate"),
-        word("Outcome"),
+        whole("Gate"),
+        whole("Outcome"),
         number("Base"),
         number("New"),
         number("Change"),
@@ -129,7 +129,12 @@ fn gates(comparison: &Comparison) -> Section {
         comparison.rules.alpha,
         signed(comparison.rules.resolution_ratio)
     )));
-    Section { id: "gates", short: "Gates", question: "Did it get slower or hungrier?".to_owned(), blocks }
+    Section {
+        id: "gates",
+        short: "Gates",
+        question: "Did it get slower, or use more memory?".to_owned(),
+        blocks,
+    }
 }
 
 fn why(comparison: &Comparison) -> Section {
@@ -268,5 +273,6 @@ pub fn document(comparison: &Comparison) -> Document {
         title: format!("{} → {}", name(&comparison.base), name(&comparison.new)),
         verdict: headline(comparison),
         sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
+        is_overview: true,
     }
 }

@@ -6,6 +6,7 @@ use crate::{
         timeline::Timeline,
     },
     report::{
+        Report,
         chart::counters,
         document::{Block, Figure, Row, Section, Table, number, word},
     },
@@ -58,7 +59,8 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
 }
 
 /// Builds the section.
-pub fn build(devices: &[Device], timeline: &Timeline, origin_ns: i64) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let (devices, timeline, origin_ns) = (&report.devices, &report.timeline, report.origin_ns());
     let mut blocks = Vec::new();
     if devices.is_empty() {
         blocks.push(Block::Note(
@@ -77,5 +79,5 @@ pub fn build(devices: &[Device], timeline: &Timeline, origin_ns: i64) -> Section
         }
         blocks.push(Block::Table(table(device).caption(format!("GPU {}", device.device))));
     }
-    Section { id: "devices", short: "GPU counters", question: QUESTION.to_owned(), blocks }
+    Some(Section { id: "devices", short: "GPU counters", question: QUESTION.to_owned(), blocks })
 }

@@ -1,11 +1,12 @@
 //! All functions: how slow their calls were, and whether the scheduler was a cause.
 
-use super::{chains::linked, if_known, time};
+use super::{chains::linked, if_known, sentence, time};
 use crate::{
     questions::chains::{Chains, Scheduler, Verdict},
     report::{
+        Report,
         chart::latency,
-        document::{Block, Cell, Column, Figure, Part, Row, Section, Table, Tone, number, word},
+        document::{Block, Cell, Column, Figure, Part, Row, Section, Table, Tone, number, whole, word},
     },
 };
 use analyze_verdict::groups::MIN_CALLS;
@@ -17,9 +18,9 @@ const COLUMNS: [Column; 9] = [
     number("p99"),
     number("p99 without scheduler"),
     number("Slow"),
-    number("… overlapping off-CPU"),
+    number("… preempted or blocked"),
     number("Excess"),
-    word("Scheduler"),
+    whole("Scheduler"),
 ];
 
 /// Number of functions shown: those with the largest excess latency.
@@ -28,10 +29,10 @@ const SHOWN: usize = 60;
 fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
     let is_judged = verdict.calls_count as u64 >= MIN_CALLS;
     let (scheduler, tone) = match verdict.scheduler {
-        Scheduler::Cleared => ("cleared", Tone::Cleared),
-        Scheduler::Minor => ("minor part", Tone::Open),
-        Scheduler::Guilty => ("guilty", Tone::Guilty),
-        Scheduler::Behind => ("behind", Tone::Guilty),
+        Scheduler::Cleared => ("not a factor", Tone::Cleared),
+        Scheduler::Minor => ("minor factor", Tone::Open),
+        Scheduler::Guilty => ("main cause", Tone::Guilty),
+        Scheduler::Behind => ("root cause", Tone::Guilty),
         Scheduler::Inconclusive => ("–", Tone::Open),
     };
     let mut row = Row::from(vec![
@@ -49,9 +50,9 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
         row.parts = Part::of_shares(&verdict.shares);
         row.links = linked(chains, |of, _| of.op == verdict.op);
         row.note = if has_schedule {
-            verdict.sentence.clone()
+            sentence(verdict)
         } else {
-            "nothing of the scheduler is on record: no cause can be told from it".to_owned()
+            "nothing of the scheduler is on record: no cause follows from it".to_owned()
         };
         if let Some(line) = &verdict.size_line {
             let fixed = time(line.fixed_ns);
@@ -89,18 +90,19 @@ fn figure(chains: &Chains, has_schedule: bool) -> Option<Figure> {
 }
 
 /// Builds the section.
-pub fn build(chains: &Chains, has_schedule: bool) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let (chains, has_schedule) = (&report.chains, report.has_schedule);
     let rows: Vec<Row> =
         chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();
     let sql = "SELECT op, ts, dur, on_cpu_ns, preempted_ns, runnable_ns, blocked_ns, unknown_ns FROM op_time ORDER BY dur DESC";
-    Section {
+    Some(Section {
         id: "functions",
         short: "Functions",
-        question: "Which functions were slow, and what clears or convicts the scheduler?".to_owned(),
+        question: "Which functions were slow, and did the scheduler cause it?".to_owned(),
         blocks: figure(chains, has_schedule)
             .map(Block::Figure)
             .into_iter()
             .chain([Block::Table(Table::new(&COLUMNS, rows, sql).of(chains.verdicts.len()))])
             .collect(),
-    }
+    })
 }

@@ -4,17 +4,23 @@ use trace_schema::Nanos;
 
 use super::{percent, time};
 use crate::{
-    questions::host_gaps::{Gap, Gaps},
-    report::document::{Block, Part, Row, Section, Table, number, word},
+    questions::host_gaps::Gap,
+    report::{
+        Report,
+        document::{Block, Part, Row, Section, Table, number, word},
+    },
 };
 
 /// Builds the section.
-pub fn build(gaps: &Gaps, has_schedule: bool) -> Section {
-    let section = |blocks| Section {
-        id: "gaps",
-        short: "Launch gaps",
-        question: "What did the host do between launches?".to_owned(),
-        blocks,
+pub fn build(report: &Report) -> Option<Section> {
+    let (gaps, has_schedule) = (&report.launch_gaps, report.has_schedule);
+    let section = |blocks| {
+        Some(Section {
+            id: "gaps",
+            short: "Launch gaps",
+            question: "What did the host do between launches?".to_owned(),
+            blocks,
+        })
     };
     if gaps.gaps_count == 0 {
         return section(vec![Block::Note("Not known: no thread has two launches on record.".to_owned())]);

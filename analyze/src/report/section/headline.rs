@@ -1,6 +1,6 @@
 //! The first lines of the report: what was slow, why, what was not a factor, and where the memory was.
 
-use super::{percent, size, time};
+use super::{cause, percent, size, time};
 use crate::{
     questions::{
         chains::{Chains, Scheduler, Verdict},
@@ -41,26 +41,28 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
         format!("; {name} held the CPU for {} of the waiting", percent(ratio))
     });
     match found {
-        Scheduler::Cleared => {
-            (format!("The scheduler has an alibi: it took {} of the lost time.", percent(own)), Tone::Cleared)
-        }
+        Scheduler::Cleared => (
+            format!("The scheduler is not a factor: it caused {} of the excess latency.", percent(own)),
+            Tone::Cleared,
+        ),
         Scheduler::Guilty => {
-            (format!("The scheduler is guilty of {} of the lost time{by}.", percent(own)), Tone::Guilty)
+            (format!("The scheduler caused {} of the excess latency{by}.", percent(own)), Tone::Guilty)
         }
         Scheduler::Behind => (
             format!(
-                "The scheduler is behind {} of the lost time: it kept threads waiting that slow calls waited for{by}.",
+                "The scheduler caused {} of the excess latency, because threads that slow calls waited for had to wait for a CPU{by}.",
                 percent(chains.scheduler_behind_ratio)
             ),
             Tone::Guilty,
         ),
         Scheduler::Inconclusive => (
-            "What the scheduler did cannot be told: the record has holes where slow calls ran.".to_owned(),
+            "The scheduler's part is inconclusive: events were lost while slow calls ran.".to_owned(),
             Tone::Open,
         ),
-        Scheduler::Minor => {
-            (format!("The scheduler had a minor part: {} of the lost time{by}.", percent(own)), Tone::Open)
-        }
+        Scheduler::Minor => (
+            format!("The scheduler is a minor factor: it caused {} of the excess latency{by}.", percent(own)),
+            Tone::Open,
+        ),
     }
 }
 
@@ -81,7 +83,7 @@ fn slow(chains: &Chains) -> String {
     let (names, count) = (names.join(", "), chains.overall_slow_count);
     let calls = if count == 1 { "call" } else { "calls" };
     let lost = time(chains.overall_excess_ns);
-    format!("{count} slow {calls} lost {lost} above the medians of their functions: {names}{more}.")
+    format!("{count} slow {calls} took {lost} more than the medians of their functions: {names}{more}.")
 }
 
 /// Describes the largest causes and the sum of the others.
@@ -89,7 +91,7 @@ fn why(chains: &Chains) -> String {
     let mut shares: Vec<&Share> = chains.overall.iter().collect();
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let words = |share: &&Share| {
-        format!("{} {} ({})", percent(share.share_ratio), share.cause.name(), share.cause.meaning())
+        format!("{} {} ({})", percent(share.share_ratio), cause(share.cause), share.cause.meaning())
     };
     let named: Vec<String> = shares.iter().take(NAMED).map(words).collect();
     let rest: f64 = shares.iter().skip(NAMED).map(|share| share.share_ratio).sum();
@@ -97,23 +99,23 @@ fn why(chains: &Chains) -> String {
     format!("{}{rest}.", named.join("; "))
 }
 
-fn innocent(chains: &Chains) -> String {
+/// Names the causes that were examined and are not a factor.
+fn ruled_out(chains: &Chains) -> String {
     if chains.alibis.is_empty() {
-        return "Nobody is cleared: the record does not have what would clear a suspect.".to_owned();
+        return "Nothing is ruled out: the record lacks what would rule out a cause.".to_owned();
     }
     let names: Vec<&str> = chains.alibis.iter().map(|alibi| alibi.suspect.as_str()).collect();
-    format!("Looked at, and cleared: {}.", names.join(", "))
+    format!("examined, and ruled out: {}.", names.join(", "))
 }
 
 fn memory(of: Option<&Overview>) -> String {
     let Some(memory) = of else { return "no event of PyTorch's allocator is on record.".to_owned() };
     let sum = |of: fn(&Held) -> i64| -> i64 { memory.review.peak.allocators.iter().map(of).sum() };
     if memory.curve.peak_reserved_bytes == 0 {
-        return "not known: PyTorch's blocks are on record, and no memory that it had from the driver."
-            .to_owned();
+        return "not known: PyTorch's blocks are on record, but no segment that it reserved.".to_owned();
     }
     let mut words = format!(
-        "PyTorch had {} from the driver at most; when most was reserved, {} was in use, {} free but pinned, and {} could have been given back.",
+        "PyTorch reserved at most {}; at that time {} was allocated, {} was inactive split, and {} was reclaimable by empty_cache().",
         size(memory.curve.peak_reserved_bytes),
         size(sum(|held| held.allocated_bytes + held.pending_bytes)),
         size(sum(|held| held.pinned_bytes)),
@@ -142,23 +144,20 @@ pub fn build(report: &Report) -> Headline {
     let (main, tone) = if chains.overall_slow_count == 0 {
         let text = "No slow call could be judged in this run.".to_owned();
         answers.push(answer("Slow", text, vec![Link::to_section("functions", "functions")]));
-        ("The scheduler is neither accused nor cleared.".to_owned(), Tone::Open)
+        ("The scheduler's part is not known.".to_owned(), Tone::Open)
     } else {
         answers.push(answer("Slow", slow(chains), vec![Link::to_section("chains", "the slowest calls")]));
         let mut links = vec![Link::to_section("causes", "all causes")];
         if !chains.culprits.is_empty() {
-            links.push(Link::to_section("culprits", "who is behind it"));
+            links.push(Link::to_section("culprits", "which tasks"));
         }
         answers.push(answer("Why", why(chains), links));
-        let links = vec![Link::to_section("causes", "what clears them")];
+        let links = vec![Link::to_section("causes", "what rules them out")];
         let links = if chains.alibis.is_empty() { Vec::new() } else { links };
-        answers.push(answer("Innocent", innocent(chains), links));
+        answers.push(answer("Not a factor", ruled_out(chains), links));
         match report.has_schedule {
             true => scheduler(chains),
-            false => (
-                "Nothing of the scheduler is on record: it is neither accused nor cleared.".to_owned(),
-                Tone::Open,
-            ),
+            false => ("Nothing of the scheduler is on record: its part is not known.".to_owned(), Tone::Open),
         }
     };
     let links = vec![Link::to_section("memory", "where it was")];

@@ -5,7 +5,7 @@ use std::fmt;
 use super::size;
 use crate::{
     questions::memory::overview::Overview,
-    report::document::{Cell, Row, Table, number, word},
+    report::document::{Cell, Row, Table, number, whole},
 };
 use analyze_memory::leaks::{epochs::Origin, growth::Growth};
 
@@ -21,19 +21,19 @@ pub struct Leak<'a> {
 impl fmt::Display for Leak<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leaked_bytes = self.growth.account.leaked_bytes;
-        write!(f, "{} were kept over {} epochs", size(leaked_bytes), self.growth.epochs_count)?;
+        write!(f, "{} were retained over {} epochs", size(leaked_bytes), self.growth.epochs_count)?;
         if !matches!(self.growth.epochs.origin, Origin::Ranges | Origin::Moments) {
             write!(f, " (equal numbers of allocations: the program marks none)")?;
         }
         match self.end_bytes {
             Some(bytes) if bytes < leaked_bytes => write!(
                 f,
-                "; at the end of the run {} were handed out, so at least {} of them were given back after the last epoch: a program that fills up and is emptied looks the same until then",
+                "; at the end of the run {} were allocated, so at least {} of them were freed after the last epoch: a program that fills up and is emptied looks the same until then",
                 size(bytes),
                 size(leaked_bytes - bytes)
             )?,
-            Some(bytes) => write!(f, "; at the end of the run {} were handed out", size(bytes))?,
-            None => write!(f, "; what was handed out at the end of the run is not known")?,
+            Some(bytes) => write!(f, "; at the end of the run {} were allocated", size(bytes))?,
+            None => write!(f, "; the bytes allocated at the end of the run are not known")?,
         }
         if self.failed_count > 0 {
             write!(f, ". Memory ran out: without marks, filling up on purpose and leaking look alike")?;
@@ -83,10 +83,10 @@ pub fn table(memory: &Overview) -> Table {
     let columns = [
         number("Process"),
         number("Device"),
-        word("Verdict"),
+        whole("Verdict"),
         number("Epochs"),
         number("Leaked"),
-        number("Kept once"),
+        number("One-off retention"),
         number("Live after the epochs"),
         number("Live at the end"),
     ];

@@ -10,8 +10,8 @@ use crate::{
         state::{Device, Held},
     },
     report::{
-        chart,
-        document::{Block, Figure, Row, Section, Table, number, word},
+        Report, chart,
+        document::{Block, Figure, Row, Section, Table, number, whole, word},
         memory_svg,
     },
 };
@@ -22,9 +22,9 @@ const SHOWN: usize = 10;
 /// Meanings of the curve's colours.
 fn legend(ooms: usize) -> Vec<(&'static str, String)> {
     let mut legend: Vec<(&'static str, String)> = [
-        ("in-use", "in use"),
-        ("pinned", "free, pinned"),
-        ("releasable", "free, could be given back"),
+        ("in-use", "allocated"),
+        ("pinned", "inactive split"),
+        ("releasable", "reclaimable by empty_cache()"),
         ("private", "private pools"),
         ("not-known", "not known"),
     ]
@@ -44,11 +44,11 @@ fn account(lines: Vec<(String, i64)>, caption: String, sql: &str) -> Table {
 
 fn of_allocator(held: &Held) -> Table {
     let mut lines: Vec<(String, i64)> = [
-        ("handed out", held.allocated_bytes),
-        ("given back, other streams may use it", held.pending_bytes),
-        ("free, empty_cache would give it back", held.releasable_bytes),
-        ("free, kept for graphs", held.private_releasable_bytes),
-        ("free, pinned by what is in use beside it", held.pinned_bytes),
+        ("allocated", held.allocated_bytes),
+        ("pending free: other streams may still use it", held.pending_bytes),
+        ("reclaimable by empty_cache()", held.releasable_bytes),
+        ("free in private pools of CUDA graphs", held.private_releasable_bytes),
+        ("inactive split: held by live blocks", held.pinned_bytes),
         ("not known", held.unknown_bytes),
     ]
     .map(|(what, bytes)| (what.to_owned(), bytes))
@@ -56,7 +56,10 @@ fn of_allocator(held: &Held) -> Table {
     lines.retain(|(_, bytes)| *bytes != 0);
     lines.push(("reserved".to_owned(), held.reserved_bytes));
     if held.outside_bytes != 0 {
-        lines.push(("handed out of memory that is not on record, besides".to_owned(), held.outside_bytes));
+        lines.push((
+            "in addition, allocated in segments that are not on record".to_owned(),
+            held.outside_bytes,
+        ));
     }
     let caption = format!("Process {}, device {}", held.pid, held.device);
     account(lines, caption, "SELECT * FROM memory_curve ORDER BY reserved_bytes DESC LIMIT 1")
@@ -103,7 +106,7 @@ fn failures(ooms: &[OomReport]) -> Table {
     let columns = [
         number("At"),
         number("Asked for"),
-        word("Verdict"),
+        whole("Verdict"),
         number("Free in its pool"),
         number("Largest block"),
         number("Free on the device"),
@@ -115,7 +118,7 @@ fn failures(ooms: &[OomReport]) -> Table {
 
 fn causes(sums: &[CauseSum]) -> Table {
     let row = |sum: &CauseSum| -> Row {
-        let what = if sum.is_gain { "had from the driver" } else { "given back" };
+        let what = if sum.is_gain { "reserved" } else { "released" };
         let bytes = size(sum.size_bytes as i64);
         vec![sum.pid.into(), what.into(), sum.cause.into(), sum.segments_count.into(), bytes.into()].into()
     };
@@ -149,9 +152,9 @@ fn releases(all: &[ReleaseReport]) -> Table {
         number("At"),
         number("Process"),
         word("Why"),
-        number("Went back to the driver"),
-        number("Stayed, pinned"),
-        number("Stayed, in use"),
+        number("Released"),
+        number("Stayed: inactive split"),
+        number("Stayed: allocated"),
     ];
     let rows = all.iter().take(SHOWN).map(row).collect();
     Table::new(&columns, rows, "SELECT * FROM memory_releases").of(all.len())
@@ -178,7 +181,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
         ..figure(
             "memory",
             format!(
-                "What PyTorch's allocators had from the driver over time: peak {}, {} after recording began; at most {} were in use. {} allocator events",
+                "Memory reserved by PyTorch's allocators over time: peak {}, {} after recording began; at most {} were allocated. {} allocator events",
                 size(curve.peak_reserved_bytes),
                 Nanos(review.peak.since_start_ns),
                 size(curve.peak_in_use_bytes),
@@ -200,7 +203,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
         )
     };
     let lives = Figure {
-        legend: [("in-use", "handed out"), ("kept", "never given back")]
+        legend: [("in-use", "allocated"), ("kept", "never freed")]
             .map(|(class, words)| (class, words.to_owned()))
             .to_vec(),
         ..figure(
@@ -217,11 +220,12 @@ fn figures(memory: &Overview) -> [Figure; 3] {
 }
 
 /// Builds the section, which says so if no allocator event was recorded (`None`).
-pub fn build(memory: Option<&Overview>) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let memory = report.memory.as_ref();
     let mut blocks = Vec::new();
     match memory {
         None => blocks.push(Block::Note(
-            "Not known: no event of PyTorch's allocator is on record. `analyze memory` says what calls of the driver tell.".to_owned(),
+            "Not known: no event of PyTorch's allocator is on record. `analyze memory` shows what the calls of the driver say.".to_owned(),
         )),
         Some(memory) => {
             let review = &memory.review;
@@ -234,19 +238,19 @@ pub fn build(memory: Option<&Overview>) -> Section {
                 };
                 let advice = review.advice.iter();
                 let advice = advice.map(|one| format!("{}{}: {}", one.rule, bytes(one.size_bytes), one.text));
-                blocks.push(Block::Heading("What would use less"));
+                blocks.push(Block::Heading("What would use less".to_owned()));
                 blocks.push(Block::List(advice.collect()));
             }
             if !review.history.ooms.is_empty() {
-                blocks.push(Block::Heading("Requests that failed"));
+                blocks.push(Block::Heading("Requests that failed".to_owned()));
                 blocks.push(Block::Table(failures(&review.history.ooms)));
             }
-            blocks.push(Block::Heading("At the peak"));
+            blocks.push(Block::Heading("At the peak".to_owned()));
             blocks.extend(review.peak.allocators.iter().map(of_allocator).map(Block::Table));
             for device in &review.peak.devices {
                 blocks.push(Block::Figure(Figure {
                     name: format!("memory-gpu-{}", device.device),
-                    caption: format!("Who has the memory of GPU {}", device.device),
+                    caption: format!("What uses the memory of GPU {}", device.device),
                     svg: memory_svg::ledger(device),
                     legend: Vec::new(),
                     spark: Vec::new(),
@@ -254,17 +258,17 @@ pub fn build(memory: Option<&Overview>) -> Section {
                 }));
                 blocks.push(Block::Table(of_device(device)));
             }
-            blocks.push(Block::Heading("Does it leak?"));
+            blocks.push(Block::Heading("Does it leak?".to_owned()));
             blocks.push(Block::Table(super::leaks::table(memory)));
-            blocks.push(Block::Heading("Why memory came from the driver and went back"));
+            blocks.push(Block::Heading("Why memory was reserved and released".to_owned()));
             blocks.push(Block::Table(causes(&review.history.causes)));
             if !review.history.releases.is_empty() {
-                blocks.push(Block::Table(releases(&review.history.releases).caption("What went back, and what stayed")));
+                blocks.push(Block::Table(releases(&review.history.releases).caption("What was released, and what stayed")));
             }
             blocks.push(Block::Figure(addresses));
             blocks.push(Block::Figure(lives));
         }
     }
     let question = "Where was the GPU's memory, and why?".to_owned();
-    Section { id: "memory", short: "Memory", question, blocks }
+    Some(Section { id: "memory", short: "Memory", question, blocks })
 }

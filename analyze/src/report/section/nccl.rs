@@ -3,14 +3,18 @@
 use super::{size, time};
 use crate::{
     questions::nccl::Volume,
-    report::document::{Block, Row, Section, Table, number, word},
+    report::{
+        Report,
+        document::{Block, Row, Section, Table, number, word},
+    },
 };
 
 /// Number of rows shown.
 const SHOWN: usize = 40;
 
 /// Builds the section.
-pub fn build(volumes: &[Volume]) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let volumes = &report.nccl;
     let row = |volume: &Volume| -> Row {
         let unknown = || "not known".to_owned();
         vec![
@@ -32,7 +36,7 @@ pub fn build(volumes: &[Volume]) -> Section {
         word("Communicator"),
         number("Calls"),
         number("Bytes of one rank"),
-        number("Time handing over"),
+        number("Time enqueuing"),
         number("p99 of one call"),
     ];
     let sql = "SELECT * FROM nccl_volume ORDER BY call_ns DESC, pid, communicator, op";
@@ -44,11 +48,11 @@ pub fn build(volumes: &[Volume]) -> Section {
                 Table::new(&columns, volumes.iter().take(SHOWN).map(row).collect(), sql).of(volumes.len()),
             ),
             Block::Note(
-                "The calls hand operations over. How long these took on the GPUs, and with that bus bandwidth, is not measured; nor is the skew of ranks known: a communicator's handle means something within its own process only, so that the ranks of an operation cannot be told from the trace."
+                "The calls enqueue operations. How long these took on the GPUs, and therefore the bus bandwidth, is not measured; nor is the skew of ranks known: a communicator's handle means something within its own process only, so that the ranks of an operation are not known."
                     .to_owned(),
             ),
         ]
     };
     let question = "What did collective operations cost?".to_owned();
-    Section { id: "nccl", short: "NCCL", question, blocks }
+    Some(Section { id: "nccl", short: "NCCL", question, blocks })
 }

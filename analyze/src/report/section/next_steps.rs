@@ -1,7 +1,7 @@
 //! What to do next: a step for each cause with a substantial share, which follows from the nature of the
 //! cause, and the first recommendation on memory. A cause with a small share gets no step.
 
-use super::size;
+use super::{cause, size};
 use crate::{
     questions::{chains::GUILTY_RATIO, share::Share},
     report::Report,
@@ -15,14 +15,14 @@ const STEPS: usize = 2;
 fn step(cause: Cause) -> &'static str {
     match cause {
         Cause::Scheduler => {
-            "Give the slow threads CPUs that the culprits do not use (cpuset, taskset), or run the culprits elsewhere."
+            "Give the slow threads CPUs that the competing tasks do not use (cpuset, taskset), or run those tasks elsewhere."
         }
         Cause::Throttled => "Raise the CPU quota of the control group (cpu.max).",
         Cause::Blocked(Blocker::Ioctl) => {
             "Make fewer calls into the driver at once: the chains show in which calls threads slept there, and who woke them."
         }
         Cause::Blocked(Blocker::Futex) => {
-            "Look in the chains for the thread that held the lock, and what kept it."
+            "Look in the chains for the thread that held the lock, and what delayed it."
         }
         Cause::Blocked(Blocker::PageFault) => {
             "Touch or lock (mlock, pinned buffers) the memory that these calls use before they need it."
@@ -32,13 +32,17 @@ fn step(cause: Cause) -> &'static str {
             "Look in the chains for the system call that these calls slept in, and who ended the sleep."
         }
         Cause::GpuWait => {
-            "Look at the GPU's own work with a profiler (analyze align joins it): the host waited as it was asked to."
+            "Look at the GPU's own work with a profiler (analyze align joins it): this is expected synchronization."
         }
-        Cause::Size => "Nothing on the host: bytes cost what they cost. Copy less, or behind other work.",
+        Cause::Size => {
+            "Nothing on the host: time grows with bytes. Copy less, or overlap copies with other work."
+        }
         Cause::FirstCall => {
             "Launch every kernel once before what is timed, or load code at the start (CUDA_MODULE_LOADING=EAGER)."
         }
-        Cause::Nested => "Follow the nested call, in which the time was: it is named with the slow call.",
+        Cause::Nested => {
+            "The time is in the nested call, which is named with the slow call: analyze that one."
+        }
         Cause::Stopped => {
             "Measure without what stops the process by signals; a recorder does while libraries are loaded."
         }
@@ -46,7 +50,7 @@ fn step(cause: Cause) -> &'static str {
             "Record again so that nothing is lost while slow calls run: with larger buffers, or fewer probes."
         }
         Cause::Unexplained => {
-            "Record again with --stacks slow:1ms: on CPU inside the calls, and the trace does not say at what."
+            "Record again with --stacks slow:1ms: the threads were on CPU inside the calls, and the trace has no call stacks."
         }
     }
 }
@@ -58,14 +62,14 @@ pub fn all(report: &Report) -> Vec<String> {
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let step = |cause| match cause {
         Cause::Inconclusive if !report.has_schedule => {
-            "Record with capture, or join a trace of the scheduler: here nothing tells what kept threads from running."
+            "Record with capture, or join a trace of the scheduler: this run does not record what kept threads from running."
         }
         cause => step(cause),
     };
     let mut steps: Vec<String> = shares
         .iter()
         .take(STEPS)
-        .map(|share| format!("{}: {}", share.cause.name(), step(share.cause)))
+        .map(|share| format!("{}: {}", cause(share.cause), step(share.cause)))
         .collect();
     if let Some(advice) = report.memory.as_ref().and_then(|memory| memory.review.advice.first()) {
         let at_most = if advice.size_bytes > 0 {

@@ -3,14 +3,18 @@
 use super::{if_known, time};
 use crate::{
     questions::phases::Phase,
-    report::document::{Block, Row, Section, Table, number, word},
+    report::{
+        Report,
+        document::{Block, Row, Section, Table, number, word},
+    },
 };
 
 /// Largest number of rows shown.
 const SHOWN: usize = 40;
 
 /// Builds the section; `None` if the workload named no phase.
-pub fn build(phases: &[Phase], has_schedule: bool) -> Option<Section> {
+pub fn build(report: &Report) -> Option<Section> {
+    let (phases, has_schedule) = (&report.phases, report.has_schedule);
     let row = |phase: &Phase| -> Row {
         vec![
             (&phase.phase).into(),

@@ -2,13 +2,14 @@
 
 use trace_schema::{Bytes, Nanos};
 
-use crate::{
-    questions::info::Info,
-    report::document::{Block, Row, Section, Table, word},
+use crate::report::{
+    Report,
+    document::{Block, Row, Section, Table, word},
 };
 
 /// Builds the section.
-pub fn build(info: &Info) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let info = &report.info;
     let run = &info.provenance;
     let placed = run.probes.iter().filter(|probe| probe.error.is_none()).count();
     let lost = if run.lost_is_counted {
@@ -37,12 +38,12 @@ pub fn build(info: &Info) -> Section {
     let facts = facts.into_iter().map(|(name, value)| Row::from(vec![name.into(), value.into()])).collect();
     let mut blocks =
         vec![Block::Table(Table::new(&[word("What"), word("Value")], facts, "SELECT * FROM data_quality"))];
-    blocks.push(Block::Heading("Not measured, or to be known"));
+    blocks.push(Block::Heading("Not measured, or to be known".to_owned()));
     blocks.push(if info.warnings.is_empty() {
         Block::Note("Nothing: every probe was placed, and no event was lost.".to_owned())
     } else {
         Block::List(info.warnings.clone())
     });
     let question = "Where do these figures come from, and what do they not show?".to_owned();
-    Section { id: "provenance", short: "Provenance", question, blocks }
+    Some(Section { id: "provenance", short: "Provenance", question, blocks })
 }

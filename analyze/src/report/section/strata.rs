@@ -3,14 +3,18 @@
 use super::time;
 use crate::{
     questions::summary::Line,
-    report::document::{Block, Row, Section, Table, number, word},
+    report::{
+        Report,
+        document::{Block, Row, Section, Table, number, word},
+    },
 };
 
 /// Number of groups shown.
 const SHOWN: usize = 60;
 
 /// Builds the section.
-pub fn build(lines: &[Line]) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let lines = &report.strata;
     let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| -> Row {
         vec![
@@ -27,7 +31,7 @@ pub fn build(lines: &[Line]) -> Section {
     };
     let columns = [
         word("Function"),
-        word("Stratum"),
+        word("Group"),
         number("Calls"),
         number("p50"),
         number("p90"),
@@ -37,10 +41,10 @@ pub fn build(lines: &[Line]) -> Section {
     ];
     let rows = lines.iter().take(SHOWN).map(row).collect();
     let table = Table::new(&columns, rows, "SELECT * FROM op_summary ORDER BY total_ns DESC").of(lines.len());
-    Section {
+    Some(Section {
         id: "strata",
         short: "All calls",
         question: "How long did every kind of call take?".to_owned(),
         blocks: vec![Block::Table(table)],
-    }
+    })
 }

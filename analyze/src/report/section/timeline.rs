@@ -1,15 +1,14 @@
 //! How each thread spent the run.
 
-use crate::{
-    questions::timeline::Timeline,
-    report::{
-        document::{Block, Figure, Section},
-        time_svg,
-    },
+use crate::report::{
+    Report,
+    document::{Block, Figure, Section},
+    time_svg,
 };
 
 /// Builds the section.
-pub fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> Section {
+pub fn build(report: &Report) -> Option<Section> {
+    let (timeline, origin_ns, has_schedule) = (&report.timeline, report.origin_ns(), report.has_schedule);
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]
     } else {
@@ -39,5 +38,5 @@ pub fn build(timeline: &Timeline, origin_ns: i64, has_schedule: bool) -> Section
         })]
     };
     let question = "How did each thread spend the run?".to_owned();
-    Section { id: "timeline", short: "Timeline", question, blocks }
+    Some(Section { id: "timeline", short: "Timeline", question, blocks })
 }

@@ -1,0 +1,60 @@
+//! When a series of runs changed.
+
+use crate::{
+    compare::{
+        judge::signed,
+        trend::{Point, Series},
+    },
+    report::{
+        document::{Block, Document, Table, number, whole, word},
+        form::terminal::spark,
+    },
+};
+
+/// Largest number of characters of a series' line.
+const LINE: usize = 24;
+
+fn row(series: &Series) -> [String; 4] {
+    let (least, most) =
+        series.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+    let scaled: Vec<f64> =
+        series.values.iter().map(|v| if most > least { (v - least) / (most - least) } else { 0.0 }).collect();
+    let range = match series.values.is_empty() {
+        true => "–".to_owned(),
+        false => format!("{} to {}", series.key.show(least), series.key.show(most)),
+    };
+    let count = series.values.len();
+    [series.key.to_string(), count.to_string(), range, spark(&scaled, count.min(LINE))]
+}
+
+fn change((series, point): (&Series, &Point)) -> [String; 6] {
+    [
+        point.run.clone(),
+        series.key.to_string(),
+        series.key.show(point.before),
+        series.key.show(point.after),
+        point.change_ratio.map_or_else(|| "from 0".to_owned(), signed),
+        format!("{:.3}", point.p),
+    ]
+}
+
+/// Arranges the series and their change points.
+pub fn document(all: &[Series]) -> Document {
+    let columns = [whole("figure"), number("runs"), word("from"), whole("in order")];
+    let points = all.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
+    let changes: Vec<[String; 6]> = points.map(change).collect();
+    let changes = if changes.is_empty() {
+        Block::Note("No change.".to_owned())
+    } else {
+        let columns = [
+            word("changed with"),
+            whole("figure"),
+            number("before"),
+            number("after"),
+            number("by"),
+            number("p"),
+        ];
+        Block::Table(Table::texts(&columns, changes))
+    };
+    Document::answer(vec![Block::Table(Table::texts(&columns, all.iter().map(row))), changes])
+}

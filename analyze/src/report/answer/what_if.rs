@@ -1,0 +1,136 @@
+//! What PyTorch's allocator would have reserved with other settings.
+
+use trace_schema::{Bytes, Nanos};
+
+use crate::{
+    questions::what_if::{Explained, Outcome, WhatIf},
+    report::document::{Block, Document, Table, number, whole, word},
+};
+
+fn bytes(value: u64) -> String {
+    Bytes(value as i64).to_string()
+}
+
+fn ended(outcome: &Outcome) -> String {
+    let requested = bytes(outcome.ended_requested_bytes.unwrap_or_default());
+    match (outcome.serves_since_start_ns, outcome.fails_since_start_ns) {
+        (Some(ts), _) => {
+            format!(": serves the {requested} that failed at {}; the rest is not known", Nanos(ts))
+        }
+        (_, Some(ts)) => {
+            format!(": out of memory at {}, for {requested}, if there was no more room", Nanos(ts))
+        }
+        _ => String::new(),
+    }
+}
+
+fn outcomes(found: &WhatIf) -> Table {
+    let record = [
+        bytes(found.peak_reserved_bytes),
+        String::new(),
+        bytes(found.end_reserved_bytes),
+        found.asked_count.to_string(),
+        found.given_back_count.to_string(),
+        "(the record)".to_owned(),
+    ];
+    let rows = found.outcomes.iter().map(|outcome| {
+        let saved = match outcome.saved_bytes {
+            Some(saved) if outcome.is_known => Bytes(saved).to_string(),
+            Some(_) => "inconclusive".to_owned(),
+            None => "-".to_owned(),
+        };
+        [
+            bytes(outcome.peak_reserved_bytes),
+            saved,
+            bytes(outcome.end_reserved_bytes),
+            outcome.asked_count.to_string(),
+            outcome.given_back_count.to_string(),
+            format!("{}{}", outcome.settings, ended(outcome)),
+        ]
+    });
+    let columns = [
+        number("peak reserved"),
+        number("saved"),
+        number("at the end"),
+        number("cudaMalloc"),
+        number("cudaFree"),
+        whole("settings"),
+    ];
+    Table::texts(&columns, std::iter::once(record).chain(rows))
+}
+
+fn of_allocator(found: &WhatIf) -> Vec<Block> {
+    let mut blocks = vec![Block::Heading(format!(
+        "process {}, device {}: {} requests served, {} failed; peak reserved {}",
+        found.pid,
+        found.device,
+        found.requests_count,
+        found.failed_count,
+        bytes(found.peak_reserved_bytes)
+    ))];
+    let mut facts = Vec::new();
+    if found.control_equal_count == found.requests_count {
+        facts.push("control: the same settings reserve what the record says after every request".to_owned());
+    }
+    if let Some(capacity) = found.capacity_bytes {
+        let capacity = bytes(capacity);
+        facts.push(format!(
+            "room on the device: {capacity}, according to the first request that failed, or --capacity"
+        ));
+    }
+    blocks.push(Block::List(facts));
+    blocks.push(Block::Table(outcomes(found)));
+    blocks.push(Block::Warnings(found.notes.clone()));
+    blocks
+}
+
+/// Arranges the outcomes of each allocator.
+pub fn document(found: &[WhatIf]) -> Document {
+    let none =
+        || Block::Note("no request of PyTorch's allocator is on record: see `analyze info`".to_owned());
+    let blocks: Vec<Block> = found.iter().flat_map(of_allocator).collect();
+    Document::answer(if blocks.is_empty() { vec![none()] } else { blocks })
+}
+
+fn of_requests(found: &Explained) -> Vec<Block> {
+    let compared = found.recorded_count.min(found.predicted_count);
+    let mut facts = vec![format!(
+        "{} of {compared} cudaMalloc, in order, have the sizes that PyTorch's allocator asks for to serve the {} requests",
+        found.equal_count, found.requests_count
+    )];
+    let title = Block::Heading(format!("process {}", found.pid));
+    if found.equal_count < compared {
+        facts.push("inconclusive: the process asked for something else, or in another order, or has other settings (--conf)".to_owned());
+        return vec![title, Block::List(facts)];
+    }
+    match found.recorded_count.checked_sub(found.predicted_count) {
+        Some(0) => {}
+        Some(more) => facts.push(format!("{more} more cudaMalloc are on record, for other requests")),
+        None => facts.push(format!(
+            "{} more segments would be needed than are on record",
+            found.predicted_count - found.recorded_count
+        )),
+    }
+    facts.push("inferred: no event of the allocator says where these blocks are".to_owned());
+    facts.push(format!(
+        "reserved {} = allocated {} + inactive split {} + free segments {}",
+        bytes(found.reserved_bytes),
+        bytes(found.allocated_bytes),
+        bytes(found.reserved_bytes - found.allocated_bytes - found.releasable_bytes),
+        bytes(found.releasable_bytes)
+    ));
+    facts.push(format!("reclaimable by empty_cache(): {}", bytes(found.releasable_bytes)));
+    let rows = found
+        .rests
+        .iter()
+        .map(|rest| [format!("{} ×", rest.count), bytes(rest.size_bytes), rest.pinned_by.join(", ")]);
+    let table = Table::texts(&[number("free"), number("size"), word("beside")], rows);
+    vec![title, Block::List(facts), Block::Table(table)]
+}
+
+/// Arranges how well requests that are known from elsewhere explain the calls on record.
+pub fn explained(found: &[Explained]) -> Document {
+    let none = || Block::Note("no cudaMalloc is on record: see `analyze info`".to_owned());
+    let blocks: Vec<Block> = found.iter().flat_map(of_requests).collect();
+    Document::answer(if blocks.is_empty() { vec![none()] } else { blocks })
+}
