@@ -5,6 +5,9 @@
 --   subject               string   -      h2h, h2d, d2h, d2d, p2p, default.
 --   copied_bytes          int64    bytes  Their sizes.
 --   copy_rate_bytes       float64  bytes  Bytes per second of the synchronous ones; null: there is none.
+-- metrics:
+--   copied_bytes     lower   1MiB  bytes, 0 if absent
+--   copy_rate_bytes  higher  0     bytes/s
 SELECT
     run, direction AS subject, sum(copied_bytes) AS copied_bytes,
     CAST(sum(CASE WHEN is_async THEN 0 ELSE copied_bytes END) AS DOUBLE) * 1e9 / nullif(sum(CASE WHEN is_async THEN 0 ELSE total_ns END), 0) AS copy_rate_bytes

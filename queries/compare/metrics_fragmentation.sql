@@ -5,6 +5,9 @@
 --   subject              string   -      small: pools of blocks up to 1 MiB; large: the others.
 --   pinned_peak_bytes    int64    bytes  Free, and kept from going back to the driver by what is in use beside it: of each pool at most, summed.
 --   external_mean_ratio  float64  ratio  Share of the free memory outside the largest free block, mean over the events of all pools; null: nothing was ever free.
+-- metrics:
+--   pinned_peak_bytes    lower  1MiB  bytes, 0 if absent
+--   external_mean_ratio  lower  0.01  ratio
 SELECT
     run, CASE WHEN is_small THEN 'small' ELSE 'large' END AS subject, sum(pinned_peak) AS pinned_peak_bytes,
     sum(external_sum) / nullif(sum(external_count), 0) AS external_mean_ratio

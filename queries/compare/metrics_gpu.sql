@@ -6,6 +6,10 @@
 --   memory_used_peak_bytes  int64    bytes  Used memory at most, of all processes.
 --   gpu_busy_mean_ratio     float64  ratio  Share of time with a kernel, mean of the readings; null: none was read.
 --   sm_clock_mean_mhz       float64  mhz    Clock of the multiprocessors, mean of the readings; null: none was read.
+-- metrics:
+--   memory_used_peak_bytes  lower   1MiB  bytes, 0 if absent
+--   gpu_busy_mean_ratio     higher  0.01  ratio
+--   sm_clock_mean_mhz       higher  0     mhz
 SELECT
     run, 'GPU ' || device AS subject,
     max(CASE WHEN counter = 'memory_used_bytes' THEN value END) AS memory_used_peak_bytes,

@@ -7,6 +7,12 @@
 --   reserved_mean_bytes        float64  bytes  Mean over time from the first event to the last; null: they are at one time.
 --   allocated_mean_bytes       float64  bytes  The same of what was handed out.
 --   inactive_split_peak_bytes  int64    bytes  Free, and pinned by what is in use beside it, at most; null: the source reports usage only.
+-- metrics:
+--   reserved_peak_bytes        lower  1MiB  bytes, 0 if absent
+--   allocated_peak_bytes       lower  1MiB  bytes, 0 if absent
+--   reserved_mean_bytes        lower  1MiB  bytes
+--   allocated_mean_bytes       lower  1MiB  bytes
+--   inactive_split_peak_bytes  lower  1MiB  bytes, 0 if absent
 SELECT
     run, sum(reserved_peak) AS reserved_peak_bytes, sum(allocated_peak) AS allocated_peak_bytes,
     sum(reserved_mean) AS reserved_mean_bytes, sum(allocated_mean) AS allocated_mean_bytes,

@@ -4,6 +4,8 @@
 --   run          string  -   Run the row comes from.
 --   subject      string  -   Name of the task.
 --   behind_ns    int64   ns  How long threads waited while it had their CPU; a time in which several waited counts for each.
+-- metrics:
+--   behind_ns  lower  1ms  ns, 0 if absent
 SELECT o.run, CAST(r.comm AS VARCHAR) AS subject, sum(least(o.ts + o.dur, r.ts + r.dur) - greatest(o.ts + o.dur - o.runnable_ns, r.ts)) AS behind_ns
 FROM (
     SELECT run, cpu, ts, dur, runnable_ns, ts + dur - runnable_ns AS from_ns, ts + dur AS to_ns

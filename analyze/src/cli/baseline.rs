@@ -80,7 +80,8 @@ fn show(runs: &[RunFigures], metric: &str) -> String {
     let row = |(run, key, figure): (&RunFigures, &Key, &Figure)| {
         vec![run.name.clone(), key.to_string(), key.show(figure.value)]
     };
-    let rows: Vec<Vec<String>> = all.filter(|(_, key, _)| key.metric.contains(metric)).map(row).collect();
+    let rows: Vec<Vec<String>> =
+        all.filter(|(_, key, _)| key.metric.name().contains(metric)).map(row).collect();
     output::columns(&["run", "figure", "value"], &rows, &[2])
 }
 

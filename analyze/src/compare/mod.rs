@@ -26,6 +26,7 @@ pub mod figure;
 pub mod gate;
 pub mod judge;
 pub mod junit;
+pub mod metric;
 pub mod samples;
 pub mod simulate;
 pub mod trend;
