@@ -10,6 +10,7 @@ use crate::{
         baseline,
         facts::RunFigures,
         figure::{Figure, Key},
+        wide,
     },
     output,
     trace::Options,
@@ -47,6 +48,21 @@ enum What {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Write the figures as one table, a row per run and a column per figure, for pandas, polars and spreadsheets
+    Export {
+        /// Runs, directories, patterns, or baselines
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// The file: FILE.parquet or FILE.csv
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Queries of your own; those named metrics_… are metrics
+        #[arg(long, value_name = "DIR")]
+        queries: Option<PathBuf>,
+        /// Replace what exists
+        #[arg(long)]
+        force: bool,
     },
     /// The figures in it
     Show {
@@ -104,6 +120,16 @@ impl Args {
                     return print_json(&runs.iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>());
                 }
                 print(&list(&runs))
+            }
+            What::Export { runs, out, queries, force } => {
+                let format = wide::Format::of(&out)?;
+                if out.exists() && !force {
+                    return Err(AnalyzeError::Exists(out));
+                }
+                new_file::differs(&out, &runs)?;
+                let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
+                let columns = wide::save(&out, format, &measured, force)?;
+                print(&format!("{}: {} runs, {columns} figures\n", out.display(), measured.len()))
             }
             What::Show { baseline, metric } => print(&show(&baseline::open(&baseline)?, &metric)),
         }

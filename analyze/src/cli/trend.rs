@@ -8,6 +8,7 @@ use crate::{
         baseline,
         gate::Rules,
         judge::signed,
+        samples::Level,
         trend::{self, Series},
     },
     output,
@@ -35,6 +36,9 @@ pub struct Args {
     /// Probability of a change point in a series without a change
     #[arg(long, default_value_t = 0.01)]
     alpha: f64,
+    /// Compare each run with the median and MAD of up to N runs before it (5 or more), and mark those far from it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
+    window: Option<u32>,
     /// Queries of your own; those named metrics_… are metrics
     #[arg(long, value_name = "DIR")]
     queries: Option<PathBuf>,
@@ -69,6 +73,32 @@ fn line(series: &Series) -> Vec<String> {
     ]
 }
 
+/// Returns a table of each run's figure, and the level of the runs before it.
+fn windows(all: &[Series]) -> String {
+    let row = |(series, place): (&Series, usize)| {
+        let (window, value) = (series.windows[place], series.values[place]);
+        let shown = |of: fn(Level) -> f64| {
+            window.level.map_or_else(|| "–".to_owned(), |level| series.key.show(of(level)))
+        };
+        let verdict = match (window.is_outlier, window.is_worse) {
+            (false, _) => "",
+            (true, true) => "outlier, worse",
+            (true, false) => "outlier, better",
+        };
+        vec![
+            series.runs[place].clone(),
+            series.key.to_string(),
+            series.key.show(value),
+            shown(|level| level.median),
+            shown(|level| level.mad),
+            verdict.to_owned(),
+        ]
+    };
+    let places = all.iter().flat_map(|series| (0..series.windows.len()).map(move |place| (series, place)));
+    let rows: Vec<Vec<String>> = places.map(row).collect();
+    output::columns(&["run", "figure", "value", "median", "MAD", ""], &rows, &[2, 3, 4])
+}
+
 impl Args {
     pub async fn run(self) -> Result<(), AnalyzeError> {
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
@@ -85,8 +115,13 @@ impl Args {
             runs.sort_by_key(|run| run.facts.start_wall_ns);
         }
         let figures = rules.figures(runs.iter().flat_map(|run| run.figures.keys()))?;
-        let all: Vec<Series> =
+        let mut all: Vec<Series> =
             figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
+        if let Some(window) = self.window {
+            for series in &mut all {
+                series.windows = trend::windows(series, window as usize);
+            }
+        }
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);
         if self.json {
             print_json(&all)?;
@@ -114,6 +149,9 @@ impl Args {
                     &[2, 3, 4, 5],
                 )
             };
+            if self.window.is_some() {
+                text += &format!("\n{}", windows(&all));
+            }
             print(&text)?;
         }
         if longest < 2 * trend::SEGMENT {

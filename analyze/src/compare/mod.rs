@@ -31,3 +31,4 @@ pub mod samples;
 pub mod simulate;
 pub mod trend;
 pub mod why;
+pub mod wide;
