@@ -9,6 +9,13 @@
 --   p90_ns       float64  ns     90th percentile of the durations.
 --   p99_ns       float64  ns     99th percentile of the durations.
 --   p999_ns      float64  ns     99.9th percentile of the durations.
+-- metrics:
+--   calls_count  lower  1      count, 0 if absent
+--   calls_ns     lower  1ms    ns, 0 if absent
+--   p50_ns       lower  200ns  ns, from 10 calls
+--   p90_ns       lower  200ns  ns, from 50 calls
+--   p99_ns       lower  200ns  ns, from 500 calls
+--   p999_ns      lower  200ns  ns, from 5000 calls
 SELECT
     run, op AS subject, count(*) AS calls_count, sum(dur) AS calls_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns,

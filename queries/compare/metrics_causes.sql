@@ -1,5 +1,6 @@
 -- metrics_causes: one row per run and function with slow top-level calls: their excess latency, divided by cause.
 -- needs: slow_calls
+-- measured with: wall_ns
 -- columns:
 --   run                   string   -      Name of the run that the row comes from.
 --   subject               string   -      Name of the function.
@@ -15,6 +16,19 @@
 --   lost_stopped_ns       float64  ns     Excess latency while stopped by a signal.
 --   lost_inconclusive_ns  float64  ns     Excess latency for which the trace does not record what is needed to determine the cause.
 --   lost_unexplained_ns   float64  ns     Excess latency whose cause is unknown: none of these.
+-- metrics:
+--   slow_count            lower  1    count, 0 if absent
+--   excess_ns             lower  1ms  ns, 0 if absent
+--   lost_scheduler_ns     lower  1ms  ns, 0 if absent
+--   lost_throttled_ns     lower  1ms  ns, 0 if absent
+--   lost_blocked_ns       lower  1ms  ns, 0 if absent
+--   lost_gpu_wait_ns      lower  1ms  ns, 0 if absent
+--   lost_size_ns          lower  1ms  ns, 0 if absent
+--   lost_first_call_ns    lower  1ms  ns, 0 if absent
+--   lost_nested_ns        lower  1ms  ns, 0 if absent
+--   lost_stopped_ns       lower  1ms  ns, 0 if absent
+--   lost_inconclusive_ns  lower  1ms  ns, 0 if absent
+--   lost_unexplained_ns   lower  1ms  ns, 0 if absent
 SELECT
     run, op AS subject, count(*) AS slow_count, sum(excess_ns) AS excess_ns, sum(scheduler_ns) AS lost_scheduler_ns,
     sum(throttled_ns) AS lost_throttled_ns,

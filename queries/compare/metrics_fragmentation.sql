@@ -5,6 +5,9 @@
 --   subject              string   -      Pools: small (blocks up to 1 MiB) or large (all others).
 --   pinned_peak_bytes    int64    bytes  Peak of the free bytes that live blocks in the same segment or page hold, summed over pools.
 --   external_mean_ratio  float64  ratio  External fragmentation: share of the free bytes outside the largest free block, mean over the events of all pools; null if nothing was ever free.
+-- metrics:
+--   pinned_peak_bytes    lower  1MiB  bytes, 0 if absent
+--   external_mean_ratio  lower  0.01  ratio
 SELECT
     run, CASE WHEN is_small THEN 'small' ELSE 'large' END AS subject, sum(pinned_peak) AS pinned_peak_bytes,
     sum(external_sum) / nullif(sum(external_count), 0) AS external_mean_ratio

@@ -16,6 +16,21 @@
 --   gap_blocked_ns     int64   ns     Outside of calls, blocked by anything else.
 --   gap_stopped_ns     int64   ns     Outside of calls, stopped by a signal.
 --   gap_unknown_ns     int64   ns     Outside of calls, off CPU for a reason that the source does not record.
+-- metrics:
+--   gaps_count         lower  1    count, 0 if absent
+--   launch_gap_ns      lower  1ms  ns, 0 if absent
+--   gap_host_ns        lower  1ms  ns, 0 if absent
+--   gap_sync_ns        lower  1ms  ns, 0 if absent
+--   gap_alloc_ns       lower  1ms  ns, 0 if absent
+--   gap_copy_ns        lower  1ms  ns, 0 if absent
+--   gap_nccl_ns        lower  1ms  ns, 0 if absent
+--   gap_other_call_ns  lower  1ms  ns, 0 if absent
+--   gap_waiting_ns     lower  1ms  ns, 0 if absent
+--   gap_throttled_ns   lower  1ms  ns, 0 if absent
+--   gap_page_fault_ns  lower  1ms  ns, 0 if absent
+--   gap_blocked_ns     lower  1ms  ns, 0 if absent
+--   gap_stopped_ns     lower  1ms  ns, 0 if absent
+--   gap_unknown_ns     lower  1ms  ns, 0 if absent
 SELECT
     run, count(*) AS gaps_count, sum(dur) AS launch_gap_ns, sum(host_ns) AS gap_host_ns, sum(sync_ns) AS gap_sync_ns,
     sum(alloc_ns) AS gap_alloc_ns, sum(copy_ns) AS gap_copy_ns, sum(nccl_ns) AS gap_nccl_ns, sum(other_call_ns) AS gap_other_call_ns,

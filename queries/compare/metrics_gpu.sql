@@ -6,6 +6,10 @@
 --   memory_used_peak_bytes  int64    bytes  Peak of the used memory of all processes.
 --   gpu_busy_mean_ratio     float64  ratio  GPU utilization: share of time with a kernel, mean of the readings; null if it was not read.
 --   sm_clock_mean_mhz       float64  mhz    SM clock, mean of the readings; null if it was not read.
+-- metrics:
+--   memory_used_peak_bytes  lower   1MiB  bytes, 0 if absent
+--   gpu_busy_mean_ratio     higher  0.01  ratio
+--   sm_clock_mean_mhz       higher  0     mhz
 SELECT
     run, 'GPU ' || device AS subject,
     max(CASE WHEN counter = 'memory_used_bytes' THEN value END) AS memory_used_peak_bytes,

@@ -7,6 +7,12 @@
 --   reserved_mean_bytes        float64  bytes  Reserved bytes, mean over the time from the first event to the last; null if all events have the same time.
 --   allocated_mean_bytes       float64  bytes  Allocated bytes, mean over the time from the first event to the last; null if all events have the same time.
 --   inactive_split_peak_bytes  int64    bytes  Peak of the inactive split bytes; null if the source reports usage only.
+-- metrics:
+--   reserved_peak_bytes        lower  1MiB  bytes, 0 if absent
+--   allocated_peak_bytes       lower  1MiB  bytes, 0 if absent
+--   reserved_mean_bytes        lower  1MiB  bytes
+--   allocated_mean_bytes       lower  1MiB  bytes
+--   inactive_split_peak_bytes  lower  1MiB  bytes, 0 if absent
 SELECT
     run, sum(reserved_peak) AS reserved_peak_bytes, sum(allocated_peak) AS allocated_peak_bytes,
     sum(reserved_mean) AS reserved_mean_bytes, sum(allocated_mean) AS allocated_mean_bytes,

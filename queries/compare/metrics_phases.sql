@@ -7,6 +7,11 @@
 --   phase_ns      int64    ns     Sum of their durations.
 --   phase_p50_ns  float64  ns     Median duration of the ranges, interpolated.
 --   phase_p90_ns  float64  ns     90th percentile of the durations.
+-- metrics:
+--   calls_count   lower  1      count, 0 if absent
+--   phase_ns      lower  1ms    ns, 0 if absent
+--   phase_p50_ns  lower  200ns  ns, from 10 calls
+--   phase_p90_ns  lower  200ns  ns, from 50 calls
 SELECT
     run, subject, count(*) AS calls_count, sum(dur) AS phase_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS phase_p50_ns,

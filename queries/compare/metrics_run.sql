@@ -6,6 +6,11 @@
 --   calls_ns           int64   ns     Time in top-level calls that are not synchronizing calls.
 --   sync_ns            int64   ns     Time in top-level synchronizing calls.
 --   alloc_calls_count  int64   count  Number of top-level calls of the driver or runtime API that allocate, free or map memory.
+-- metrics:
+--   wall_ns            lower  1ms  ns, 0 if absent
+--   calls_ns           lower  1ms  ns, 0 if absent
+--   sync_ns            lower  1ms  ns, 0 if absent
+--   alloc_calls_count  lower  1    count, 0 if absent
 SELECT
     run, max(ts + dur) - min(ts) AS wall_ns,
     coalesce(sum(CASE WHEN depth = 0 AND class IS DISTINCT FROM 'sync' THEN dur END), 0) AS calls_ns,

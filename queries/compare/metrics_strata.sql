@@ -7,6 +7,10 @@
 --   calls_count  int64    count  Number of finished calls.
 --   calls_ns     int64    ns     Sum of the durations of the finished calls.
 --   p50_ns       float64  ns     Median duration, interpolated.
+-- metrics:
+--   calls_count  lower  1      count, 0 if absent
+--   calls_ns     lower  1ms    ns, 0 if absent
+--   p50_ns       lower  200ns  ns, from 10 calls
 SELECT run, subject, stratum, count(*) AS calls_count, sum(dur) AS calls_ns,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns
 FROM (

@@ -16,6 +16,20 @@
 --   blocked_other_ns       int64   ns  Blocked in any other system call.
 --   stopped_ns             int64   ns  Stopped by a signal.
 --   unknown_ns             int64   ns  Off CPU for a reason that the source does not record.
+-- metrics:
+--   on_cpu_ns              lower  1ms  ns, 0 if absent
+--   preempted_ns           lower  1ms  ns, 0 if absent
+--   runnable_ns            lower  1ms  ns, 0 if absent
+--   throttled_ns           lower  1ms  ns, 0 if absent
+--   blocked_ioctl_ns       lower  1ms  ns, 0 if absent
+--   blocked_futex_ns       lower  1ms  ns, 0 if absent
+--   blocked_page_fault_ns  lower  1ms  ns, 0 if absent
+--   blocked_disk_ns        lower  1ms  ns, 0 if absent
+--   blocked_sleep_ns       lower  1ms  ns, 0 if absent
+--   blocked_poll_ns        lower  1ms  ns, 0 if absent
+--   blocked_other_ns       lower  1ms  ns, 0 if absent
+--   stopped_ns             lower  1ms  ns, 0 if absent
+--   unknown_ns             lower  1ms  ns, 0 if absent
 SELECT
     run, op AS subject, sum(on_cpu_ns) AS on_cpu_ns, sum(preempted_ns) AS preempted_ns, sum(runnable_ns) AS runnable_ns,
     sum(throttled_ns) AS throttled_ns, sum(blocked_ioctl_ns) AS blocked_ioctl_ns, sum(blocked_futex_ns) AS blocked_futex_ns,

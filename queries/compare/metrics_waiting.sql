@@ -4,6 +4,8 @@
 --   run        string  -   Name of the run that the row comes from.
 --   subject    string  -   Name of the task.
 --   behind_ns  int64   ns  Time for which threads waited while this task was on their CPU; time in which several threads waited counts once for each.
+-- metrics:
+--   behind_ns  lower  1ms  ns, 0 if absent
 SELECT o.run, CAST(r.comm AS VARCHAR) AS subject, sum(least(o.ts + o.dur, r.ts + r.dur) - greatest(o.ts + o.dur - o.runnable_ns, r.ts)) AS behind_ns
 FROM (
     SELECT run, cpu, ts, dur, runnable_ns, ts + dur - runnable_ns AS from_ns, ts + dur AS to_ns

@@ -15,9 +15,16 @@
 //! -- params:
 //! --   name  type  default  meaning
 //! ```
-//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. A view that was renamed has `-- alias: old_name`
-//! after its needs, and is also known by that name until the next format version. Names that begin with `_` are internal.
-//! Files of a user's own directory are read the same way; one of a name that is known replaces it.
+//! and `$name` in its SELECT; it is no view, but run by `analyze queries`. A view of metrics declares them:
+//!
+//! ```sql
+//! -- measured with: a metric that shows that a run without a row was measured all the same
+//! -- metrics:
+//! --   name  direction  floor  unit, and more
+//! ```
+//! This crate hands both through to the code that compares runs. A view that was renamed has `-- alias: old_name` after its
+//! needs, and is also known by that name until the next format version. Names that begin with `_` are internal. Files of a
+//! user's own directory are read the same way; one of a name that is known replaces it.
 
 use std::path::{Path, PathBuf};
 
@@ -52,6 +59,19 @@ pub struct Param {
     pub doc: String,
 }
 
+/// What a header says about a metric; its meaning is that of the code which compares runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Metric {
+    /// Column of the query.
+    pub name: String,
+    /// Whether lower or higher values are better.
+    pub direction: String,
+    /// Difference up to which a change is of no interest.
+    pub floor: String,
+    /// Unit, and what else is declared, separated by commas.
+    pub unit: String,
+}
+
 /// One query file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Query {
@@ -67,6 +87,12 @@ pub struct Query {
     pub params: Vec<Param>,
     /// Columns of the result, in order.
     pub columns: Vec<Column>,
+    /// Metrics that the header declares; empty for a query that declares none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Metric of another view: a run that has it was measured by this query, even if it has no row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_with: Option<String>,
     /// Text of the query.
     pub sql: String,
     /// The view that this one is a deprecated alias of, if it is one.
@@ -126,6 +152,8 @@ fn parse(path: &str, text: &str) -> Result<Vec<Query>, String> {
         needs: Vec::new(),
         params: Vec::new(),
         columns: Vec::new(),
+        metrics: Vec::new(),
+        measured_with: None,
         sql: text.to_owned(),
         alias_of: None,
     };
@@ -138,7 +166,9 @@ fn parse(path: &str, text: &str) -> Result<Vec<Query>, String> {
             query.needs = needs.split(',').map(|need| need.trim().to_owned()).collect();
         } else if let Some(name) = line.strip_prefix(" alias:") {
             alias = Some(name.trim());
-        } else if matches!(line.trim(), "columns:" | "params:") {
+        } else if let Some(metric) = line.strip_prefix(" measured with:") {
+            query.measured_with = Some(metric.trim().to_owned());
+        } else if matches!(line.trim(), "columns:" | "params:" | "metrics:") {
             part = line.trim();
         } else if part == "columns:" {
             let [name, ty, unit, doc] = words(line).ok_or_else(incomplete)?;
@@ -146,6 +176,12 @@ fn parse(path: &str, text: &str) -> Result<Vec<Query>, String> {
         } else if part == "params:" {
             let [name, ty, default, doc] = words(line).ok_or_else(incomplete)?;
             query.params.push(Param { name, ty, default, doc });
+        } else if part == "metrics:" {
+            let [name, direction, floor, unit] = words(line).ok_or_else(incomplete)?;
+            if !query.columns.iter().any(|column| column.name == name) {
+                return Err(format!("{path}: the metric {name} is no column that stands above it"));
+            }
+            query.metrics.push(Metric { name, direction, floor, unit });
         } else if query.name.is_empty() {
             let (name, purpose) =
                 line.trim().split_once(": ").ok_or_else(|| format!("{path}: no purpose"))?;

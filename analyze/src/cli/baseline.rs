@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use super::{print, print_json, show};
-use crate::{compare::baseline, report::answer::baseline as document, trace::Options};
+use crate::{
+    compare::{baseline, wide},
+    report::answer::baseline as document,
+    trace::Options,
+};
 use analyze_run::error::AnalyzeError;
 use analyze_run::new_file;
 
@@ -38,6 +42,21 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Write the figures as one table, a row per run and a column per figure, for pandas, polars and spreadsheets
+    Export {
+        /// Runs, directories, patterns, or baselines
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// The file: FILE.parquet or FILE.csv
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Queries of your own; those named metrics_… are metrics
+        #[arg(long, value_name = "DIR")]
+        queries: Option<PathBuf>,
+        /// Replace what exists
+        #[arg(long)]
+        force: bool,
+    },
     /// Show the figures of a baseline
     Show {
         /// The file
@@ -69,6 +88,16 @@ impl Args {
                 show(&document::list(&runs))
             }
             What::Show { baseline, metric } => show(&document::figures(&baseline::open(&baseline)?, &metric)),
+            What::Export { runs, out, queries, force } => {
+                let format = wide::Format::of(&out)?;
+                if out.exists() && !force {
+                    return Err(AnalyzeError::Exists(out));
+                }
+                new_file::differs(&out, &runs)?;
+                let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
+                let columns = wide::save(&out, format, &measured, force)?;
+                print(&format!("{}: {} runs, {columns} figures\n", out.display(), measured.len()))
+            }
         }
     }
 }

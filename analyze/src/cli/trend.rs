@@ -33,6 +33,9 @@ pub struct Args {
     /// Probability of a change point in a series without a change
     #[arg(long, default_value_t = 0.01)]
     alpha: f64,
+    /// Compare each run with the median and MAD of up to N runs before it (5 or more), and mark those far from it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
+    window: Option<u32>,
     /// Queries of your own; those named metrics_… are metrics
     #[arg(long, value_name = "DIR")]
     queries: Option<PathBuf>,
@@ -76,8 +79,13 @@ impl Args {
             runs.sort_by_key(|run| run.facts.start_wall_ns);
         }
         let figures = rules.figures(runs.iter().flat_map(|run| run.figures.keys()))?;
-        let all: Vec<Series> =
+        let mut all: Vec<Series> =
             figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
+        if let Some(window) = self.window {
+            for series in &mut all {
+                series.windows = trend::windows(series, window as usize);
+            }
+        }
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);
         if let Some(svg) = &self.svg {
             write(svg, &report::trend(&all), self.force)?;

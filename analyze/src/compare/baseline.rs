@@ -4,7 +4,7 @@
 //! baseline is accepted wherever runs are, so that traces need not be kept.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     facts::{Facts, RunFigures},
     figure::{self, Figure, Figures, Key},
+    metric::{Declaration, Metric},
 };
 use crate::trace::{Options, Trace, expand};
 use analyze_run::new_file;
@@ -45,6 +46,9 @@ const AT_ONCE: usize = 8;
 struct Head {
     version: u32,
     runs: Vec<(String, Facts)>,
+    /// Declarations of the metrics that are not the library's own, so that they need no query any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<Declaration>,
 }
 
 /// Writes a baseline.
@@ -69,7 +73,7 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
         Arc::clone(&schema),
         vec![
             Arc::new(rows().map(|(run, ..)| Some(run.name.as_str())).collect::<StringArray>()),
-            text(|key| Some(&key.metric)),
+            text(|key| Some(key.metric.name())),
             text(|key| key.subject.as_deref()),
             text(|key| key.stratum.as_deref()),
             Arc::new(rows().map(|(_, _, figure)| figure.calls_count).collect::<Int64Array>()),
@@ -77,8 +81,12 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
         ],
     );
     let batch = batch.map_err(|error| internal(&error))?;
+    let foreign = |key: &&Key| key.metric.declaration() != Metric::of(key.metric.name()).declaration();
+    let metrics: BTreeSet<&Metric> =
+        rows().map(|(_, key, _)| key).filter(foreign).map(|key| &key.metric).collect();
     let head = Head {
         version: VERSION,
+        metrics: metrics.into_iter().map(|metric| metric.declaration().clone()).collect(),
         runs: runs.iter().map(|run| (run.name.clone(), run.facts.clone())).collect(),
     };
     let head = serde_json::to_string(&head).map_err(|error| internal(&error))?;
@@ -114,6 +122,8 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
     }
     let mut figures: BTreeMap<String, Figures> =
         head.runs.iter().map(|(name, _)| (name.clone(), Figures::new())).collect();
+    let declared: BTreeMap<String, Metric> =
+        head.metrics.into_iter().map(|metric| (metric.name.clone(), metric.into())).collect();
     for batch in builder.build().map_err(|error| broken(error.to_string()))? {
         let batch = batch.map_err(|error| broken(error.to_string()))?;
         let missing = ["run", "metric", "subject", "stratum", "calls_count", "value"]
@@ -135,7 +145,8 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
             let Some(of_run) = figures.get_mut(run) else {
                 return Err(broken(format!("row {row} is of the run {run}, which the file does not name")));
             };
-            let key = Key::of(metric, subjects.at(row), strata.at(row));
+            let metric = declared.get(metric).cloned().unwrap_or_else(|| Metric::of(metric));
+            let key = Key::with(metric, subjects.at(row), strata.at(row));
             of_run.insert(key, Figure { value, calls_count: counts.at(row) });
         }
     }

@@ -162,7 +162,7 @@ const CIRCUMSTANCES: [Circumstance; 11] = [
 /// Mean SM clock in MHz, over the runs in which it was sampled.
 fn clock(runs: &[RunFigures]) -> Option<f64> {
     let of_run = |run: &RunFigures| {
-        let clocks = run.figures.iter().filter(|(key, _)| key.metric == "sm_clock_mean_mhz");
+        let clocks = run.figures.iter().filter(|(key, _)| key.metric.name() == "sm_clock_mean_mhz");
         clocks.map(|(_, figure)| figure.value).collect::<Vec<_>>()
     };
     let all: Vec<f64> = runs.iter().flat_map(of_run).collect();
@@ -235,6 +235,17 @@ pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
 pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
     let all = || base.iter().chain(new);
     let mut cautions = Vec::new();
+    let undeclared: BTreeSet<&str> = all()
+        .flat_map(|run| run.figures.keys())
+        .filter(|key| !key.metric.declaration().is_declared)
+        .map(|key| key.metric.name())
+        .collect();
+    if !undeclared.is_empty() {
+        let names = undeclared.into_iter().collect::<Vec<_>>().join(", ");
+        cautions.push(format!(
+            "no query declares what {names} is: lower is taken to be better, without a floor; `-- metrics:` in the header of the query declares it"
+        ));
+    }
     if all().any(|run| !run.facts.lost_is_counted) {
         cautions.push(
             "runs of a source that does not count the events it loses: figures may miss some".to_owned(),
@@ -271,13 +282,11 @@ pub fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a s
     None
 }
 
-/// Returns whether the run measures a metric at all. Slow calls are looked for in every run that records
-/// calls, so their metrics count as measured there even if the run has no slow call.
+/// Returns whether the run measures a metric at all: it has a figure of it, or one of the metric that the
+/// declaration names as measured together with it.
 pub fn measures(run: &RunFigures, key: &Key) -> bool {
-    let is_of_slow_calls =
-        key.metric.starts_with("lost_") || matches!(key.metric.as_str(), "slow_count" | "excess_ns");
-    let has = |metric: &str| run.figures.keys().any(|other| other.metric == metric);
-    has(&key.metric) || (is_of_slow_calls && has("wall_ns"))
+    let has = |metric: &str| run.figures.keys().any(|other| other.metric.name() == metric);
+    has(key.metric.name()) || key.metric.declaration().measured_with.as_deref().is_some_and(has)
 }
 
 #[cfg(test)]

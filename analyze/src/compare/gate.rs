@@ -16,7 +16,7 @@ use std::{path::Path, str::FromStr};
 use serde::{Deserialize, Serialize};
 use trace_schema::{Bytes, Nanos};
 
-use super::figure::Key;
+use super::{figure::Key, metric::Metric};
 use analyze_run::error::AnalyzeError;
 
 /// Amount by which a figure may change for the worse.
@@ -76,7 +76,7 @@ pub const DEFAULTS: [&str; 6] = [
 ];
 
 /// Parses a non-negative number: plain, a time (to ns) or a size (to bytes).
-fn quantity(text: &str) -> Option<f64> {
+pub fn quantity(text: &str) -> Option<f64> {
     let plain = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
     let time = || text.parse().ok().map(|Nanos(ns)| ns as f64);
     plain.or_else(time).or_else(|| text.parse().ok().map(|Bytes(bytes)| bytes as f64))
@@ -268,24 +268,19 @@ impl Gate {
     /// # Errors
     /// Returns an error that lists the known metrics if none of them matches.
     fn keys<'a>(&self, known: impl Iterator<Item = &'a Key> + Clone) -> Result<Vec<Key>, String> {
-        let is_named = |key: &&Key| {
-            key.metric == self.metric
-                || key
-                    .metric
-                    .strip_suffix(key.unit())
-                    .is_some_and(|name| name.strip_suffix('_') == Some(&self.metric))
-        };
-        let mut metrics: Vec<&str> = known.clone().filter(is_named).map(|key| key.metric.as_str()).collect();
+        let is_named = |key: &&Key| key.metric.is_named(&self.metric);
+        let mut metrics: Vec<&Metric> = known.clone().filter(is_named).map(|key| &key.metric).collect();
         metrics.sort_unstable();
         metrics.dedup();
         let metric = match metrics.as_slice() {
             [] => return Err(self.unknown(known)),
             [one] => *one,
             several => {
-                return Err(format!("gate {:?}: {} may be {}", self.text, self.metric, several.join(" or ")));
+                let names: Vec<&str> = several.iter().map(|metric| metric.name()).collect();
+                return Err(format!("gate {:?}: {} may be {}", self.text, self.metric, names.join(" or ")));
             }
         };
-        let of_metric = || known.clone().filter(|key| key.metric == metric);
+        let of_metric = || known.clone().filter(|key| key.metric == *metric);
         let keys: Vec<Key> = match &self.subject {
             Subject::Whole if of_metric().all(|key| key.subject.is_some()) => {
                 let names: Vec<&str> = of_metric()
@@ -295,10 +290,11 @@ impl Gate {
                 return Err(format!(
                     "gate {:?}: {metric} is of {}: name one, or all by {metric}(*)",
                     self.text,
-                    some(&names)
+                    some(&names),
+                    metric = metric.name()
                 ));
             }
-            Subject::Whole => vec![Key::of(metric, None, None)],
+            Subject::Whole => vec![Key::with(metric.clone(), None, None)],
             Subject::Each => {
                 let mut keys: Vec<Key> = of_metric()
                     .filter(|key| key.subject.is_some() && key.stratum.is_none())
@@ -308,13 +304,13 @@ impl Gate {
                 keys.dedup();
                 keys
             }
-            Subject::One { name, stratum } => vec![Key::of(metric, Some(name), stratum.as_deref())],
+            Subject::One { name, stratum } => vec![Key::with(metric.clone(), Some(name), stratum.as_deref())],
         };
         Ok(keys)
     }
 
     fn unknown<'a>(&self, known: impl Iterator<Item = &'a Key>) -> String {
-        let mut names: Vec<&str> = known.map(|key| key.metric.as_str()).collect();
+        let mut names: Vec<&str> = known.map(|key| key.metric.name()).collect();
         names.sort_unstable();
         names.dedup();
         format!("gate {:?}: no run has a metric {}; there are {}", self.text, self.metric, names.join(", "))

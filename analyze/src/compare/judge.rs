@@ -81,13 +81,14 @@ pub struct Change {
 
 /// Returns a side's values of a figure, each with its run.
 fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
+    let declared = key.metric.declaration();
     let value = |run: &RunFigures| match run.figures.get(key) {
         Some(figure) => {
             let enough =
-                key.min_calls().is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
+                declared.min_calls.is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
             enough.then_some(figure.value)
         }
-        None => (key.is_sum() && measures(run, key)).then_some(0.0),
+        None => (declared.is_zero_if_absent && measures(run, key)).then_some(0.0),
     };
     runs.iter().filter_map(|run| value(run).map(|value| (run, value))).collect()
 }
@@ -274,7 +275,7 @@ impl Judged {
             _ => format!("{base} and {new} runs"),
         };
         let worst = if self.gate.may_not_fall { found.low } else { found.high };
-        let floor = self.gate.floor.unwrap_or_else(|| self.key.floor());
+        let floor = self.gate.floor.unwrap_or_else(|| self.key.metric.declaration().floor);
         let by = self.adverse(change.estimate());
         let is_beyond = match self.gate.limit {
             Limit::Ratio(limit) => self.adverse(change.share(found.estimate)) > limit,
@@ -345,9 +346,9 @@ fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<J
             None => {
                 let has = |runs: &[RunFigures]| runs.iter().any(|run| run.figures.contains_key(&key));
                 let side = if values(base, &key).is_empty() { "base" } else { "new" };
-                let why = match key.min_calls().filter(|_| has(base) || has(new)) {
+                let why = match key.metric.declaration().min_calls.filter(|_| has(base) || has(new)) {
                     Some(least) => {
-                        format!("no {side} run has the {least} calls that {} needs", key.metric)
+                        format!("no {side} run has the {least} calls that {} needs", key.metric.name())
                     }
                     None if has(base) || has(new) => format!("no {side} run has it"),
                     None => "no run has it, so it may not have been measured".to_owned(),
@@ -416,7 +417,7 @@ pub fn compare(
     let is_listed = |change: &Change| {
         change.q.is_some_and(|q| q <= LISTED_Q)
             && change.share(change.difference.estimate).abs() >= LISTED_RATIO
-            && change.estimate().abs() > change.key.floor()
+            && change.estimate().abs() > change.key.metric.declaration().floor
     };
     let mut changes: Vec<Change> = all.into_iter().filter(is_listed).collect();
     let weight = |change: &Change| change.share(change.difference.estimate).abs();

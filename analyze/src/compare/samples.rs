@@ -241,17 +241,37 @@ fn adjusted(ps: &[f64], factor: impl Fn(usize, usize) -> f64, rising: bool) -> V
     by_place
 }
 
-/// Returns the places of values that lie far from the others, by Iglewicz and Hoaglin's modified z-score.
-/// Returns none for fewer than five values.
-pub fn outliers(values: &[f64]) -> Vec<usize> {
-    const LIMIT: f64 = 3.5;
-    if values.len() < EXACT_FROM {
-        return Vec::new();
+/// Median of values, and the median of their absolute deviations from it (MAD).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// Median, in the unit of the values.
+    pub median: f64,
+    /// Median absolute deviation, not scaled to a standard deviation, in the unit of the values.
+    pub mad: f64,
+}
+
+impl Level {
+    /// Returns the level of the values; `None` for fewer than five, which do not tell what is usual.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.len() < EXACT_FROM {
+            return None;
+        }
+        let centre = median(values);
+        let mad = median(&values.iter().map(|value| (value - centre).abs()).collect::<Vec<f64>>());
+        Some(Self { median: centre, mad })
     }
-    let centre = median(values);
-    let spread = median(&values.iter().map(|value| (value - centre).abs()).collect::<Vec<f64>>());
-    let is_far = |value: f64| 0.6745 * (value - centre).abs() > LIMIT * spread.max(1e-9 * centre.abs());
-    (0..values.len()).filter(|i| is_far(values[*i])).collect()
+
+    /// Returns whether a value lies far from the level, by Iglewicz and Hoaglin's modified z-score.
+    pub fn is_far(&self, value: f64) -> bool {
+        const LIMIT: f64 = 3.5;
+        0.6745 * (value - self.median).abs() > LIMIT * self.mad.max(1e-9 * self.median.abs())
+    }
+}
+
+/// Returns the places of values that lie far from the others; none for fewer than five values.
+pub fn outliers(values: &[f64]) -> Vec<usize> {
+    let level = Level::of(values);
+    (0..values.len()).filter(|i| level.is_some_and(|level| level.is_far(values[*i]))).collect()
 }
 
 #[cfg(test)]

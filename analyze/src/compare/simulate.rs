@@ -123,7 +123,7 @@ fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
 fn slowed(run: &Simulated, change: f64) -> Simulated {
     let mut run = run.clone();
     for (key, figure) in &mut run.run.figures {
-        if key.unit() == "ns" {
+        if key.metric.is_time() {
             figure.value *= 1.0 + change;
         }
     }
@@ -300,7 +300,7 @@ fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures
             recorded.iter().filter_map(|one| one.figures.get(key)).map(|figure| figure.value).collect();
         let mean = mean(&values);
         figure.value = (mean + (figure.value - mean) * (n / (n - 1.0)).sqrt()).max(0.0);
-        if key.unit() == "ns" {
+        if key.metric.is_time() {
             figure.value *= 1.0 + change;
         }
     }

@@ -8,7 +8,12 @@
 
 use serde::Serialize;
 
-use super::{facts::RunFigures, figure::Key, samples::median};
+use super::{
+    facts::RunFigures,
+    figure::Key,
+    metric::Direction,
+    samples::{Level, median},
+};
 use analyze_run::random::Random;
 
 /// Smallest number of runs between two changes: fewer are outliers, not a level.
@@ -48,6 +53,35 @@ pub struct Series {
     pub values: Vec<f64>,
     /// Change points, in order.
     pub points: Vec<Point>,
+    /// Each run against the runs before it; empty unless asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Window>,
+}
+
+/// One run of a series against a window of runs before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Window {
+    /// Rolling median and MAD; `None` if fewer than five runs come before.
+    #[serde(flatten)]
+    pub level: Option<Level>,
+    /// True if the run lies far from the level (modified z-score above 3.5) and by more than the metric's floor.
+    pub is_outlier: bool,
+    /// True if it is an outlier on the side that the metric declares as worse.
+    pub is_worse: bool,
+}
+
+/// Compares each run with the level of up to `window` runs before it. The run itself is left out, so that it
+/// cannot hide itself; outliers before it are not, as the median bears them.
+pub fn windows(series: &Series, window: usize) -> Vec<Window> {
+    let metric = series.key.metric.declaration();
+    let at = |(place, value): (usize, &f64)| {
+        let level = Level::of(&series.values[place.saturating_sub(window)..place]);
+        let is_far = |level: Level| level.is_far(*value) && (value - level.median).abs() > metric.floor;
+        let is_outlier = level.is_some_and(is_far);
+        let rises = level.is_some_and(|level| *value > level.median);
+        Window { level, is_outlier, is_worse: is_outlier && rises == (metric.direction == Direction::Lower) }
+    };
+    series.values.iter().enumerate().map(at).collect()
 }
 
 /// Returns the best split of the values in this order: its index, and the energy statistic there.
@@ -131,6 +165,7 @@ pub fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
         runs: with.iter().map(|(name, _)| (*name).to_owned()).collect(),
         values,
         points,
+        windows: Vec::new(),
     }
 }
 
@@ -168,6 +203,32 @@ mod tests {
         assert_eq!(places, [20, 35]);
         assert_eq!(found.points[0].run, "r20");
         assert!((found.points[0].change_ratio.unwrap() - 0.10).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_window_flags_the_run_that_leaves_it() {
+        let mut values: Vec<f64> = (0..12).map(|i| 1e9 + 1e6 * f64::from(i % 4)).collect();
+        values[7] = 1.2e9;
+        values[10] = 0.9e9;
+        let (runs, key) = runs(&values);
+        let found = windows(&series(&runs, &key, 0.01), 6);
+        assert!(found[..5].iter().all(|window| window.level.is_none()), "too few runs come before");
+        assert_eq!(found[5].level, Level::of(&values[..5]));
+        assert_eq!(found[11].level, Level::of(&values[5..11]), "six runs, not all");
+        let places = |of: fn(&Window) -> bool| {
+            found
+                .iter()
+                .enumerate()
+                .filter(|(_, window)| of(window))
+                .map(|(place, _)| place)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((places(|w| w.is_outlier), places(|w| w.is_worse)), (vec![7, 10], vec![7]));
+        // The spread of equal values is 0; the floor of 1 ms says what is still of no interest.
+        let mut flat = vec![1e9; 8];
+        flat[7] += 9e5;
+        let (runs, key) = self::runs(&flat);
+        assert!(!windows(&series(&runs, &key, 0.01), 6)[7].is_outlier);
     }
 
     #[test]

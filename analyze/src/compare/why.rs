@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 use trace_schema::{Class, Op};
 
-use super::{figure::Key, judge::Change};
+use super::{figure::Key, judge::Change, metric::Metric};
 use crate::questions::host_gaps;
 
 /// Number of functions that are broken down.
@@ -90,7 +90,7 @@ impl Account {
         }
         let sql = format!("SELECT * FROM {view}");
         let account = Self { title: title.into(), key, base, new, parts, sql };
-        (account.delta().abs() > account.key.floor()).then_some(account)
+        (account.delta().abs() > account.key.metric.declaration().floor).then_some(account)
     }
 
     /// Describes the account in one sentence.
@@ -132,7 +132,7 @@ impl Both<'_> {
 
     /// Returns every subject of a metric.
     fn subjects(&self, metric: &str) -> BTreeMap<&str, (f64, f64)> {
-        let of = self.0.iter().filter(|(key, _)| key.metric == metric && key.stratum.is_none());
+        let of = self.0.iter().filter(|(key, _)| key.metric.name() == metric && key.stratum.is_none());
         of.filter_map(|(key, both)| key.subject.as_deref().map(|subject| (subject, *both))).collect()
     }
 }
@@ -172,11 +172,11 @@ const LOST: [(&str, &str); 10] = [
 fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
     let strata =
         || all.iter().filter(|c| c.key.subject.as_deref() == Some(function) && c.key.stratum.is_some());
-    let totals = strata().filter(|c| c.key.metric == "calls_ns");
+    let totals = strata().filter(|c| c.key.metric.name() == "calls_ns");
     let (mut mix, mut within, mut fresh) = (0.0, 0.0, 0.0);
     let mut base_ns = 0.0;
     for total in totals {
-        let count = Key { metric: "calls_count".to_owned(), ..total.key.clone() };
+        let count = Key { metric: Metric::of("calls_count"), ..total.key.clone() };
         let (base_count, new_count) = both.0.get(&count)?;
         base_ns += total.base_mean;
         if *base_count == 0.0 {

@@ -36,7 +36,7 @@ pub fn list(runs: &[RunFigures]) -> Document {
 /// Arranges the figures of metrics whose names contain `metric`.
 pub fn figures(runs: &[RunFigures], metric: &str) -> Document {
     let all = runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
-    let shown = all.filter(|(_, key, _)| key.metric.contains(metric));
+    let shown = all.filter(|(_, key, _)| key.metric.name().contains(metric));
     let rows = shown.map(|(run, key, figure)| [run.name.clone(), key.to_string(), key.show(figure.value)]);
     let columns = [word("run"), whole("figure"), number("value")];
     Document::answer(vec![Block::Table(Table::texts(&columns, rows))])

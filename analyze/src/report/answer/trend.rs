@@ -3,6 +3,7 @@
 use crate::{
     compare::{
         judge::signed,
+        samples::Level,
         trend::{Point, Series},
     },
     report::{
@@ -38,6 +39,33 @@ fn change((series, point): (&Series, &Point)) -> [String; 6] {
     ]
 }
 
+/// Returns each run's figure beside the level of the runs before it.
+fn windows(all: &[Series]) -> Table {
+    let row = |(series, place): (&Series, usize)| {
+        let (window, value) = (series.windows[place], series.values[place]);
+        let shown = |of: fn(Level) -> f64| {
+            window.level.map_or_else(|| "–".to_owned(), |level| series.key.show(of(level)))
+        };
+        let verdict = match (window.is_outlier, window.is_worse) {
+            (false, _) => "",
+            (true, true) => "outlier, worse",
+            (true, false) => "outlier, better",
+        };
+        [
+            series.runs[place].clone(),
+            series.key.to_string(),
+            series.key.show(value),
+            shown(|level| level.median),
+            shown(|level| level.mad),
+            verdict.to_owned(),
+        ]
+    };
+    let columns =
+        [word("run"), whole("figure"), number("value"), number("median"), number("MAD"), whole("outlier")];
+    let places = all.iter().flat_map(|series| (0..series.windows.len()).map(move |place| (series, place)));
+    Table::texts(&columns, places.map(row))
+}
+
 /// Arranges the series and their change points.
 pub fn document(all: &[Series]) -> Document {
     let columns = [whole("figure"), number("runs"), word("from"), whole("in order")];
@@ -56,5 +84,9 @@ pub fn document(all: &[Series]) -> Document {
         ];
         Block::Table(Table::texts(&columns, changes))
     };
-    Document::answer(vec![Block::Table(Table::texts(&columns, all.iter().map(row))), changes])
+    let mut blocks = vec![Block::Table(Table::texts(&columns, all.iter().map(row))), changes];
+    if all.iter().any(|series| !series.windows.is_empty()) {
+        blocks.push(Block::Table(windows(all)));
+    }
+    Document::answer(blocks)
 }
