@@ -2,7 +2,7 @@
 //!
 //! `chains_trace OUT EVENTS [SEED]`. Sixteen threads call the runtime, which calls the driver; PyTorch's allocator
 //! is used in between, and the scheduler does its work. About 55 % of the rows are calls, 35 % events of the allocator,
-//! 10 % intervals off the CPU and stints of other tasks. A hog takes the CPU of one call in 20,000 for milliseconds;
+//! 10 % intervals off the CPU and slices of other tasks. A hog takes the CPU of one call in 20,000 for milliseconds;
 //! one synchronisation in 20,000 is a long one. The same seed gives the same rows.
 
 use std::{error::Error, path::Path};
@@ -58,7 +58,7 @@ struct Workload {
     rows: u64,
     /// The time that each thread has reached.
     now: [i64; THREADS],
-    /// When each CPU is free of the stint before.
+    /// When each CPU is free of the slice before.
     free: [i64; THREADS],
     calls: u64,
 }
@@ -68,7 +68,7 @@ impl Workload {
         PID + thread as u32
     }
 
-    fn stint(
+    fn slice(
         &mut self,
         cpu: usize,
         (ts, end): (i64, i64),
@@ -97,7 +97,7 @@ impl Workload {
     ) -> Result<(), WriteError> {
         let end = ts + sleep + wait;
         if wait > 0 {
-            self.stint(thread, (ts + sleep, end), holder)?;
+            self.slice(thread, (ts + sleep, end), holder)?;
         }
         let waker = (self.random.below(3) > 0).then(|| self.random.below(THREADS as u64) as usize);
         self.rows += 1;

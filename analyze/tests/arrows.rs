@@ -141,6 +141,25 @@ impl Reader<'_> {
         self.folder = outer;
         Ok(())
     }
+
+    /// Reads the modules that a macro declares: those of its words that are names of files in the module's folder.
+    fn declared_by(&mut self, call: &Macro) {
+        for path in paths_in.parse2(call.tokens.clone()).unwrap_or_default() {
+            let [name] = path.as_slice() else { continue };
+            if self.folder.join(name).with_extension("rs").exists() {
+                let item: ItemMod = ItemMod {
+                    attrs: Vec::new(),
+                    vis: syn::Visibility::Inherited,
+                    unsafety: None,
+                    mod_token: Default::default(),
+                    ident: Ident::new(name, proc_macro2::Span::call_site()),
+                    content: None,
+                    semi: Some(Default::default()),
+                };
+                self.visit_item_mod(&item);
+            }
+        }
+    }
 }
 
 impl<'ast> Visit<'ast> for Reader<'_> {
@@ -151,6 +170,11 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
         if let Some(name) = name {
             self.module().items.insert(name.to_string());
+        }
+        if let Item::Macro(call) = item
+            && call.ident.is_none()
+        {
+            self.declared_by(&call.mac);
         }
         visit::visit_item(self, item);
     }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    btf, describe,
+    btf,
     error::error_chain,
     host,
     kernel::{self, Kernel, Method, Setup},
@@ -60,7 +60,7 @@ fn exists(path: &str, what: &str) -> Result<String, String> {
 fn driver_library() -> Result<String, String> {
     let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
     let known = cache.windows(12).any(|window| window == b"libcuda.so.1");
-    match describe::driver_library() {
+    match host::driver_library() {
         Some(path) => Ok(path.display().to_string()),
         None if known => Ok("libcuda.so.1 is in the loader's cache".to_owned()),
         None => {

@@ -11,8 +11,9 @@ use crate::{
     bench, check,
     error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
     kernel::{Method, Setup},
+    options::{Options, Subject},
     probes::{self, Profile, Without},
-    session::{self, Options, Subject},
+    session,
 };
 
 /// What follows the options in `--help`.

@@ -1,15 +1,13 @@
 //! The metadata of a run, as far as it is known before the first event.
 
-use std::path::PathBuf;
-
 use trace_schema::Run;
 
 use crate::{
     clock, host,
     kernel::{Kernel, Method},
     nvml::Sampler,
+    options::{Options, Subject},
     probes::Profile,
-    session::{Options, Subject},
 };
 
 /// The metadata of a run at its start. `sampler` is `None` if GPU counters are switched off, and the reason if NVML
@@ -68,22 +66,4 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         not_captured,
         ..Run::default()
     }
-}
-
-/// Path of the driver's library in one of its usual directories, in this mount namespace or the host's.
-pub(crate) fn driver_library() -> Option<PathBuf> {
-    const DIRECTORIES: [&str; 6] = [
-        "usr/lib/x86_64-linux-gnu",
-        "usr/lib64",
-        "usr/local/nvidia/lib64",
-        "usr/lib",
-        "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-        "run/nvidia/driver/usr/lib64",
-    ];
-    ["/", "/proc/1/root"]
-        .into_iter()
-        .flat_map(|root| {
-            DIRECTORIES.map(|directory| PathBuf::from(root).join(directory).join("libcuda.so.1"))
-        })
-        .find_map(|path| path.canonicalize().ok())
 }

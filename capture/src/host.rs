@@ -1,6 +1,6 @@
-//! The recording machine, for the metadata of a run.
+//! The recording machine: its description in the metadata of a run, and its driver.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use trace_schema::{Gpu, Host};
 
@@ -53,4 +53,22 @@ pub(crate) fn gpus() -> Vec<Gpu> {
             driver: driver.clone(),
         })
         .collect()
+}
+
+/// Path of the driver's library in one of its usual directories, in this mount namespace or the host's.
+pub(crate) fn driver_library() -> Option<PathBuf> {
+    const DIRECTORIES: [&str; 6] = [
+        "usr/lib/x86_64-linux-gnu",
+        "usr/lib64",
+        "usr/local/nvidia/lib64",
+        "usr/lib",
+        "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+        "run/nvidia/driver/usr/lib64",
+    ];
+    ["/", "/proc/1/root"]
+        .into_iter()
+        .flat_map(|root| {
+            DIRECTORIES.map(|directory| PathBuf::from(root).join(directory).join("libcuda.so.1"))
+        })
+        .find_map(|path| path.canonicalize().ok())
 }

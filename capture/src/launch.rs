@@ -9,32 +9,7 @@ use std::{
 use capture_wire::target;
 use trace_schema::Nanos;
 
-use crate::{describe, error::CaptureError, kernel::Kernel, mark_socket};
-
-/// The subject that the user named.
-#[derive(Debug)]
-pub(crate) enum Subject {
-    /// Running processes, with the children that they will have.
-    Processes(Vec<u32>),
-    /// A command to start, with its children.
-    Command(Vec<OsString>),
-    /// Every program that is started under a name, with its children.
-    Name(String),
-    /// Every process of the machine that uses CUDA, now or later.
-    AllCuda,
-}
-
-impl Subject {
-    /// The subject as the run's metadata has it: the command's words, or the option that chose the processes.
-    pub(crate) fn describe(&self) -> Vec<String> {
-        match self {
-            Self::Processes(pids) => pids.iter().map(|pid| format!("--pid {pid}")).collect(),
-            Self::Name(name) => vec![format!("--wait-for {name}")],
-            Self::AllCuda => vec!["--all-cuda".to_owned()],
-            Self::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        }
-    }
-}
+use crate::{error::CaptureError, host, kernel::Kernel, mark_socket, options::Subject};
 
 /// The traced processes, once tracing has begun.
 pub(crate) enum Running {
@@ -130,7 +105,7 @@ pub(crate) fn announce_all_cuda(duration: Option<Nanos>) -> String {
         Some(duration) => format!("the recording ends after {duration}, or with Ctrl-C"),
         None => "press Ctrl-C to end the recording and write the file".to_owned(),
     };
-    let warning = match describe::driver_library() {
+    let warning = match host::driver_library() {
         Some(_) => "",
         None => {
             "\ncapture: libcuda.so.1 is in none of the usual directories, so a process that starts later is found only \

@@ -21,6 +21,7 @@ mod lost;
 mod mark_socket;
 mod multi;
 mod nvml;
+mod options;
 mod privileges;
 mod probes;
 mod progress;

@@ -23,7 +23,6 @@ use capture_wire::{Call, NO_STACK, Name, Process, process};
 use trace_schema::{Bytes, Kind, Nanos, ProcessInfo, Row, Run, Text, Thread};
 use trace_writer::{Finished, Parts};
 
-pub(crate) use crate::launch::Subject;
 use crate::{
     attach::{self, Attacher, Found},
     caller::Callers,
@@ -32,13 +31,15 @@ use crate::{
     decode::{self, Event},
     describe,
     error::CaptureError,
+    host,
     kernel::{Kernel, Method, Setup},
     launch::{self, Running},
     lost::LostCounters,
     mark_socket::MarkSocket,
     nvml::Sampler,
+    options::{Options, Subject},
     privileges,
-    probes::{self, Profile, Without, calls, marks, process as process_probe, sched},
+    probes::{self, calls, marks, process as process_probe, sched},
     progress::Progress,
     stacks::Stacks,
     torch_version,
@@ -56,23 +57,6 @@ const SWEEP: Duration = Duration::from_secs(5);
 const RESUMED: Duration = Duration::from_secs(3);
 /// Number of distinct call stacks that are kept.
 const STACKS_COUNT: u32 = 1 << 16;
-
-/// What to record, and where to.
-pub(crate) struct Options {
-    pub(crate) out: PathBuf,
-    pub(crate) subject: Subject,
-    pub(crate) profile: Profile,
-    pub(crate) without: Vec<Without>,
-    pub(crate) stacks: attach::Stacks,
-    pub(crate) setup: Setup,
-    pub(crate) nvml: Option<Nanos>,
-    pub(crate) marks: Option<PathBuf>,
-    pub(crate) duration: Option<Nanos>,
-    pub(crate) max_size: Option<Bytes>,
-    pub(crate) force: bool,
-    pub(crate) quiet: bool,
-    pub(crate) progress: bool,
-}
 
 /// The result of a recording, for the closing lines and the exit code.
 #[derive(Debug)]
@@ -227,7 +211,7 @@ impl Session {
                 }
             }
             Running::Unbounded => {
-                match describe::driver_library() {
+                match host::driver_library() {
                     Some(driver) => self.attacher.watch_driver(&mut self.kernel, &driver)?,
                     None => self.run.not_captured.push(
                         "processes that began to use CUDA before any other did: libcuda.so.1 is in none of the \

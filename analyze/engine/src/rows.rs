@@ -242,6 +242,11 @@ macro_rules! rows {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::extra_unused_lifetimes,
+        reason = "the macro names the row's lifetime where no cell has it, too"
+    )]
+
     use super::*;
     use arrow::util::pretty::pretty_format_batches;
 

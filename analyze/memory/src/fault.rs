@@ -41,18 +41,18 @@ impl Fault {
     pub fn name(self) -> &'static str {
         match self {
             Self::FreeMissed => {
-                "a block was handed out where one was in use: the free of the earlier one is missing"
+                "a block was allocated where one was in use: the free of the earlier one is missing"
             }
             Self::AllocMissed => {
-                "a block was handed out in the middle of free memory: what came before it is missing"
+                "a block was allocated in the middle of free memory: what came before it is missing"
             }
             Self::OtherRounding => {
                 "a block begins later than the one before it ends by the allocator's settings: they are others, or an allocation is missing"
             }
-            Self::UnknownFree => "a block was given back that was not in use: its allocation is missing",
-            Self::OtherSize => "a block was given back with another size than it was asked for",
+            Self::UnknownFree => "a block was freed that was not in use: its allocation is missing",
+            Self::OtherSize => "a block was freed with another size than it was asked for",
             Self::TooSmall => {
-                "a block was handed out that does not fit the free memory there: the allocator's settings are others"
+                "a block was allocated that does not fit the free memory there: the allocator's settings are others"
             }
             Self::SegmentFreeMissed => {
                 "a segment came where one was: the release of the earlier one is missing"
@@ -61,7 +61,7 @@ impl Fault {
             Self::SegmentInUse => {
                 "memory was released while blocks in it were in use: their frees are missing"
             }
-            Self::NoSegment => "a block was handed out where no segment is known: its allocation is missing",
+            Self::NoSegment => "a block was allocated where no segment is known: its allocation is missing",
             Self::NoSize => "an event has a size or an address that no device has: it was left out",
             Self::Contradiction => "the events of a snapshot and its state contradict each other",
             Self::EndSegment => "a segment of the snapshot's state is not as its events make it",

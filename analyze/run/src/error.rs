@@ -133,7 +133,7 @@ pub enum AnalyzeError {
     #[error("inconclusive: {0}")]
     Inconclusive(String),
     /// An internal error: a fault of this program, not of its input.
-    #[error("defect in analyze, please report it: {0}")]
+    #[error("internal error, please report it: {0}")]
     Internal(String),
 }
 

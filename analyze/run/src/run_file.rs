@@ -27,7 +27,7 @@ pub struct RunFile {
     pub size_bytes: u64,
     /// Its rows.
     pub rows_count: u64,
-    /// Of each path: its row groups; `None`: they are not in order.
+    /// The row groups of each path; `None`: the file does not declare an order.
     pub row_groups: Vec<Option<Vec<RowGroup>>>,
 }
 

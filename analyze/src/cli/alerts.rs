@@ -19,7 +19,7 @@ use analyze_run::error::AnalyzeError;
 /// If a span is long enough only with the gaps around it, the answer is `inconclusive`. Memory reserved by PyTorch's
 /// allocators is known at every instant. In SQL: the view memory_use.
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Threshold: a percentage of the GPU's memory, or a size
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let alerts = alerts::run(&trace, self.over, self.lasts.0).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();

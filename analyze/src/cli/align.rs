@@ -13,7 +13,7 @@ use analyze_run::error::AnalyzeError;
     The new run has the captured rows, with `correlation` in matched calls, and the rows that only the profile has, on the run's clock. \
     If the alignment is inconclusive, nothing is written and the exit code is 3."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The captured run
     run: PathBuf,
     /// The profile of the same process: an imported run, or a trace that `analyze import` knows
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let captured = Trace::open(&[self.run]).await?;
         let profile = Trace::open(&[self.profile]).await?;
         let out = self.out.clone();

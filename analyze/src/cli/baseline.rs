@@ -13,7 +13,7 @@ use analyze_run::new_file;
 
 /// Save the figures of runs in a small file that `compare` and `trend` take in place of the runs
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     what: What,
 }
@@ -68,7 +68,7 @@ enum What {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         match self.what {
             What::Save { out, runs, queries, force } => {
                 if out.exists() && !force {

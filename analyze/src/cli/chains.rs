@@ -15,7 +15,7 @@ use analyze_verdict::params::Params;
 
 /// Explain why slow calls were slow, function by function, and what was not a factor
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// A call is slow above this multiple of what calls of its group usually take
@@ -40,7 +40,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let params = Params { slow_factor: self.slow, slow_by_ns: self.slow_by.0 };
         let chains = chains::run(&trace, params, self.chains.max(EXAMPLES)).await?;

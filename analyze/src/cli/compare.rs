@@ -33,7 +33,7 @@ Without gates: wall time, time between launches, time in calls, allocating calls
 Exit codes: 0 no gate fails; 1 regression; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 internal error. (`make` turns every failure into 2: read the code in the recipe, or --format json.)"
 )]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// The base and the new side: a run, a directory, a pattern or a baseline each
@@ -176,7 +176,7 @@ fn verdict(comparison: &Comparison) -> Result<(), AnalyzeError> {
 }
 
 /// Two sides by the usual gates.
-pub async fn usual(base: PathBuf, new: PathBuf) -> Result<Comparison, AnalyzeError> {
+pub(super) async fn usual(base: PathBuf, new: PathBuf) -> Result<Comparison, AnalyzeError> {
     let options = Options::default();
     let (base, new) = (load(&[base], &options).await?, load(&[new], &options).await?);
     judge::compare(&base, &new, &Rules::new(&[], None, None)?, &[])
@@ -188,7 +188,7 @@ async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, A
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         match self.what {
             Some(What::Plan { runs, rules, comparisons, json }) => {
                 plan(&runs, &rules, comparisons, json).await

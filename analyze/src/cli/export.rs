@@ -22,7 +22,7 @@ use analyze_run::text;
 
 /// Write a run in the format of another tool
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     format: Verb,
 }
@@ -31,7 +31,7 @@ pub struct Args {
 enum Verb {
     /// A timeline for ui.perfetto.dev and trace_processor: threads, calls, off-CPU time, marks, memory, causes of slow calls
     Perfetto(Timeline),
-    /// The same as JSON (trace event format), for chrome://tracing, Perfetto, Speedscope
+    /// Timeline as JSON (trace event format), for chrome://tracing, Perfetto, Speedscope
     Chrome(Timeline),
     /// Sums by call stack, a line a stack, for flame graphs
     Folded(Folded),
@@ -200,7 +200,7 @@ impl Events {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         match self.format {
             Verb::Perfetto(timeline) => timeline.run(Format::Perfetto).await,
             Verb::Chrome(timeline) => timeline.run(Format::Chrome).await,

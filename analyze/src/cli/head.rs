@@ -12,7 +12,7 @@ use analyze_run::error::AnalyzeError;
 
 /// The first rows of a run, with the columns that have values in them
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// How many rows
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         if self.format == Format::Parquet {
             return Err(AnalyzeError::Query(
                 "head shows rows; `analyze sql --out` writes Parquet".to_owned(),

@@ -12,17 +12,17 @@ use analyze_run::error::AnalyzeError;
 /// Turn another tool's trace into a run
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
-pub struct Args {
+pub(super) struct Args {
     /// What the file is [default: what its content says]
     #[arg(value_parser = formats())]
     format: Option<&'static dyn Importer>,
     /// The file to read; it is never written to
     file: PathBuf,
-    /// Of csv: which column is which of a run, as ts=time_ns,dur=lat_us:us,tid=tid,op=func,kind='call',pid='0'; times may
+    /// Columns of a CSV table, as ts=time_ns,dur=lat_us:us,tid=tid,op=func,kind='call',pid='0'; times may
     /// have a unit (ns, us, ms, s), and a value in quotes is the same in each row
     #[arg(long, value_name = "COLUMN=NAME,…", value_parser = Map::parse)]
     map: Option<Map>,
-    /// Of csv: what stands between cells; `tab` is one
+    /// Character between the cells of a CSV table; `tab` stands for one
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
     /// The run to write
@@ -50,7 +50,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let layout = Layout { map: self.map, delimiter: self.delimiter };
         let job = Job { file: &self.file, out: &self.out, force: self.force, layout: &layout };
         let finished = FORMATS.run(self.format, &job)?;

@@ -8,7 +8,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Show where a run comes from, what was probed, what was lost, and what it contains
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Runs to describe
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&self.runs).await?;
         answer(self.json, &info::run(&trace).await?, |infos| document(infos))
     }

@@ -20,7 +20,7 @@ use analyze_run::error::AnalyzeError;
 /// memory grows, most of it inactive split); caching (the same, most of it reclaimable by empty_cache(), or half of the
 /// reserved memory is free); none; inconclusive (events are missing, too few epochs, or growth in blocks that are replaced).
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Marks that divide the run into epochs, by the name of one of them ("epoch 1" stands for all "epoch N"), or `allocations`
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let growth = growth::run(&trace.events(), trace.files(), &Params { epochs: self.epochs }).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();

@@ -18,7 +18,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Show where PyTorch's memory is at an instant, to the byte, and which live blocks hold the free memory around them
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// The instant: peak (when most was reserved), end, a time since recording began (1.5s), or the name of a mark
@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         if self.advice {
             return answer(self.json, &advice::run(&trace).await?, report::advice::document);

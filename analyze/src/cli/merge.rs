@@ -14,7 +14,7 @@ use analyze_run::text;
 #[command(
     after_help = "Refused: runs of different hosts or boots, and a process with rows of the same time in two runs."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The runs
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     runs: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&self.runs).await?;
         let merged = merge::run(&trace, &self.out, self.force).await?;
         let size = Bytes(merged.finished.size_bytes as i64);

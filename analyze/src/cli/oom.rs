@@ -8,7 +8,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Explain why requests for GPU memory failed: what was free, how it was fragmented, what used the rest, and what would have made room
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Number of segments shown of each failure that live blocks hold
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let ooms = history::run(&trace).await?.ooms;
         answer(self.json, &ooms, |ooms| document(ooms, self.top))

@@ -12,7 +12,7 @@ use analyze_run::error::AnalyzeError;
 #[command(
     after_help = "Examples: analyze queries; analyze queries launch_gaps; analyze queries op_latency run.parquet --param op=cudaMalloc"
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The query [default: list all queries]
     name: Option<String>,
     /// Runs to run it on [default: show its documentation]
@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         if self.markdown {
             return print(&LIBRARY.reference()?);
         }

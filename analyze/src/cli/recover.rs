@@ -9,7 +9,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Save what an interrupted recording had written (RUN.parquet.recording) as a run
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The unfinished recording
     recording: PathBuf,
     /// The run to write [default: the recording's name without `.recording`]
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let out = self.out.unwrap_or_else(|| {
             if self.recording.extension().is_some_and(|extension| extension == "recording") {
                 self.recording.with_extension("")

@@ -8,7 +8,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Show what GPU memory empty_cache(), pauses, process exits and phases released, what stayed reserved, and why
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Number of rows shown of each table: those that released most
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let history = history::run(&trace).await?;
         answer(self.json, &history, |history| document(history, self.top))

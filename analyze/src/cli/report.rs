@@ -20,7 +20,7 @@ use analyze_run::new_file;
 /// Without a flag the report is printed as wide as the terminal is, or in 80 columns if standard output is no terminal. It has
 /// colours on a terminal, unless NO_COLOR is set.
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run, or the base of a comparison
     run: PathBuf,
     /// The run, or set of runs, that is compared with the base
@@ -59,7 +59,7 @@ impl Args {
         option.as_ref().map(|path| path.clone().unwrap_or_else(|| name().into()))
     }
 
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let html = self.path(&self.html, ".html");
         let svg = self.path(&self.svg, "-svg");
         // A file that exists is an error before the work, not after it.

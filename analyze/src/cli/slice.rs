@@ -16,7 +16,7 @@ use analyze_run::error::AnalyzeError;
 #[command(
     after_help = "A row belongs where it begins. What was left out is said in the new run: see `analyze info`."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// From this time on, since recording began (1.5s)
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         let params = Params { from: self.from, to: self.to, pid: self.pid };
         let finished = slice::run(&trace, params, &self.out, self.force).await?;

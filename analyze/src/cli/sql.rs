@@ -38,7 +38,7 @@ use analyze_run::{error::AnalyzeError, progress};
 #[command(after_help = "Example: analyze sql run.parquet 'SELECT op, count(*) FROM ops GROUP BY op'\n\
     With several runs (files, directories, quoted patterns), the column `run` tells them apart. Queries can only read.\n\
     Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.")]
-pub struct Args {
+pub(super) struct Args {
     /// Runs, then the query (unless --file)
     #[arg(required = true, value_name = "RUN… QUERY")]
     words: Vec<String>,
@@ -176,7 +176,7 @@ impl Answer {
     }
 }
 
-/// The same rows, made by other threads: who waits for them can stop to, though a join makes none for hours.
+/// Computes the rows on other threads, so that a reader can stop waiting for a join that yields none for hours.
 fn apart(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let mut apart = RecordBatchReceiverStream::builder(rows.schema(), 2);
     let to = apart.tx();
@@ -265,7 +265,7 @@ impl Args {
         }
     }
 
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let (runs, query) = self.query()?;
         let trace = self.answer.open(&runs).await?;
         match query {

@@ -12,7 +12,7 @@ use analyze_run::error::AnalyzeError;
 
 /// Show how often functions were called and how long they took, by group (size, direction, first call) and by phase
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Print JSON
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let lines = summary::run(&trace).await?;
         let phases = phases::run(&trace).await?;

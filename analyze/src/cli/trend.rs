@@ -20,7 +20,7 @@ use analyze_run::{error::AnalyzeError, new_file};
     after_help = "E-divisive change points (Matteson and James 2014): levels of at least 3 runs, each change tested by permuting runs.\n\
 Look first at a run with which several figures changed."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// Runs, directories, patterns, or baselines
     #[arg(required = true)]
     runs: Vec<PathBuf>,
@@ -59,7 +59,7 @@ enum Order {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         // What cannot be written is said before the work, not after it.
         if let Some(svg) = self.svg.as_ref().filter(|svg| svg.exists() && !self.force) {
             return Err(AnalyzeError::Exists(svg.clone()));

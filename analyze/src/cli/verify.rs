@@ -13,7 +13,7 @@ use analyze_run::error::AnalyzeError;
 5 reading failed; 70 internal error.\n\
 quality_ratio = recorded / (recorded + lost) × (1 − rows that contradict others / rows); null if losses are not counted."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Print JSON
@@ -22,7 +22,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
         let check = verify::run(&trace).await?;
         answer(self.json, &check, document)?;

@@ -19,7 +19,7 @@ use analyze_run::error::AnalyzeError;
 /// released at the latest when it was. As a control the rules are replayed with the run's own settings, and must reserve what
 /// the record says after every request. Where they do not, the difference is stated, and smaller savings are inconclusive.
 #[derive(clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated [default: a selection of common settings]
@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self) -> Result<(), AnalyzeError> {
+    pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         if let Some(path) = &self.requests {
             let explained = what_if::explain(&trace, path, self.conf.first().map(String::as_str)).await?;

@@ -14,8 +14,8 @@
 use std::{path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use trace_schema::{Bytes, Nanos};
 
+use super::quantity::quantity;
 use super::{figure::Key, metric::Metric};
 use analyze_run::error::AnalyzeError;
 
@@ -74,13 +74,6 @@ pub const DEFAULTS: [&str; 6] = [
     "reserved_peak_bytes < +2%",
     "allocated_peak_bytes < +2%",
 ];
-
-/// Parses a non-negative number: plain, a time (to ns) or a size (to bytes).
-pub fn quantity(text: &str) -> Option<f64> {
-    let plain = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    let time = || text.parse().ok().map(|Nanos(ns)| ns as f64);
-    plain.or_else(time).or_else(|| text.parse().ok().map(|Bytes(bytes)| bytes as f64))
-}
 
 impl FromStr for Gate {
     /// Description of the syntax error.

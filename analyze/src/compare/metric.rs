@@ -23,7 +23,7 @@ use analyze_run::error::AnalyzeError;
 use serde::{Deserialize, Serialize, Serializer};
 use trace_schema::{Bytes, Nanos};
 
-use super::gate::quantity;
+use super::quantity::quantity;
 use crate::library::LIBRARY;
 
 /// Which values of a metric are better.

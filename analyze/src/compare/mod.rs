@@ -27,6 +27,7 @@ pub mod gate;
 pub mod judge;
 pub mod junit;
 pub mod metric;
+mod quantity;
 pub mod samples;
 pub mod simulate;
 pub mod trend;

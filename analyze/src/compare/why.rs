@@ -280,12 +280,8 @@ pub fn accounts(all: &[Change]) -> Vec<Account> {
         both.of("reserved_mean_bytes", None).zip(both.of("allocated_mean_bytes", None))
     {
         let parts = vec![
-            ("handed out".to_owned(), allocated.0, allocated.1),
-            (
-                "cached or pinned: reserved, and not handed out".to_owned(),
-                reserved.0 - allocated.0,
-                reserved.1 - allocated.1,
-            ),
+            ("allocated".to_owned(), allocated.0, allocated.1),
+            ("reserved, and not allocated".to_owned(), reserved.0 - allocated.0, reserved.1 - allocated.1),
         ];
         accounts.extend(Account::new(
             "Reserved memory, mean over time",

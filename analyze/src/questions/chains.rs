@@ -30,7 +30,7 @@ use analyze_verdict::{
 };
 
 /// Minimum share of the excess latency of a cause that is held responsible for it.
-pub const GUILTY_RATIO: f64 = 0.05;
+pub const MAIN_CAUSE_RATIO: f64 = 0.05;
 /// Default number of slowest calls that are kept per function as examples.
 pub const EXAMPLES: usize = 5;
 
@@ -39,12 +39,14 @@ pub const EXAMPLES: usize = 5;
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
     /// The scheduler is not a factor.
-    Cleared,
-    /// The scheduler has a share above [`NOT_A_FACTOR_RATIO`], but below [`GUILTY_RATIO`].
+    #[serde(rename = "cleared")]
+    NotAFactor,
+    /// The scheduler has a share above [`NOT_A_FACTOR_RATIO`], but below [`MAIN_CAUSE_RATIO`].
     Minor,
-    /// The scheduler has a share of at least [`GUILTY_RATIO`].
-    Guilty,
-    /// The scheduler's own share is below [`GUILTY_RATIO`], but it delayed threads that slow calls waited
+    /// The scheduler has a share of at least [`MAIN_CAUSE_RATIO`].
+    #[serde(rename = "guilty")]
+    MainCause,
+    /// The scheduler's own share is below [`MAIN_CAUSE_RATIO`], but it delayed threads that slow calls waited
     /// for, by more than [`NOT_A_FACTOR_RATIO`] of the excess.
     Behind,
     /// There are no slow calls, or too much of the excess is inconclusive.
@@ -55,8 +57,8 @@ impl Scheduler {
     /// Returns the verdict by the scheduler's own share of the excess, its share through other threads, and
     /// the inconclusive share.
     pub fn of(own_ratio: f64, behind_ratio: f64, open_ratio: f64) -> Self {
-        if own_ratio >= GUILTY_RATIO {
-            Self::Guilty
+        if own_ratio >= MAIN_CAUSE_RATIO {
+            Self::MainCause
         } else if behind_ratio > NOT_A_FACTOR_RATIO {
             Self::Behind
         } else if own_ratio > NOT_A_FACTOR_RATIO {
@@ -64,7 +66,7 @@ impl Scheduler {
         } else if own_ratio + open_ratio > NOT_A_FACTOR_RATIO {
             Self::Inconclusive
         } else {
-            Self::Cleared
+            Self::NotAFactor
         }
     }
 }
@@ -295,6 +297,9 @@ fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     verdict
 }
 
+/// Smallest share of a cause that the sentence names.
+const NAMED_RATIO: f64 = 0.01;
+
 /// Writes the verdict on a function as a sentence.
 fn sentence(verdict: &Verdict) -> String {
     if (verdict.calls_count as u64) < MIN_CALLS {
@@ -306,29 +311,33 @@ fn sentence(verdict: &Verdict) -> String {
     if verdict.slow_count == 0 {
         return "no slow call".to_owned();
     }
-    let mut explained: Vec<&Share> =
-        verdict.shares.iter().filter(|share| share.share_ratio >= 0.01).collect();
-    explained.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
-    let causes: Vec<String> = explained
-        .iter()
-        .map(|share| format!("{} {:.1} %", share.cause.name(), 100.0 * share.share_ratio))
-        .collect();
-    let percent = 100.0 * share_of(&verdict.shares, Cause::Scheduler);
+    let percent = |ratio: f64| format!("{:.1} %", 100.0 * ratio);
+    let own = percent(share_of(&verdict.shares, Cause::Scheduler));
     let scheduler = match verdict.scheduler {
-        Scheduler::Cleared => "the scheduler has an alibi".to_owned(),
-        Scheduler::Minor => format!("the scheduler had a minor part ({percent:.1} %)"),
-        Scheduler::Guilty => format!("the scheduler is guilty of {percent:.1} %"),
+        Scheduler::NotAFactor => format!("the scheduler is not a factor ({own})"),
+        Scheduler::Minor => format!("the scheduler is a minor factor ({own})"),
+        Scheduler::MainCause => format!("the scheduler caused {own} of the excess latency"),
         Scheduler::Behind => format!(
-            "the scheduler is behind {:.1} %, through threads that slow calls waited for",
-            100.0 * verdict.scheduler_behind_ratio
+            "the scheduler caused {} of the excess latency, through threads that slow calls waited for",
+            percent(verdict.scheduler_behind_ratio)
         ),
-        Scheduler::Inconclusive => "nothing to say of the scheduler".to_owned(),
+        Scheduler::Inconclusive => "the scheduler's part is inconclusive".to_owned(),
+    };
+    let mut named: Vec<&Share> =
+        verdict.shares.iter().filter(|share| share.share_ratio >= NAMED_RATIO).collect();
+    named.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
+    let causes = match named.as_slice() {
+        [] => String::new(),
+        [one] if one.cause == Cause::Unexplained => "; cause unknown".to_owned(),
+        all => {
+            let each =
+                all.iter().map(|share| format!("{} {}", share.cause.label(), percent(share.share_ratio)));
+            format!("; {}", each.collect::<Vec<_>>().join(", "))
+        }
     };
     format!(
-        "{scheduler}: {} of {} slow calls overlap off-CPU time; explained by {}",
-        verdict.overlapping_count,
-        verdict.slow_count,
-        causes.join(", ")
+        "{scheduler}: {} of {} slow calls were preempted or blocked during the call{causes}",
+        verdict.overlapping_count, verdict.slow_count
     )
 }
 
@@ -338,7 +347,7 @@ fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
     let mut warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
     if file.is_some_and(|file| file.run.joined_running) {
         warnings.push(
-            "recording joined processes that ran already: first launches cannot be told from later ones"
+            "recording joined processes that ran already: first launches cannot be distinguished from later ones"
                 .to_owned(),
         );
     }

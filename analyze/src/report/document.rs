@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::section::{cause, percent, time};
+use super::section::{percent, time};
 use crate::questions::share::Share;
 
 /// A whole report.
@@ -82,9 +82,9 @@ pub enum Tone {
     /// Neutral.
     Plain,
     /// Not a factor, or passed.
-    Cleared,
+    Good,
     /// A cause, or failed.
-    Guilty,
+    Bad,
     /// Inconclusive, or a minor part.
     Open,
 }
@@ -94,8 +94,8 @@ impl Tone {
     pub fn class(self) -> &'static str {
         match self {
             Self::Plain => "",
-            Self::Cleared => "cleared",
-            Self::Guilty => "guilty",
+            Self::Good => "good",
+            Self::Bad => "bad",
             Self::Open => "open",
         }
     }
@@ -171,7 +171,13 @@ impl Part {
             let name = share.cause.name();
             // All of `blocked:…` have the colour of `blocked`.
             let class = name.split(':').next().unwrap_or(name);
-            Self::of_time(cause(share.cause), class, share.cause.meaning(), share.total_ns, share.share_ratio)
+            Self::of_time(
+                share.cause.label(),
+                class,
+                share.cause.meaning(),
+                share.total_ns,
+                share.share_ratio,
+            )
         };
         shares.iter().map(part).collect()
     }
@@ -199,7 +205,7 @@ pub const fn whole(name: &'static str) -> Column {
 }
 
 /// Creates a column of numbers, which are never cut.
-pub const fn number(name: &'static str) -> Column {
+pub(super) const fn number(name: &'static str) -> Column {
     Column { name: Cow::Borrowed(name), is_number: true, is_whole: true }
 }
 

@@ -61,7 +61,7 @@ pub(super) fn addresses(map: &Map) -> String {
             let is_whole = block.size_bytes == segment.size_bytes;
             let (class, state) = match block.state.as_str() {
                 "active_allocated" => ("in-use", "in use"),
-                "active_pending_free" => ("pending", "given back, other streams may use it"),
+                "active_pending_free" => ("pending", "freed, other streams may still use it"),
                 "inactive" if is_whole => ("releasable", "free"),
                 "inactive" => ("pinned", "free, pinned"),
                 _ => ("not-known", "not known"),
@@ -92,7 +92,7 @@ pub(super) fn lives(map: &Map, (start_ns, end_ns): (i64, i64), origin_ns: i64) -
         let bytes = size(life.size_bytes as i64);
         let (class, until) = match life.dur_ns {
             Some(dur) => ("in-use", format!("for {}", Nanos(dur))),
-            None => ("kept", "never given back".to_owned()),
+            None => ("kept", "never freed".to_owned()),
         };
         let title = format!("{:#x}: {bytes}, from {}, {until}", life.addr, Nanos(life.ts_ns - origin_ns));
         let mut plot = Plot::default();
@@ -104,5 +104,5 @@ pub(super) fn lives(map: &Map, (start_ns, end_ns): (i64, i64), origin_ns: i64) -
         drawing.y += 2.0;
     }
     drawing.ticks(&time_shares((start_ns - origin_ns) as f64, (end_ns - origin_ns) as f64));
-    drawing.finish("When the largest blocks were handed out and given back")
+    drawing.finish("When the largest blocks were allocated and freed")
 }

@@ -77,12 +77,12 @@ pub async fn run(trace: &Trace, params: Params, out: &Path, force: bool) -> Resu
 fn keep(batch: &RecordBatch, bounds: Bounds, cut_count: &Cell<u64>) -> Result<RecordBatch, AnalyzeError> {
     let (ts, dur) = (numbers::<Int64Type>(batch, "ts")?, numbers::<Int64Type>(batch, "dur")?);
     let (pid, kind) = (numbers::<UInt32Type>(batch, "pid")?, texts(batch, "kind")?);
-    let (name, stint) = (Kind::Name.name(), Kind::Run.name());
+    let (name, slice) = (Kind::Name.name(), Kind::Run.name());
     let mask: BooleanArray = (0..batch.num_rows())
         .map(|row| {
             let (begin, kind) = (ts.value(row), kind.value(row));
             let of_process = bounds.pid.is_none_or(|wanted| pid.value(row) == wanted);
-            let needed = of_process || kind == stint || pid.value(row) == 0;
+            let needed = of_process || kind == slice || pid.value(row) == 0;
             if kind == name {
                 return Some(of_process);
             }

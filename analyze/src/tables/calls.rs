@@ -17,7 +17,7 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-use super::TableDef;
+use super::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {

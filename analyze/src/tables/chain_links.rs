@@ -21,7 +21,7 @@ use analyze_verdict::{
 use trace_schema::Kind;
 
 use super::{
-    TableDef,
+    def::TableDef,
     slow_calls::{BATCH_CALLS, named},
 };
 

@@ -33,7 +33,7 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-use super::{TableDef, chain_links::state_name};
+use super::{chain_links::state_name, def::TableDef};
 
 /// A link of a range's path, inside one top-level call or outside of all.
 struct Step {

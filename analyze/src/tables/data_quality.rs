@@ -10,7 +10,7 @@ use analyze_engine::{
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::{derived::Source, params::Params};
 
-use super::TableDef;
+use super::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {

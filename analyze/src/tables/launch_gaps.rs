@@ -27,7 +27,7 @@ use analyze_verdict::{
 };
 use trace_schema::{Class, Kind};
 
-use super::TableDef;
+use super::def::TableDef;
 
 /// Names of the parts, in the order of columns.
 const PARTS: [&str; 12] = [

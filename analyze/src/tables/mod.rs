@@ -5,6 +5,7 @@ mod calls;
 pub mod chain_links;
 mod critical_path;
 mod data_quality;
+mod def;
 mod facts;
 mod launch_gaps;
 mod leaks;
@@ -12,4 +13,5 @@ mod memory;
 mod registry;
 mod slow_calls;
 
-pub use registry::{FACTS, FactDef, TABLES, TableDef, kinds_of, register};
+pub use def::{FactDef, TableDef};
+pub use registry::{FACTS, TABLES, kinds_of, register};

@@ -5,21 +5,13 @@ use std::sync::Arc;
 use analyze_engine::{derived_table, error::query_error, session::Session};
 use analyze_run::{error::AnalyzeError, run_file::RunFile};
 use analyze_verdict::derived::Source;
-use arrow::array::RecordBatch;
 use trace_schema::Kind;
 
-use super::{calls, chain_links, critical_path, data_quality, facts, launch_gaps, leaks, memory, slow_calls};
-
-/// A table that is derived from the events of some runs.
-pub type TableDef = derived_table::TableDef<Source>;
-
-/// A table of what files say about themselves; its rows are made when the files are opened.
-pub struct FactDef {
-    /// The name in SQL.
-    pub name: &'static str,
-    /// What makes the rows.
-    pub rows: fn(&[RunFile]) -> Result<RecordBatch, AnalyzeError>,
-}
+use super::{
+    calls, chain_links, critical_path, data_quality,
+    def::{FactDef, TableDef},
+    facts, launch_gaps, leaks, memory, slow_calls,
+};
 
 /// Every table of what files say about themselves.
 pub const FACTS: &[FactDef] = &[

@@ -19,7 +19,7 @@ use analyze_verdict::{
 };
 use trace_schema::Kind;
 
-use super::TableDef;
+use super::def::TableDef;
 
 /// The number of slow calls whose rows are handed on together.
 pub(super) const BATCH_CALLS: usize = 2048;

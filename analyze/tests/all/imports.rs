@@ -79,7 +79,7 @@ fn times_of_a_profile_are_exact() {
     };
     // The base may stand behind the events.
     for (more, base) in [("", 0), (", \"baseTimeNanoseconds\": 1000000001", 1_000_000_001)] {
-        let (_kept, run) = import_as("kineto", &profile(directory.path(), span, more));
+        let (_kept, run) = import_as("kineto", profile(directory.path(), span, more));
         assert_eq!(stdout(&["sql", &run, query]), rows(base));
         assert!(provenance(&run)["not_captured"].to_string().contains("how long 1 spans took"));
     }
@@ -279,7 +279,7 @@ fn broken_exports_are_refused_with_their_row() {
     // An earlier version without columns that came later is read.
     let (_kept, run) = import_as(
         "nsys",
-        &export(
+        export(
             directory.path(),
             "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN gridX; \
         DROP TABLE TARGET_INFO_SESSION_START_TIME; DROP TABLE SCHED_EVENTS",

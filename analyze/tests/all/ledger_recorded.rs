@@ -1,5 +1,5 @@
-//! Compares the ledger of runs recorded on an H200 with what the driver told the program at every mark: total
-//! - free. The driver is queried a few milliseconds after the mark, and the program makes no driver call in
+//! Compares the ledger of runs recorded on an H200 with what the driver told the program at every mark: its total
+//! minus its free bytes. The driver is queried a few milliseconds after the mark, and the program makes no driver call in
 //! between.
 
 use std::path::Path;

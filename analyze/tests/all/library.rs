@@ -82,7 +82,8 @@ fn a_user_s_directory_adds_and_replaces() {
         "-- samples: one row per call.\n-- needs: events\n-- columns:\n--   op  string  -  Function.\nSELECT op FROM events",
     );
     let found = LIBRARY.queries(Some(directory.path())).expect("queries");
-    assert_eq!(found.len(), LIBRARY.files.len() + 1);
+    let library = LIBRARY.queries(None).expect("queries");
+    assert_eq!(found.len(), library.len() + 1);
     assert!(found.iter().find(|query| query.name == "samples").is_some_and(|query| query.columns.len() == 1));
     write(
         "bad.sql",

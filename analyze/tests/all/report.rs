@@ -62,7 +62,7 @@ const FIGURES: &str = "SELECT \
     (SELECT coalesce(sum(call_ns), 0) FROM nccl_volume) AS nccl_ns, \
     (SELECT count(*) FROM events WHERE kind = 'alloc') AS alloc";
 
-/// The same of memory. `$at`: when most was reserved.
+/// Memory classes of a run. `$at`: when most was reserved.
 const MEMORY: &str = "SELECT \
     (SELECT count(*) FROM memory_curve) AS events, \
     (SELECT max(reserved_bytes) FROM memory_curve) AS peak, \
@@ -350,7 +350,7 @@ fn what_is_not_recorded_is_no_zero() {
     let block = |n: i64| json!({"ts": n, "kind": "alloc", "op": "alloc", "pid": 1, "tid": 1, "addr": 4096 * n + (1 << 30), "size_bytes": 4096, "device": 0});
     let text = forms(&rows(folder.path(), "blocks", (0..50).map(block).collect()));
     assert!(!text.contains("PyTorch had 0 B") && text.contains("Memory: not known"), "{text}");
-    assert!(text.contains("200 KiB"), "what is handed out at the end: {text}");
+    assert!(text.contains("200 KiB"), "what is allocated at the end: {text}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn every_format_of_one_recording_has_the_same_intervals() {
         let total =
             |intervals: &[Interval]| intervals.iter().filter_map(|interval| interval.dur).sum::<i64>();
         assert!((total(exact) - total(texts)).abs() <= 1_000 * exact.len() as i64, "{tid}");
-        // perf's own account of the same recording; it does not know a thread's last stint.
+        // perf's own account of the same recording; it does not know a thread's last slice.
         let sums = &timehist[tid];
         assert_eq!(exact.len(), sums.len(), "{tid}");
         let (last, closed) = sums.split_last().unwrap();
@@ -136,7 +136,7 @@ fn the_program_did_what_it_does() {
         let knows = file != "duty.perf.txt.gz";
         assert_eq!(wakers("sleeper"), if knows { "0" } else { "" }, "{file}");
         assert_eq!(wakers("turn_a"), if knows { tid("turn_b").to_string() } else { String::new() }, "{file}");
-        // From a thread's first stint to its last, each moment is in one row.
+        // From a thread's first slice to its last, each moment is in one row.
         let query = format!(
             "SELECT tid, max(ts + dur) - min(ts) - sum(dur) AS gap_ns, count(*) > 5 AS many FROM events WHERE kind IN ('run', 'off_cpu') \
              AND tid IN ({}, {}, {}) GROUP BY tid ORDER BY tid",

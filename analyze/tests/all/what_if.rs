@@ -35,7 +35,7 @@ fn the_control_reserves_what_every_record_says() {
     assert!(requests > 400_000, "{requests}");
 }
 
-/// The same program ran with either setting: from each run, what does the other have? (Where other streams use blocks, the
+/// One program ran with either setting: from each run, what does the other have? (Where other streams use blocks, the
 /// GPU decides when they are free, which differs from run to run.)
 #[test]
 fn what_other_settings_come_to_is_what_they_came_to() {
@@ -160,5 +160,5 @@ fn what_is_not_understood_is_said() {
         assert!(code == 2 && out.is_empty() && err.contains(part), "{words:?}: {code} {out} {err}");
     }
     let (code, out, _) = outcome(&["what-if", &testdata("memory/pause.parquet")]);
-    assert!(code == 0 && out.starts_with("no requests of PyTorch's allocator"), "{out}");
+    assert!(code == 0 && out.starts_with("no request of PyTorch's allocator"), "{out}");
 }

@@ -108,6 +108,15 @@ impl Cause {
         }
     }
 
+    /// Returns the name for sentences and tables: [`Self::name`], but for an unknown cause, which SQL and JSON name
+    /// `unexplained`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unexplained => "cause unknown",
+            named => named.name(),
+        }
+    }
+
     /// Returns the meaning of the cause, as a phrase.
     pub fn meaning(self) -> &'static str {
         match self {

@@ -333,6 +333,7 @@ impl Schedule {
 }
 
 #[cfg(test)]
+/// Schedules of literal rows, which other modules' tests use, too.
 pub mod tests {
     use super::*;
 

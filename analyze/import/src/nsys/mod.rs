@@ -7,6 +7,7 @@
 
 mod parquet_dir;
 mod source;
+mod state;
 mod switches;
 mod tables;
 
@@ -17,14 +18,15 @@ use trace_writer::{Finished, Recorder};
 
 use self::{
     parquet_dir::{ParquetDir, is_export},
-    source::{Cells, Source, Sqlite, Wanted},
+    source::{Source, Sqlite, foreign},
+    state::{Import, thread_of},
     tables::{TABLES, Table},
 };
 use super::{
     importer::{Head, Importer, Job},
     sqlite,
 };
-use analyze_run::error::{AnalyzeError, Place};
+use analyze_run::error::AnalyzeError;
 
 /// Exports of Nsight Systems.
 pub(super) struct Nsys;
@@ -45,27 +47,6 @@ impl Importer for Nsys {
     fn convert(&self, job: &Job<'_>) -> Result<Finished, AnalyzeError> {
         import(job.file, job.out, job.force)
     }
-}
-
-fn foreign(path: &Path, reason: String) -> AnalyzeError {
-    let reason = format!("it is not an SQLite export of Nsight Systems: {reason}");
-    AnalyzeError::unreadable(path, Place::WholeFile, reason)
-}
-
-/// Returns the process id and the thread id in a `globalTid`.
-fn thread_of(global: i64) -> (u32, u32) {
-    (((global >> 24) & 0xff_ffff) as u32, (global & 0xff_ffff) as u32)
-}
-
-/// An import in progress: it converts the tables of a source to rows of a run.
-struct Import {
-    source: Box<dyn Source>,
-    recorder: Recorder,
-    /// Unix time of the session's start in ns; 0 if it is unknown.
-    base_ns: i64,
-    first_ns: Option<i64>,
-    last_ns: i64,
-    run: Run,
 }
 
 /// Converts an export to a run at `out`. An existing run is replaced only if `force` is set.
@@ -145,10 +126,24 @@ impl Import {
         self.other_tables(found)
     }
 
-    /// Returns whether a table exists and has these columns.
-    fn has(&self, table: &str, columns: &[&str]) -> bool {
-        let found = self.source.columns(table).unwrap_or_default();
-        columns.iter().all(|column| found.iter().any(|name| name == column))
+    /// Reports the tables that were not read.
+    fn other_tables(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
+        let names = self.source.tables()?;
+        let is_fact = |name: &str| {
+            ["ENUM_", "META_DATA_", "TARGET_INFO_", "sqlite_"].iter().any(|start| name.starts_with(start))
+                || matches!(
+                    name,
+                    "StringIds" | "ThreadNames" | "PROCESSES" | "EXPORT_SCHEMA_VERSION" | switches::TABLE
+                )
+        };
+        let others: Vec<String> = names
+            .into_iter()
+            .filter(|name| !is_fact(name) && !found.iter().any(|table| table.name == name))
+            .collect();
+        if !others.is_empty() {
+            self.run.not_captured.push(format!("tables that are not understood: {}", others.join(", ")));
+        }
+        Ok(())
     }
 
     /// Reads the facts about the session and the machine, and the names of processes and threads.
@@ -180,52 +175,6 @@ impl Import {
                 Ok(cells.text("nameId").ok().map(|comm| Thread { pid, tid, comm }))
             })?;
             self.run.threads = threads.into_iter().flatten().collect();
-        }
-        Ok(())
-    }
-
-    /// Returns what `read` makes of each row of a small table.
-    fn list<T>(
-        &self,
-        table: &'static str,
-        columns: &[&'static str],
-        mut read: impl FnMut(&Cells<'_>) -> Result<T, String>,
-    ) -> Result<Vec<T>, AnalyzeError> {
-        let mut found = Vec::new();
-        let wanted = Wanted { table, columns, texts: &["nameId"], by: None };
-        self.source.rows(&wanted, &mut |cells| {
-            found.push(read(cells)?);
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Converts a time of the trace to Unix time, both in ns. Returns `None` if it is out of range.
-    fn time(base_ns: i64, ns: i64) -> Option<i64> {
-        base_ns.checked_add(ns).filter(|ts| *ts >= 0)
-    }
-
-    fn saw(&mut self, ts: i64, end: i64) {
-        self.first_ns = Some(self.first_ns.map_or(ts, |first| first.min(ts)));
-        self.last_ns = self.last_ns.max(end);
-    }
-
-    /// Reports the tables that were not read.
-    fn other_tables(&mut self, found: &[&Table]) -> Result<(), AnalyzeError> {
-        let names = self.source.tables()?;
-        let is_fact = |name: &str| {
-            ["ENUM_", "META_DATA_", "TARGET_INFO_", "sqlite_"].iter().any(|start| name.starts_with(start))
-                || matches!(
-                    name,
-                    "StringIds" | "ThreadNames" | "PROCESSES" | "EXPORT_SCHEMA_VERSION" | switches::TABLE
-                )
-        };
-        let others: Vec<String> = names
-            .into_iter()
-            .filter(|name| !is_fact(name) && !found.iter().any(|table| table.name == name))
-            .collect();
-        if !others.is_empty() {
-            self.run.not_captured.push(format!("tables that are not understood: {}", others.join(", ")));
         }
         Ok(())
     }

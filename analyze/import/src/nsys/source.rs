@@ -153,6 +153,12 @@ pub(super) trait Source {
     }
 }
 
+/// Returns the error of a file that is no export of Nsight Systems.
+pub(super) fn foreign(path: &Path, reason: String) -> AnalyzeError {
+    let reason = format!("it is not an SQLite export of Nsight Systems: {reason}");
+    AnalyzeError::unreadable(path, Place::WholeFile, reason)
+}
+
 /// An export that is an SQLite database (`nsys export --type sqlite`).
 pub(super) struct Sqlite(pub(super) Database);
 
@@ -182,7 +188,7 @@ impl Source for Sqlite {
     fn rows(&self, wanted: &Wanted<'_>, take: Take<'_>) -> Result<(), AnalyzeError> {
         let table = wanted.table;
         let failed = self.0.failed(table);
-        let there = self.columns(table).map_err(|reason| super::foreign(self.path(), reason))?;
+        let there = self.columns(table).map_err(|reason| foreign(self.path(), reason))?;
         let columns: Vec<String> = wanted
             .columns
             .iter()

@@ -14,9 +14,8 @@ use trace_schema::{Kind, Row};
 use trace_writer::{Recorder, WriteError};
 
 use super::{
-    Import,
     source::{Refused, Wanted},
-    thread_of,
+    state::{Import, thread_of},
 };
 use analyze_run::error::AnalyzeError;
 

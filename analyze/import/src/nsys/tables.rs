@@ -5,9 +5,8 @@ use std::ops::Deref;
 use trace_schema::{Direction, Kind, Row, Text};
 
 use super::{
-    Import,
     source::{Cells, Wanted},
-    thread_of,
+    state::{Import, thread_of},
 };
 use crate::kineto::without_version;
 use analyze_run::error::AnalyzeError;

@@ -100,7 +100,7 @@ pub(crate) struct Moment {
 
 /// A scheduling slice of a thread, and its wait before, as `perf sched timehist` reports them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stint<'a> {
+pub(super) struct Slice<'a> {
     /// The thread.
     pub(super) task: Task<'a>,
     /// Process id of the thread.
@@ -153,7 +153,7 @@ struct Cpu {
 #[derive(Default)]
 struct Untold {
     returns: u64,
-    stints: u64,
+    slices: u64,
     wakers: u64,
     children: u64,
 }
@@ -322,7 +322,7 @@ impl Machine {
                     self.recorder.push(&Row { dur: Some(at.ts - start), comm, cpu: Some(cpu), ..row })?;
                 }
             }
-            (Some(_), _) => self.untold.stints += 1,
+            (Some(_), _) => self.untold.slices += 1,
             (None, _) => {}
         }
         if let Some(prev) = prev.filter(|prev| prev.tid != 0) {
@@ -378,28 +378,28 @@ impl Machine {
     ///
     /// # Errors
     /// Returns an error if a row cannot be written.
-    pub(super) fn stint(&mut self, stint: &Stint<'_>) -> Result<(), WriteError> {
-        let Stint { task, start, end, cpu, .. } = *stint;
+    pub(super) fn slice(&mut self, slice: &Slice<'_>) -> Result<(), WriteError> {
+        let Slice { task, start, end, cpu, .. } = *slice;
         self.switches += 1;
         self.span = Some(self.span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
-        self.learn(task.tid, stint.pid);
+        self.learn(task.tid, slice.pid);
         let comm = self.name(task);
         if let Some(mut away) = self.away.remove(&task.tid) {
             // Each of the three times is rounded.
-            let is_same = (start - away.ts - stint.wait_ns).abs() <= ROUNDING_NS;
+            let is_same = (start - away.ts - slice.wait_ns).abs() <= ROUNDING_NS;
             let back = start.max(away.ts);
-            away.wake_ts = (stint.delay_ns > 0).then(|| (back - stint.delay_ns).max(away.ts));
+            away.wake_ts = (slice.delay_ns > 0).then(|| (back - slice.delay_ns).max(away.ts));
             self.untold.returns += u64::from(!is_same);
             self.push(task.tid, &away, is_same.then_some(back), Some(cpu))?;
         }
         if end > start {
-            let row = Row::new(start, Kind::Run, "run".into(), stint.pid, task.tid);
+            let row = Row::new(start, Kind::Run, "run".into(), slice.pid, task.tid);
             self.recorder.push(&Row { dur: Some(end - start), comm, cpu: Some(cpu), ..row })?;
         }
-        if stint.state != State::Dead {
+        if slice.state != State::Dead {
             let away = Away {
                 ts: end,
-                state: stint.state,
+                state: slice.state,
                 cpu: Some(cpu),
                 next_tid: None,
                 next_comm: None,
@@ -526,7 +526,7 @@ impl Machine {
             ),
         );
         say(untold.returns, format!("the ends of {} intervals off CPU", untold.returns));
-        say(untold.stints, format!("{} stints on CPUs: another thread left than had come", untold.stints));
+        say(untold.slices, format!("{} slices on CPUs: another thread left than had come", untold.slices));
         say(
             untold.children,
             format!("whether {} new tasks are processes or threads: they have no row", untold.children),

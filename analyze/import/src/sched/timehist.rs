@@ -13,7 +13,7 @@ use std::io::Read;
 use super::{
     Failure, line,
     lines::Lines,
-    machine::{Machine, Stint, Task},
+    machine::{Machine, Slice, Task},
     state::State,
 };
 
@@ -123,7 +123,7 @@ pub(super) fn read(
         if start - found.wait_ns < 0 {
             return Ok(lines.wrong("its times reach before the clock's zero")?);
         }
-        let stint = Stint {
+        let slice = Slice {
             task: Task { tid: found.tid, comm: found.comm },
             pid: found.pid,
             cpu: found.cpu,
@@ -133,10 +133,10 @@ pub(super) fn read(
             delay_ns: found.delay_ns,
             state,
         };
-        machine.stint(&stint)?;
+        machine.slice(&slice)?;
     }
     if gone_count > 0 {
-        let what = format!("the last stints of {gone_count} threads, which had no number any more");
+        let what = format!("the last slices of {gone_count} threads, which had no number any more");
         machine.run.not_captured.push(what);
     }
     Ok(())

@@ -1,12 +1,7 @@
 //! Overlapping row groups are merged, files that declare a false order are refused, and both ways to read
 //! give the same rows.
 
-use std::{
-    fs::File,
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt32Array},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Folded, Names, What};
+use super::stacks::{Folded, Names, What};
 use crate::{
     questions::memory::state::{self, At},
     trace::Trace,

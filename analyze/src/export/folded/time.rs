@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use futures::TryStreamExt;
 
-use super::{Folded, Names};
+use super::stacks::{Folded, Names};
 use crate::{export::timeline::off_cpu_name, trace::Trace};
 use analyze_run::{
     columns::{Cell, integers, strings},

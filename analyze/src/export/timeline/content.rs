@@ -2,21 +2,19 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Float64Array, Int64Array, RecordBatch, StringArray};
 use futures::TryStreamExt;
 
 use super::{
-    Group, Owner, Sink, Slice, Timeline, Value,
+    columns::{Args, Keys, flow, point},
     imported::{self, CAUSED_WORK, work_flow},
+    model::{Group, Kind, Sink, Slice, Timeline, Value},
 };
 use crate::{questions::info, trace::Trace};
 use analyze_run::{
-    columns::{Cell, floats, integers, strings},
+    columns::{Cell, integers, strings},
     error::AnalyzeError,
     symbols::demangle,
 };
-
-/// Memory that sorts may use before they spill, in bytes.
 use analyze_verdict::blocker::syscall_name;
 
 /// Query for calls, with the verdicts on slow ones and the GPU work that they caused. Outer calls come before
@@ -62,79 +60,6 @@ const EVENTS: &str =
 const REQUESTS: &str = "
     SELECT pid, tid, ts, device, requested_bytes, device_free_bytes, largest_free_bytes FROM memory_ooms ORDER BY ts";
 
-/// Columns of a batch that become values beside a slice.
-pub(super) struct Args<'a> {
-    texts: Vec<(&'a str, StringArray)>,
-    integers: Vec<(&'a str, Int64Array)>,
-    floats: Vec<(&'a str, Float64Array)>,
-}
-
-impl<'a> Args<'a> {
-    /// Takes the named columns of a batch: texts, integers, and ratios as floating-point numbers.
-    pub(super) fn new(
-        batch: &RecordBatch,
-        texts: &[&'a str],
-        numbers: &[&'a str],
-        ratios: &[&'a str],
-    ) -> Result<Self, AnalyzeError> {
-        let named = |names: &[&'a str]| names.to_vec();
-        Ok(Self {
-            texts: named(texts)
-                .into_iter()
-                .map(|n| Ok((n, strings(batch, n)?)))
-                .collect::<Result<_, AnalyzeError>>()?,
-            integers: named(numbers)
-                .into_iter()
-                .map(|n| Ok((n, integers(batch, n)?)))
-                .collect::<Result<_, AnalyzeError>>()?,
-            floats: named(ratios)
-                .into_iter()
-                .map(|n| Ok((n, floats(batch, n)?)))
-                .collect::<Result<_, AnalyzeError>>()?,
-        })
-    }
-
-    /// Collects the values of a row that are not null.
-    pub(super) fn at<'b>(&'b self, row: usize, values: &mut Vec<(&'b str, Value<'b>)>) {
-        values.clear();
-        values.extend(self.texts.iter().filter_map(|(n, c)| Some((*n, Value::Text(c.at(row)?)))));
-        values.extend(self.integers.iter().filter_map(|(n, c)| Some((*n, Value::Int(c.at(row)?)))));
-        values.extend(self.floats.iter().filter_map(|(n, c)| Some((*n, Value::Float(c.at(row)?)))));
-    }
-}
-
-/// Process, thread and time of each row.
-pub(super) struct Keys {
-    pid: Int64Array,
-    tid: Int64Array,
-    /// Start times in ns.
-    pub(super) ts: Int64Array,
-}
-
-impl Keys {
-    /// Takes the columns from a batch.
-    pub(super) fn new(batch: &RecordBatch) -> Result<Self, AnalyzeError> {
-        Ok(Self { pid: integers(batch, "pid")?, tid: integers(batch, "tid")?, ts: integers(batch, "ts")? })
-    }
-
-    /// Process and thread of a row.
-    pub(super) fn thread(&self, row: usize) -> (u32, u32) {
-        (self.pid.value(row) as u32, self.tid.value(row) as u32)
-    }
-
-    /// Process and thread of a row, as the owner of a track.
-    pub(super) fn owner(&self, row: usize) -> Owner {
-        Some(self.thread(row))
-    }
-}
-
-/// ID of the flow from a slow call to its chain link with this number. It is the same in every export of a
-/// run.
-pub(super) fn flow(call: [i64; 4], number: i64) -> u64 {
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    call.into_iter().chain([number]).flat_map(i64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, fnv)
-}
-
 /// Writes the whole content of the timeline.
 ///
 /// # Errors
@@ -178,18 +103,8 @@ async fn recording<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), A
     ];
     let names: Vec<String> = (1..=warnings.len()).map(|number| format!("note_{number}")).collect();
     args.extend(names.iter().zip(&warnings).map(|(name, text)| (name.as_str(), Value::Text(text.as_str()))));
-    let track = to.track(None, super::Kind::Child { name: "recording" })?;
+    let track = to.track(None, Kind::Child { name: "recording" })?;
     to.instant(track, &point(ts, "recording begins", "recording", &args))
-}
-
-/// Creates an instant.
-pub(super) fn point<'a>(
-    ts: i64,
-    name: &'a str,
-    category: &'a str,
-    args: &'a [(&'a str, Value<'a>)],
-) -> Slice<'a> {
-    Slice { ts, dur: None, name, category, args, flows: &[], ended_flow: None }
 }
 
 async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {

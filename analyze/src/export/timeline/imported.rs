@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use futures::TryStreamExt;
 
 use super::{
-    Group, Sink, Slice, Timeline, Value,
-    content::{Args, Keys, flow, point},
+    columns::{Args, Keys, flow, point},
+    model::{Group, Sink, Slice, Timeline, Value},
 };
 use crate::trace::Trace;
 use analyze_run::{

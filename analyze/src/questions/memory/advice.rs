@@ -19,7 +19,8 @@ use serde::Serialize;
 use trace_schema::{Bytes, Nanos, Run};
 
 use crate::questions::memory::{
-    history::{self, HistoryReport},
+    history,
+    history_report::HistoryReport,
     state::{self, At, Held, Moment},
 };
 use crate::trace::Trace;
@@ -212,7 +213,7 @@ fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
                 (
                     "empty_cache_again",
                     format!(
-                        "{bytes} that had been given back were asked for again, {count} times; {times} releases took {}: without them nothing would have been slower, and no peak higher",
+                        "{bytes} that had been released were allocated again, {count} times; {times} releases took {}: without them nothing would have been slower, and no peak higher",
                         Nanos(spent)
                     ),
                 )

@@ -4,6 +4,7 @@ pub mod advice;
 pub mod curve;
 pub mod exports;
 pub mod history;
+pub mod history_report;
 pub mod map;
 pub mod overview;
 pub mod state;

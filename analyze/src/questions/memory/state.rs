@@ -7,7 +7,7 @@
 //! *Reclaimable* memory is what `empty_cache()` would release: unused segments, and unused pages of
 //! expandable ones. A free block is *pinned* by active blocks in the same segment (or page). Blocks that
 //! other streams may still use count as active. If a source reports only usage (no allocator events), pending
-//! frees cannot be told from free memory: see [`Held::is_inferred`].
+//! frees cannot be distinguished from free memory: see [`Held::is_inferred`].
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
         document::{Block, Document, Table, number, whole, word},
-        section::{cause, sentence, time},
+        section::time,
     },
 };
 
@@ -44,7 +44,7 @@ fn functions(answer: &Chains) -> Table {
 fn sentences(answer: &Chains) -> Table {
     let mut facts = Vec::new();
     for verdict in &answer.verdicts {
-        facts.push((verdict.op.as_str(), sentence(verdict)));
+        facts.push((verdict.op.as_str(), verdict.sentence.clone()));
         if let Some(line) = &verdict.size_line {
             let is_set = verdict.class == Some(trace_schema::Class::Set.name());
             facts.push((
@@ -67,7 +67,7 @@ fn culprits(answer: &Chains) -> Table {
         let is_task = culprit.pid != 0;
         [
             format!("{:.2} %", 100.0 * culprit.share_ratio),
-            cause(culprit.cause).to_owned(),
+            culprit.cause.label().to_owned(),
             if is_task { culprit.comm.clone() } else { "an interrupt or timer".to_owned() },
             culprit.pid.to_string(),
             Nanos(culprit.held_ns).to_string(),
@@ -113,8 +113,8 @@ fn slowest(answer: &Chains, count: usize) -> Vec<Block> {
             example.tid,
             Nanos(example.dur_ns),
             time(example.baseline_ns),
-            cause(example.verdict),
-            cause(example.root)
+            example.verdict.label(),
+            example.root.label()
         )));
         let mut shown: Vec<&Link> = example.chain.iter().collect();
         shown.sort_by_key(|link| (std::cmp::Reverse(link.dur_ns), link.ts_ns));
@@ -148,7 +148,7 @@ pub fn document(answer: &Chains, count: usize) -> Document {
     ];
     let shares = answer.overall.iter().map(|share| {
         let percent = format!("{:.2} %", 100.0 * share.share_ratio);
-        [percent, cause(share.cause).to_owned(), time(share.total_ns)]
+        [percent, share.cause.label().to_owned(), time(share.total_ns)]
     });
     if !answer.overall.is_empty() {
         blocks.push(Block::Table(Table::texts(&[number("share"), whole("cause"), number("excess")], shares)));
@@ -169,7 +169,7 @@ pub fn document(answer: &Chains, count: usize) -> Document {
         blocks.push(Block::Table(Table::texts(&columns, rows)));
     }
     if !answer.alibis.is_empty() {
-        let facts = answer.alibis.iter().map(|alibi| (alibi.suspect.as_str(), alibi.figure.clone()));
+        let facts = answer.alibis.iter().map(|suspect| (suspect.suspect.as_str(), suspect.figure.clone()));
         blocks.push(Block::Heading("Not a factor".to_owned()));
         blocks.push(Block::Table(Table::facts(facts.collect())));
     }

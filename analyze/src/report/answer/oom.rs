@@ -4,7 +4,7 @@ use trace_schema::Nanos;
 
 use super::memory;
 use crate::{
-    questions::memory::history::OomReport,
+    questions::memory::history_report::OomReport,
     report::{
         document::{Block, Document},
         section::size,

@@ -3,7 +3,7 @@
 use trace_schema::Nanos;
 
 use crate::{
-    questions::memory::history::{ExitReport, HistoryReport, PauseReport, PhaseReport, ReleaseReport},
+    questions::memory::history_report::{ExitReport, HistoryReport, PauseReport, PhaseReport, ReleaseReport},
     report::{
         document::{Block, Document, Table, number, whole, word},
         section::size,

@@ -32,8 +32,8 @@ const CLASSES: [(&str, Height); 5] = [
 fn words(point: &Point, origin_ns: i64) -> String {
     let classes = [
         ("in use", point.in_use_bytes),
-        ("free, pinned", point.pinned_bytes),
-        ("could be given back", point.releasable_bytes),
+        ("free, held by live blocks", point.pinned_bytes),
+        ("reclaimable by empty_cache()", point.releasable_bytes),
         ("private pools", point.private_bytes),
         ("not known", point.unknown_bytes),
     ];
@@ -45,7 +45,7 @@ fn words(point: &Point, origin_ns: i64) -> String {
 
 /// Returns the moments that have a tooltip: of those at the same place, the one with the most reserved
 /// memory, with the time at which its place begins.
-fn described<'a>(curve: &'a Curve, (from, to): (f64, f64), origin_ns: i64) -> Vec<(f64, &'a Point)> {
+fn described(curve: &Curve, (from, to): (f64, f64), origin_ns: i64) -> Vec<(f64, &Point)> {
     let width = (to - from) / PLACES;
     let mut places: Vec<(f64, &Point)> = Vec::new();
     for point in &curve.points {

@@ -1,8 +1,8 @@
 //! Forms of a document. Each renders blocks, and escapes text that comes from the trace.
 
-pub mod html;
-pub mod markdown;
+pub(super) mod html;
+pub(super) mod markdown;
 mod paint;
 mod table;
-pub mod terminal;
+pub(super) mod terminal;
 mod wrap;

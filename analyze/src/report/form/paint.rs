@@ -2,7 +2,7 @@
 
 /// The colours, or none.
 #[derive(Clone, Copy)]
-pub struct Palette {
+pub(super) struct Palette {
     /// True if the terminal shows colours.
     pub is_coloured: bool,
 }
@@ -17,10 +17,10 @@ const FIRST: u32 = 0xe0100;
 /// its meaning.
 fn colour(class: &str) -> u8 {
     match class {
-        "scheduler" | "guilty" => 167,
+        "scheduler" | "bad" => 167,
         "blocked" | "page-fault" | "private" => 97,
         "gpu-wait" => 66,
-        "size" | "cleared" | "in-calls" | "busy" => 36,
+        "size" | "good" | "in-calls" | "busy" => 36,
         "first-call" | "pinned" => 136,
         "nested" | "allocation" => 101,
         "host" | "on-cpu" => 67,
@@ -33,7 +33,7 @@ fn colour(class: &str) -> u8 {
 
 impl Palette {
     /// Shows text in the colour of a class; an empty class has none.
-    pub fn painted(self, text: &str, class: &str) -> String {
+    pub(super) fn painted(self, text: &str, class: &str) -> String {
         match self.is_coloured && !class.is_empty() {
             true => format!("\x1b[38;5;{}m{text}\x1b[0m", colour(class)),
             false => text.to_owned(),
@@ -41,19 +41,19 @@ impl Palette {
     }
 
     /// Shows text in bold.
-    pub fn bold(self, text: &str) -> String {
+    pub(super) fn bold(self, text: &str) -> String {
         if self.is_coloured { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     /// Marks every word of a text for [`Palette::painted_marks`].
-    pub fn marked(self, text: &str, class: &str) -> String {
+    pub(super) fn marked(self, text: &str, class: &str) -> String {
         let mark = char::from_u32(FIRST + u32::from(colour(class))).filter(|_| self.is_coloured);
         let Some(mark) = mark.filter(|_| !class.is_empty()) else { return text.to_owned() };
         text.split(' ').map(|word| format!("{mark}{word}{END}")).collect::<Vec<_>>().join(" ")
     }
 
     /// Shows marked words in their colours.
-    pub fn painted_marks(self, text: &str) -> String {
+    pub(super) fn painted_marks(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             match u32::from(c).checked_sub(FIRST).and_then(|colour| u8::try_from(colour).ok()) {

@@ -156,7 +156,7 @@ impl Cells {
 }
 
 /// Renders the first `rows` rows of a table into lines of `room` columns, which only unbreakable words exceed.
-pub fn text(table: &Table, room: usize, rows: usize, palette: Palette) -> String {
+pub(super) fn text(table: &Table, room: usize, rows: usize, palette: Palette) -> String {
     let shown = &table.rows[..table.rows.len().min(rows)];
     let mut text = String::new();
     if !table.caption.is_empty() {
@@ -225,7 +225,7 @@ mod tests {
 
     fn sample() -> Table {
         let row = |gate: &str, outcome: &str| {
-            let outcome = Cell { tone: Tone::Guilty, ..Cell::from(outcome) };
+            let outcome = Cell { tone: Tone::Bad, ..Cell::from(outcome) };
             Row::from(vec![gate.into(), outcome, "12.3 µs".into(), "日本語 a sentence of some length".into()])
         };
         let rows =

@@ -111,7 +111,7 @@ impl Terminal {
 
 /// Draws values from 0 to 1 as a line of `width` characters. Of the values that share a character the largest
 /// is drawn, so that no peak is lost.
-pub fn spark(values: &[f64], width: usize) -> String {
+pub(crate) fn spark(values: &[f64], width: usize) -> String {
     let of = |at: usize| {
         let (from, to) = (at * values.len() / width, (at + 1) * values.len() / width);
         let most = values[from..to.max(from + 1)].iter().copied().fold(0.0, f64::max);

@@ -7,20 +7,20 @@ use unicode_width::UnicodeWidthStr;
 use analyze_run::text;
 
 /// Returns the number of terminal columns that the text takes.
-pub fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
 /// Makes text from a trace harmless and one line long. Invisible tag characters go, because the renderer marks
 /// coloured words with them.
-pub fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let mut text = text::harmless(text).replace(['\n', '\t'], " ");
     text.retain(|c| !('\u{e0000}'..='\u{e0fff}').contains(&c));
     text
 }
 
 /// Truncates text to a width, and marks the truncation with an ellipsis.
-pub fn cut(text: &str, to: usize) -> Cow<'_, str> {
+pub(super) fn cut(text: &str, to: usize) -> Cow<'_, str> {
     if width(text) <= to {
         return Cow::Borrowed(text);
     }
@@ -37,7 +37,7 @@ pub fn cut(text: &str, to: usize) -> Cow<'_, str> {
 
 /// Wraps text into lines of at most `to` columns, of which the first begins with `first` and the others with as
 /// many spaces. No word is broken: one that is longer than a line has a line of its own.
-pub fn wrapped(text: &str, first: &str, to: usize) -> String {
+pub(super) fn wrapped(text: &str, first: &str, to: usize) -> String {
     let indent = " ".repeat(width(first));
     let mut lines = String::new();
     let mut line = first.to_owned();

@@ -2,14 +2,14 @@
 
 use super::{chains::linked, percent, time};
 use crate::report::{
-    Report,
+    data::Report,
     document::{Block, Cell, Part, Row, Section, Table, Tone, number, word},
 };
 
 const QUESTION: &str = "What caused the excess latency of slow calls?";
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let chains = &report.chains;
     let parts = Part::of_shares(&chains.overall);
     if parts.is_empty() {
@@ -27,13 +27,13 @@ pub fn build(report: &Report) -> Option<Section> {
     let table = Table::of_parts("Cause", &parts, sql).with(word("Mainly in"), links);
     let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
-        let row = |alibi: &crate::questions::ruled_out::RuledOut| -> Row {
-            let suspect = Cell { tone: Tone::Cleared, ..Cell::from(&alibi.suspect) };
+        let row = |ruled_out: &crate::questions::ruled_out::RuledOut| -> Row {
+            let suspect = Cell { tone: Tone::Good, ..Cell::from(&ruled_out.suspect) };
             vec![
                 suspect,
-                time(alibi.total_ns).into(),
-                percent(alibi.share_ratio).into(),
-                (&alibi.figure).into(),
+                time(ruled_out.total_ns).into(),
+                percent(ruled_out.share_ratio).into(),
+                (&ruled_out.figure).into(),
             ]
             .into()
         };

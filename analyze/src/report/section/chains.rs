@@ -3,11 +3,11 @@
 
 use trace_schema::Nanos;
 
-use super::{cause, percent, size, time};
+use super::{percent, size, time};
 use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
-        Report,
+        data::Report,
         document::{Block, Call, Figure, Link as To, Part, Section},
         time_svg,
     },
@@ -23,7 +23,7 @@ const LINKED: usize = 6;
 
 /// Returns the slow calls that the report shows, each with its number: the longest top-level calls. Nested
 /// calls are left out, because the time of a nested call is part of the call around it.
-pub fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
+pub(super) fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
     let of = |verdict| std::iter::repeat(verdict);
     let mut all: Vec<(&Verdict, &Example)> =
         chains.verdicts.iter().flat_map(|verdict| of(verdict).zip(&verdict.examples)).collect();
@@ -37,7 +37,7 @@ pub fn shown(chains: &Chains) -> Vec<(usize, &Verdict, &Example)> {
 }
 
 /// Creates links to the shown calls for which `is_meant` holds.
-pub fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
+pub(super) fn linked(chains: &Chains, is_meant: impl Fn(&Verdict, &Example) -> bool) -> Vec<To> {
     let meant = shown(chains).into_iter().filter(|(_, verdict, call)| is_meant(verdict, call));
     meant.map(|(number, ..)| To::to_chain(number)).take(LINKED).collect()
 }
@@ -68,7 +68,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
         example.size_bytes.map(size),
         example.first_call.then(|| "first launch of its kernel".to_owned()),
         example.child_op.as_ref().map(|child| format!("contains {child}")),
-        (example.root != example.verdict).then(|| format!("root cause: {}", cause(example.root))),
+        (example.root != example.verdict).then(|| format!("root cause: {}", example.root.label())),
     ];
     let mut off: Vec<&Link> = example.chain.iter().filter(|link| link.cause.is_some()).collect();
     off.sort_by_key(|link| std::cmp::Reverse(link.dur_ns));
@@ -110,7 +110,7 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
 }
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let chains = &report.chains;
     let calls: Vec<Call> =
         shown(chains).into_iter().map(|(number, verdict, example)| call(number, verdict, example)).collect();

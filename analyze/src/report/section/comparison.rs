@@ -20,8 +20,8 @@ const REASONS: usize = 3;
 
 fn tone(outcome: Outcome) -> Tone {
     match outcome {
-        Outcome::Pass => Tone::Cleared,
-        Outcome::Regression => Tone::Guilty,
+        Outcome::Pass => Tone::Good,
+        Outcome::Regression => Tone::Bad,
         Outcome::Inconclusive | Outcome::Suspect => Tone::Open,
     }
 }
@@ -239,7 +239,7 @@ fn runs(comparison: &Comparison) -> Section {
     let mut blocks = vec![Block::Table(Table::new(&columns, rows, "SELECT * FROM runs").of(all.len()))];
     let discord = |discord: &Discord| -> Row {
         let forbids =
-            if discord.forbids { Cell { tone: Tone::Guilty, ..Cell::from("yes") } } else { Cell::from("no") };
+            if discord.forbids { Cell { tone: Tone::Bad, ..Cell::from("yes") } } else { Cell::from("no") };
         vec![discord.what.into(), forbids, discord.base.join("; ").into(), discord.new.join("; ").into()]
             .into()
     };

@@ -2,15 +2,15 @@
 
 use trace_schema::Nanos;
 
-use super::{cause, chains::linked, percent};
+use super::{chains::linked, percent};
 use crate::report::{
-    Report,
+    data::Report,
     document::{Block, Cell, Row, Section, Table, number, word},
 };
 use analyze_verdict::culprits::Culprit;
 
 /// Builds the section; `None` if there is no such task.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let chains = &report.chains;
     let row = |culprit: &Culprit| -> Row {
         let links = linked(chains, |_, call| {
@@ -23,7 +23,7 @@ pub fn build(report: &Report) -> Option<Section> {
         vec![
             (&culprit.comm).into(),
             culprit.pid.into(),
-            cause(culprit.cause).into(),
+            culprit.cause.label().into(),
             Nanos(culprit.held_ns).into(),
             percent(culprit.share_ratio).into(),
             Nanos(culprit.run_ns).into(),

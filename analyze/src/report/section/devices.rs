@@ -6,8 +6,8 @@ use crate::{
         timeline::Timeline,
     },
     report::{
-        Report,
         chart::counters,
+        data::Report,
         document::{Block, Figure, Row, Section, Table, number, word},
     },
 };
@@ -59,7 +59,7 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
 }
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let (devices, timeline, origin_ns) = (&report.devices, &report.timeline, report.origin_ns());
     let mut blocks = Vec::new();
     if devices.is_empty() {

@@ -1,11 +1,11 @@
 //! All functions: how slow their calls were, and whether the scheduler was a cause.
 
-use super::{chains::linked, if_known, sentence, time};
+use super::{chains::linked, if_known, time};
 use crate::{
     questions::chains::{Chains, Scheduler, Verdict},
     report::{
-        Report,
         chart::latency,
+        data::Report,
         document::{Block, Cell, Column, Figure, Part, Row, Section, Table, Tone, number, whole, word},
     },
 };
@@ -29,10 +29,10 @@ const SHOWN: usize = 60;
 fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
     let is_judged = verdict.calls_count as u64 >= MIN_CALLS;
     let (scheduler, tone) = match verdict.scheduler {
-        Scheduler::Cleared => ("not a factor", Tone::Cleared),
+        Scheduler::NotAFactor => ("not a factor", Tone::Good),
         Scheduler::Minor => ("minor factor", Tone::Open),
-        Scheduler::Guilty => ("main cause", Tone::Guilty),
-        Scheduler::Behind => ("root cause", Tone::Guilty),
+        Scheduler::MainCause => ("main cause", Tone::Bad),
+        Scheduler::Behind => ("root cause", Tone::Bad),
         Scheduler::Inconclusive => ("–", Tone::Open),
     };
     let mut row = Row::from(vec![
@@ -50,7 +50,7 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
         row.parts = Part::of_shares(&verdict.shares);
         row.links = linked(chains, |of, _| of.op == verdict.op);
         row.note = if has_schedule {
-            sentence(verdict)
+            verdict.sentence.clone()
         } else {
             "nothing of the scheduler is on record: no cause follows from it".to_owned()
         };
@@ -90,7 +90,7 @@ fn figure(chains: &Chains, has_schedule: bool) -> Option<Figure> {
 }
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let (chains, has_schedule) = (&report.chains, report.has_schedule);
     let rows: Vec<Row> =
         chains.verdicts.iter().take(SHOWN).map(|verdict| row(chains, verdict, has_schedule)).collect();

@@ -6,13 +6,13 @@ use super::{percent, time};
 use crate::{
     questions::host_gaps::Gap,
     report::{
-        Report,
+        data::Report,
         document::{Block, Part, Row, Section, Table, number, word},
     },
 };
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let (gaps, has_schedule) = (&report.launch_gaps, report.has_schedule);
     let section = |blocks| {
         Some(Section {

@@ -1,6 +1,6 @@
 //! The first lines of the report: what was slow, why, what was not a factor, and where the memory was.
 
-use super::{cause, percent, size, time};
+use super::{percent, size, time};
 use crate::{
     questions::{
         chains::{Chains, Scheduler, Verdict},
@@ -8,7 +8,7 @@ use crate::{
         share::{Share, share_of},
     },
     report::{
-        Report,
+        data::Report,
         document::{Answer, Headline, Link, Tone},
     },
 };
@@ -41,19 +41,19 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
         format!("; {name} held the CPU for {} of the waiting", percent(ratio))
     });
     match found {
-        Scheduler::Cleared => (
+        Scheduler::NotAFactor => (
             format!("The scheduler is not a factor: it caused {} of the excess latency.", percent(own)),
-            Tone::Cleared,
+            Tone::Good,
         ),
-        Scheduler::Guilty => {
-            (format!("The scheduler caused {} of the excess latency{by}.", percent(own)), Tone::Guilty)
+        Scheduler::MainCause => {
+            (format!("The scheduler caused {} of the excess latency{by}.", percent(own)), Tone::Bad)
         }
         Scheduler::Behind => (
             format!(
                 "The scheduler caused {} of the excess latency, because threads that slow calls waited for had to wait for a CPU{by}.",
                 percent(chains.scheduler_behind_ratio)
             ),
-            Tone::Guilty,
+            Tone::Bad,
         ),
         Scheduler::Inconclusive => (
             "The scheduler's part is inconclusive: events were lost while slow calls ran.".to_owned(),
@@ -91,7 +91,7 @@ fn why(chains: &Chains) -> String {
     let mut shares: Vec<&Share> = chains.overall.iter().collect();
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let words = |share: &&Share| {
-        format!("{} {} ({})", percent(share.share_ratio), cause(share.cause), share.cause.meaning())
+        format!("{} {} ({})", percent(share.share_ratio), share.cause.label(), share.cause.meaning())
     };
     let named: Vec<String> = shares.iter().take(NAMED).map(words).collect();
     let rest: f64 = shares.iter().skip(NAMED).map(|share| share.share_ratio).sum();
@@ -104,7 +104,7 @@ fn ruled_out(chains: &Chains) -> String {
     if chains.alibis.is_empty() {
         return "Nothing is ruled out: the record lacks what would rule out a cause.".to_owned();
     }
-    let names: Vec<&str> = chains.alibis.iter().map(|alibi| alibi.suspect.as_str()).collect();
+    let names: Vec<&str> = chains.alibis.iter().map(|suspect| suspect.suspect.as_str()).collect();
     format!("examined, and ruled out: {}.", names.join(", "))
 }
 
@@ -137,7 +137,7 @@ fn memory(of: Option<&Overview>) -> String {
 }
 
 /// Builds the first lines.
-pub fn build(report: &Report) -> Headline {
+pub(crate) fn build(report: &Report) -> Headline {
     let chains = &report.chains;
     let answer = |question, text, links| Answer { question, text, links };
     let mut answers = Vec::new();

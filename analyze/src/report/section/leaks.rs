@@ -10,7 +10,7 @@ use crate::{
 use analyze_memory::leaks::{epochs::Origin, growth::Growth};
 
 /// Bytes retained epoch after epoch, and what became of them.
-pub struct Leak<'a> {
+pub(super) struct Leak<'a> {
     /// Growth of the allocator's memory across epochs.
     pub growth: &'a Growth,
     /// Bytes allocated at the end of the run; `None` if unknown.
@@ -55,13 +55,13 @@ fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
 }
 
 /// Returns the leak of each allocator that retained memory across epochs.
-pub fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
+pub(super) fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
     let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
     leaking.map(|growth| of(memory, growth))
 }
 
 /// Builds the table of all allocators.
-pub fn table(memory: &Overview) -> Table {
+pub(super) fn table(memory: &Overview) -> Table {
     let row = |growth: &Growth| -> Row {
         let of = of(memory, growth);
         let mut row = Row::from(vec![

@@ -5,12 +5,13 @@ use trace_schema::Nanos;
 use super::size;
 use crate::{
     questions::memory::{
-        history::{CauseSum, OomReport, ReleaseReport},
+        history_report::{CauseSum, OomReport, ReleaseReport},
         overview::Overview,
         state::{Device, Held},
     },
     report::{
-        Report, chart,
+        chart,
+        data::Report,
         document::{Block, Figure, Row, Section, Table, number, whole, word},
         memory_svg,
     },
@@ -220,7 +221,7 @@ fn figures(memory: &Overview) -> [Figure; 3] {
 }
 
 /// Builds the section, which says so if no allocator event was recorded (`None`).
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let memory = report.memory.as_ref();
     let mut blocks = Vec::new();
     match memory {

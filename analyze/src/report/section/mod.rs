@@ -1,14 +1,12 @@
 //! Sections of the report. Each turns the results of an analysis into blocks, and none runs a query.
 
-pub mod comparison;
+pub(super) mod comparison;
 mod headline;
 mod leaks;
 mod next_steps;
-mod sentence;
 mod text;
 
-pub use headline::build as headline;
-pub(in crate::report) use sentence::{cause, sentence};
+pub(super) use headline::build as headline;
 pub(in crate::report) use text::{if_known, percent, size, time};
 
 /// Declares the modules of the sections and lists their builders in the order of the report.
@@ -17,7 +15,7 @@ macro_rules! sections {
         $(mod $section;)*
 
         /// The builders of all sections, in order. A builder returns `None` if the run has nothing for its section.
-        pub const ALL: &[fn(&super::Report) -> Option<super::document::Section>] = &[$($section::build),*];
+        pub(super) const ALL: &[fn(&super::Report) -> Option<super::document::Section>] = &[$($section::build),*];
     };
 }
 

@@ -4,7 +4,7 @@ use super::{size, time};
 use crate::{
     questions::nccl::Volume,
     report::{
-        Report,
+        data::Report,
         document::{Block, Row, Section, Table, number, word},
     },
 };
@@ -13,7 +13,7 @@ use crate::{
 const SHOWN: usize = 40;
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let volumes = &report.nccl;
     let row = |volume: &Volume| -> Row {
         let unknown = || "not known".to_owned();

@@ -1,10 +1,10 @@
 //! What to do next: a step for each cause with a substantial share, which follows from the nature of the
 //! cause, and the first recommendation on memory. A cause with a small share gets no step.
 
-use super::{cause, size};
+use super::size;
 use crate::{
-    questions::{chains::GUILTY_RATIO, share::Share},
-    report::Report,
+    questions::{chains::MAIN_CAUSE_RATIO, share::Share},
+    report::data::Report,
 };
 use analyze_verdict::{blocker::Blocker, causes::Cause};
 
@@ -56,9 +56,9 @@ fn step(cause: Cause) -> &'static str {
 }
 
 /// Returns the steps; at least one sentence.
-pub fn all(report: &Report) -> Vec<String> {
+pub(super) fn all(report: &Report) -> Vec<String> {
     let mut shares: Vec<&Share> = report.chains.overall.iter().collect();
-    shares.retain(|share| share.share_ratio >= GUILTY_RATIO);
+    shares.retain(|share| share.share_ratio >= MAIN_CAUSE_RATIO);
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let step = |cause| match cause {
         Cause::Inconclusive if !report.has_schedule => {
@@ -69,7 +69,7 @@ pub fn all(report: &Report) -> Vec<String> {
     let mut steps: Vec<String> = shares
         .iter()
         .take(STEPS)
-        .map(|share| format!("{}: {}", cause(share.cause), step(share.cause)))
+        .map(|share| format!("{}: {}", share.cause.label(), step(share.cause)))
         .collect();
     if let Some(advice) = report.memory.as_ref().and_then(|memory| memory.review.advice.first()) {
         let at_most = if advice.size_bytes > 0 {

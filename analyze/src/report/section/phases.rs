@@ -4,7 +4,7 @@ use super::{if_known, time};
 use crate::{
     questions::phases::Phase,
     report::{
-        Report,
+        data::Report,
         document::{Block, Row, Section, Table, number, word},
     },
 };
@@ -13,7 +13,7 @@ use crate::{
 const SHOWN: usize = 40;
 
 /// Builds the section; `None` if the workload named no phase.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let (phases, has_schedule) = (&report.phases, report.has_schedule);
     let row = |phase: &Phase| -> Row {
         vec![

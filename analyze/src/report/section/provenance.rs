@@ -3,12 +3,12 @@
 use trace_schema::{Bytes, Nanos};
 
 use crate::report::{
-    Report,
+    data::Report,
     document::{Block, Row, Section, Table, word},
 };
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let info = &report.info;
     let run = &info.provenance;
     let placed = run.probes.iter().filter(|probe| probe.error.is_none()).count();

@@ -4,7 +4,7 @@ use super::time;
 use crate::{
     questions::summary::Line,
     report::{
-        Report,
+        data::Report,
         document::{Block, Row, Section, Table, number, word},
     },
 };
@@ -13,7 +13,7 @@ use crate::{
 const SHOWN: usize = 60;
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let lines = &report.strata;
     let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| -> Row {

@@ -1,13 +1,13 @@
 //! How each thread spent the run.
 
 use crate::report::{
-    Report,
+    data::Report,
     document::{Block, Figure, Section},
     time_svg,
 };
 
 /// Builds the section.
-pub fn build(report: &Report) -> Option<Section> {
+pub(super) fn build(report: &Report) -> Option<Section> {
     let (timeline, origin_ns, has_schedule) = (&report.timeline, report.origin_ns(), report.has_schedule);
     let blocks = if timeline.lanes.is_empty() {
         vec![Block::Note("No call is on record.".to_owned())]

@@ -4,7 +4,7 @@ use analyze_engine::{rows, rows::Rows};
 use analyze_run::{error::AnalyzeError, run_file::RunFile};
 use arrow::array::RecordBatch;
 
-use crate::tables::FactDef;
+use crate::tables::def::FactDef;
 
 /// The table.
 pub(crate) const TABLE: FactDef = FactDef { name: "_lost", rows: fill };

@@ -5,7 +5,7 @@ use analyze_run::{error::AnalyzeError, run_file::RunFile};
 use arrow::array::RecordBatch;
 use trace_schema::Op;
 
-use crate::tables::FactDef;
+use crate::tables::def::FactDef;
 
 /// The table.
 pub(crate) const TABLE: FactDef = FactDef { name: "_ops", rows: fill };

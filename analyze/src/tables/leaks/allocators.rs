@@ -12,7 +12,7 @@ use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Source;
 use trace_schema::Kind;
 
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {

@@ -9,7 +9,7 @@ use analyze_memory::{
 use trace_schema::Kind;
 
 use super::sink::{Replayed, Sink, table};
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<CurveRows>("_memory_curve", &[Kind::Alloc]);

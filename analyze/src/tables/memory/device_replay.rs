@@ -12,7 +12,7 @@ use analyze_verdict::derived::Source;
 use futures::TryStreamExt;
 use trace_schema::Kind;
 
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// Rows that are made while the devices of some runs are replayed.
 pub(super) trait OfDevices: Rows {

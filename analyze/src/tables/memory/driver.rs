@@ -8,7 +8,7 @@ use super::{
     device_replay::{OfDevices, table},
     sink::non_zero,
 };
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<AllocationRows>("_memory_driver", &[Kind::Call]);

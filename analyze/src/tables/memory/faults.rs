@@ -4,7 +4,7 @@ use analyze_engine::{rows, rows::Word};
 use analyze_memory::input::Replay;
 
 use super::sink::{Replayed, Sink, table};
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<FaultRows>("_memory_faults", &[]);

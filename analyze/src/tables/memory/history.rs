@@ -18,7 +18,7 @@ use analyze_verdict::derived::Source;
 use trace_schema::Kind;
 
 use super::sink::replay;
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// Rows that are made of one kind of entries of a [`History`].
 pub(super) trait Told: Rows {

@@ -5,7 +5,7 @@ use analyze_memory::device::{input::Replay, ledger::Account};
 use trace_schema::Kind;
 
 use super::device_replay::{OfDevices, table};
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<LineRows>("_memory_ledger", &[Kind::Sample]);

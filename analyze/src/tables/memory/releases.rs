@@ -9,7 +9,7 @@ use analyze_memory::{
 };
 
 use super::history::{Told, table};
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<ReleaseRows>("_memory_releases");

@@ -12,7 +12,7 @@ use super::{
     history::{Told, table},
     sink::non_zero,
 };
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// The table.
 pub(crate) const TABLE: TableDef = table::<RequestRows>("_memory_requests");

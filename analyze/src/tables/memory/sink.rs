@@ -17,7 +17,7 @@ use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Source;
 use trace_schema::Kind;
 
-use crate::tables::TableDef;
+use crate::tables::def::TableDef;
 
 /// Rows that are made while allocators are replayed; the methods are those of [`Listener`], and do nothing by default.
 pub(super) trait Replayed: Rows {

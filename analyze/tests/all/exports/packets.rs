@@ -17,7 +17,7 @@ enum Ty {
 }
 use Ty::{Fixed, Message, Text, Varint};
 
-/// Of each message, the fields that may be there, as `perfetto/trace/*.proto` have them.
+/// The fields that each message may have, as `perfetto/trace/*.proto` have them.
 const MESSAGES: [(&str, &[(u64, Ty)]); 13] = [
     ("Trace", &[(1, Message("TracePacket"))]),
     (

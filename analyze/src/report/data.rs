@@ -1,0 +1,90 @@
+//! The data of a report: the results of every analysis of one run.
+
+use serde::Serialize;
+
+use crate::{
+    questions::{
+        chains::{self, Chains, EXAMPLES},
+        devices::{self, Device},
+        host_gaps::{self, Gaps},
+        info::{self, Info},
+        memory::overview::{self, Overview},
+        nccl::{self, Volume},
+        phases::{self, Phase},
+        summary::{self, Line},
+        timeline::{self, Timeline},
+    },
+    trace::Trace,
+};
+use analyze_run::error::AnalyzeError;
+use analyze_verdict::params::Params;
+
+/// Version of the report's JSON. Additions keep it; changes and removals raise it.
+pub const VERSION: u32 = 1;
+
+/// Results of all analyses of one run.
+#[derive(Serialize)]
+pub struct Report {
+    /// Version of this format.
+    pub report_version: u32,
+    /// The run, its circumstances and its warnings.
+    pub info: Info,
+    /// True if the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
+    pub has_schedule: bool,
+    /// Slow calls, their causes and wait chains.
+    pub chains: Chains,
+    /// Durations of calls by function and group.
+    pub strata: Vec<Line>,
+    /// Phases that the workload named.
+    pub phases: Vec<Phase>,
+    /// Time between launches, by what the host did.
+    pub launch_gaps: Gaps,
+    /// Time in calls and waiting for a CPU, by thread.
+    pub timeline: Timeline,
+    /// Memory of PyTorch's allocators; `None` if no allocator event was recorded.
+    pub memory: Option<Overview>,
+    /// Counters of GPUs; empty if none were sampled.
+    pub devices: Vec<Device>,
+    /// NCCL operations; empty if none were recorded.
+    pub nccl: Vec<Volume>,
+}
+
+impl Report {
+    /// Runs every analysis.
+    ///
+    /// # Errors
+    /// Returns an error if the run's data cannot be read.
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let infos = info::run(trace).await?;
+        let info = infos.into_iter().next();
+        let timeline = timeline::run(trace).await?;
+        let off_cpu = trace.batches("SELECT 1 AS one FROM events WHERE kind = 'off_cpu' LIMIT 1").await?;
+        Ok(Self {
+            report_version: VERSION,
+            info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
+            has_schedule: off_cpu.iter().any(|batch| batch.num_rows() > 0),
+            chains: chains::run(trace, Params::default(), EXAMPLES).await?,
+            strata: summary::run(trace).await?,
+            phases: phases::run(trace).await?,
+            launch_gaps: host_gaps::run(trace).await?,
+            devices: devices::run(trace, &timeline).await?,
+            nccl: nccl::run(trace).await?,
+            timeline,
+            memory: overview::run(trace).await?,
+        })
+    }
+
+    /// Serializes the report as JSON.
+    ///
+    /// # Errors
+    /// Returns an error if a value cannot be represented in JSON.
+    pub fn json(&self) -> Result<String, AnalyzeError> {
+        serde_json::to_string(self).map_err(|error| AnalyzeError::Internal(error.to_string()))
+    }
+
+    /// Time in ns at which recording began, from which all displayed times count.
+    pub(super) fn origin_ns(&self) -> i64 {
+        let clock = &self.info.provenance.clock;
+        if clock.end_ns > clock.start_ns { clock.start_ns } else { self.timeline.start_ns }
+    }
+}
