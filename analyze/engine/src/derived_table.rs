@@ -47,6 +47,20 @@ impl Output {
         self.schema.column_with_name(name).is_some()
     }
 
+    /// Returns the columns that are asked for, in their order.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Hands on a batch of exactly the columns that are asked for, where a table makes its columns itself. It blocks until
+    /// there is room, so that it is not for asynchronous code.
+    ///
+    /// # Errors
+    /// Returns an error if nobody reads the rows any more.
+    pub fn send(&self, batch: RecordBatch) -> Result<(), AnalyzeError> {
+        self.sender.blocking_send(Ok(batch)).map_err(unread)
+    }
+
     /// Returns a writer of rows of which the columns asked for are handed on.
     pub fn writer<R: Rows>(self) -> Writer<R> {
         Writer { rows: R::new(self.schema), sender: self.sender }

@@ -1,134 +1,215 @@
 //! `_calls`: a table of every call with its place on its thread, its phase, and the exact split of its time.
+//!
+//! Its columns are made one after the other from the calls of a batch, unlike those of the other tables, whose rows are pushed:
+//! a run has millions of calls, and a query wants few of the 37 columns. Pushing rows took 1.29 times as long
+//! (`SELECT count(*), sum(dur), sum(on_cpu_ns) FROM op_time`, 356,504 calls, medians of 7 in turn).
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use analyze_engine::{
-    derived_table::{Output, Writer},
-    rows,
-    rows::{Rows, Word},
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
+        StringArray, UInt32Array, UInt64Array,
+    },
+    datatypes::{DataType, Field, Schema, SchemaRef},
 };
+
+use super::def::TableDef;
+use analyze_engine::derived_table::Output;
 use analyze_run::{error::AnalyzeError, reading::Names};
+use analyze_verdict::derived::Source;
 use analyze_verdict::{
-    blocker::{self, Blocker},
-    call::{Call, Sink},
-    derived::Source,
+    blocker::Blocker,
+    call::{Call, Extra, Sink},
     schedule::Schedule,
     time_split::Parts,
 };
 use trace_schema::Kind;
 
-use super::def::TableDef;
-
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_calls",
     needs: &[Kind::Call],
-    schema: CallRows::schema,
+    schema: schema,
     make: |source, output| Box::pin(fill(source, output)),
 };
 
+/// Number of calls in a batch.
+const BATCH_CALLS: usize = 8192;
+
 /// Columns that are passed through and that no analysis uses.
 const EXTRA: [&str; 5] = ["ret", "addr", "src_addr", "stream", "caller"];
+
+/// Returns the type of columns with few distinct strings.
+fn dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
 
 /// Returns the name of the column of a class of blocking.
 fn blocked_column(blocker: Blocker) -> String {
     format!("blocked_{}_ns", blocker.name().replace('-', "_"))
 }
 
-rows! {
-    /// A call; times are in nanoseconds.
-    struct CallRow<'a> => CallRows {
-        run: &'a str,
-        pid: u32,
-        tid: u32,
-        ts: i64,
-        dur: Option<i64>,
-        op: Word<'a>,
-        layer: Option<Word<'a>>,
-        class: Option<Word<'a>>,
-        ret: Option<i32>,
-        addr: Option<u64>,
-        src_addr: Option<u64>,
-        size_bytes: Option<i64>,
-        direction: Option<Word<'a>>,
-        stream: Option<u64>,
-        func: Option<u64>,
-        caller: Option<Word<'a>>,
-        nested_in: Option<Word<'a>>,
-        child_op: Option<Word<'a>>,
-        phase: Option<Word<'a>>,
-        first_call: bool,
-        depth: i64,
-        child_ns: i64,
-        on_cpu_ns: Option<i64>,
-        preempted_ns: Option<i64>,
-        runnable_ns: Option<i64>,
-        throttled_ns: Option<i64>,
-        blocked_ns: Option<i64>,
-        stopped_ns: Option<i64>,
-        unknown_ns: Option<i64>,
-        blocked_syscall: Option<i64>,
-        ..blocked: [Option<i64>; blocker::COUNT] = Blocker::ALL.map(blocked_column),
-    }
+/// Returns the schema of the table.
+fn schema() -> SchemaRef {
+    use DataType::{Boolean, Int32, Int64, UInt32, UInt64, Utf8};
+    let mut fields: Vec<Field> = [
+        ("run", Utf8),
+        ("pid", UInt32),
+        ("tid", UInt32),
+        ("ts", Int64),
+        ("dur", Int64),
+        ("op", dictionary()),
+        ("layer", dictionary()),
+        ("class", dictionary()),
+        ("ret", Int32),
+        ("addr", UInt64),
+        ("src_addr", UInt64),
+        ("size_bytes", Int64),
+        ("direction", dictionary()),
+        ("stream", UInt64),
+        ("func", UInt64),
+        ("caller", dictionary()),
+        ("nested_in", dictionary()),
+        ("child_op", dictionary()),
+        ("phase", dictionary()),
+        ("first_call", Boolean),
+        ("depth", Int64),
+        ("child_ns", Int64),
+        ("on_cpu_ns", Int64),
+        ("preempted_ns", Int64),
+        ("runnable_ns", Int64),
+        ("throttled_ns", Int64),
+        ("blocked_ns", Int64),
+        ("stopped_ns", Int64),
+        ("unknown_ns", Int64),
+        ("blocked_syscall", Int64),
+    ]
+    .map(|(name, ty)| Field::new(name, ty, true))
+    .into();
+    fields.extend(Blocker::ALL.map(|blocker| Field::new(blocked_column(blocker), Int64, true)));
+    Arc::new(Schema::new(fields))
 }
 
-/// The sink that makes a row of each call.
-struct Calls(Writer<CallRows>);
+/// The sink that collects calls into batches.
+struct Calls {
+    output: Output,
+    waiting: Vec<(Call, Option<Parts>)>,
+}
+
+/// Builds a dictionary array of the strings of one batch.
+fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<ArrayRef, AnalyzeError> {
+    let (mut words, mut known) = (Vec::new(), HashMap::new());
+    let keys: Int32Array = values
+        .map(|value| {
+            let value = value?;
+            if let Some(key) = known.get(value.as_ref()) {
+                return Some(*key);
+            }
+            let key = words.len() as i32;
+            known.insert(value.as_ref().to_owned(), key);
+            words.push(value.as_ref().to_owned());
+            Some(key)
+        })
+        .collect();
+    let array = DictionaryArray::try_new(keys, Arc::new(StringArray::from(words)));
+    Ok(Arc::new(array.map_err(|error| AnalyzeError::Internal(error.to_string()))?))
+}
+
+impl Calls {
+    /// Builds the column of a name from the collected calls.
+    fn column(&self, name: &str, schedule: &Schedule) -> Result<ArrayRef, AnalyzeError> {
+        let names = &schedule.names;
+        let calls = || self.waiting.iter().map(|(call, _)| call);
+        let threads = || calls().map(|call| schedule.key(call.slot));
+        let words = |get: &dyn Fn(&Call) -> Option<u32>| {
+            texts(calls().map(|call| get(call).map(|word| names.name(word))))
+        };
+        let whole = |get: &dyn Fn(&Call) -> Option<i64>| -> ArrayRef {
+            Arc::new(calls().map(get).collect::<Int64Array>())
+        };
+        let part = |get: &dyn Fn(&Parts) -> Option<i64>| -> ArrayRef {
+            Arc::new(
+                self.waiting.iter().map(|(_, parts)| parts.as_ref().and_then(get)).collect::<Int64Array>(),
+            )
+        };
+        let extra = |call: &Call| call.extra.as_deref().copied().unwrap_or_default();
+        let unsigned = |get: &dyn Fn(Extra) -> Option<u64>| -> ArrayRef {
+            Arc::new(calls().map(|call| get(extra(call))).collect::<UInt64Array>())
+        };
+        Ok(match name {
+            "run" => Arc::new(StringArray::from_iter_values(threads().map(|(run, ..)| names.name(run)))),
+            "pid" => Arc::new(UInt32Array::from_iter_values(threads().map(|(_, pid, _)| pid))),
+            "tid" => Arc::new(UInt32Array::from_iter_values(threads().map(|(.., tid)| tid))),
+            "ts" => whole(&|call| Some(call.ts)),
+            "dur" => whole(&|call| call.dur),
+            "op" => words(&|call| Some(call.op))?,
+            "layer" => texts(calls().map(|call| names.op(call.op).map(|op| op.layer().name())))?,
+            "class" => texts(calls().map(|call| names.class(call.op).map(|class| class.name())))?,
+            "ret" => Arc::new(calls().map(|call| extra(call).ret).collect::<Int32Array>()),
+            "addr" => unsigned(&|extra| extra.addr),
+            "src_addr" => unsigned(&|extra| extra.src_addr),
+            "stream" => unsigned(&|extra| extra.stream),
+            "caller" => words(&|call| extra(call).caller)?,
+            "size_bytes" => whole(&|call| call.size),
+            "direction" => words(&|call| call.direction)?,
+            "func" => unsigned(&|extra| extra.func),
+            "nested_in" => words(&|call| call.parent)?,
+            "child_op" => words(&|call| call.child.map(|(op, _)| op))?,
+            "phase" => words(&|call| call.phase)?,
+            "first_call" => Arc::new(calls().map(|call| Some(call.is_first)).collect::<BooleanArray>()),
+            "depth" => whole(&|call| Some(call.depth.into())),
+            "child_ns" => whole(&|call| Some(call.child_ns)),
+            "on_cpu_ns" => part(&|parts| Some(parts.on_cpu)),
+            "preempted_ns" => part(&|parts| Some(parts.preempted)),
+            "runnable_ns" => part(&|parts| Some(parts.runnable)),
+            "throttled_ns" => part(&|parts| Some(parts.throttled)),
+            "blocked_ns" => part(&|parts| Some(parts.blocked_ns())),
+            "stopped_ns" => part(&|parts| Some(parts.stopped)),
+            "unknown_ns" => part(&|parts| Some(parts.unknown)),
+            "blocked_syscall" => part(&|parts| parts.blocked_syscall),
+            _ => {
+                let blocker = Blocker::ALL.into_iter().find(|blocker| blocked_column(*blocker) == name);
+                let blocker =
+                    blocker.ok_or_else(|| AnalyzeError::Internal(format!("_calls has no column {name}")))?;
+                part(&|parts| Some(parts.blocked[blocker as usize]))
+            }
+        })
+    }
+
+    /// Sends the collected calls as one batch.
+    fn send(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        let schema = Arc::clone(self.output.schema());
+        let columns = schema.fields().iter().map(|field| self.column(field.name(), schedule));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.waiting.len()));
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
+        self.waiting.clear();
+        self.output.send(batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?)
+    }
+}
 
 impl Sink for Calls {
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        let names = &schedule.names;
-        let (run, pid, tid) = schedule.key(call.slot);
-        let word = |number: u32| Word(names.name(number));
         let on_cpu = || call.dur.map(|on_cpu| Parts { on_cpu, ..Parts::default() });
-        let parts = parts.copied().or_else(on_cpu);
-        let part = |get: fn(&Parts) -> i64| parts.as_ref().map(get);
-        let extra = call.extra.as_deref().copied().unwrap_or_default();
-        self.0.push(CallRow {
-            run: names.name(run),
-            pid,
-            tid,
-            ts: call.ts,
-            dur: call.dur,
-            op: word(call.op),
-            layer: names.op(call.op).map(|op| Word(op.layer().name())),
-            class: names.class(call.op).map(|class| Word(class.name())),
-            ret: extra.ret,
-            addr: extra.addr,
-            src_addr: extra.src_addr,
-            size_bytes: call.size,
-            direction: call.direction.map(word),
-            stream: extra.stream,
-            func: extra.func,
-            caller: extra.caller.map(word),
-            nested_in: call.parent.map(word),
-            child_op: call.child.map(|(op, _)| word(op)),
-            phase: call.phase.map(word),
-            first_call: call.is_first,
-            depth: call.depth.into(),
-            child_ns: call.child_ns,
-            on_cpu_ns: part(|parts| parts.on_cpu),
-            preempted_ns: part(|parts| parts.preempted),
-            runnable_ns: part(|parts| parts.runnable),
-            throttled_ns: part(|parts| parts.throttled),
-            blocked_ns: part(Parts::blocked_ns),
-            stopped_ns: part(|parts| parts.stopped),
-            unknown_ns: part(|parts| parts.unknown),
-            blocked_syscall: parts.and_then(|parts| parts.blocked_syscall),
-            blocked: parts.map_or([None; blocker::COUNT], |parts| parts.blocked.map(Some)),
-        });
-        self.0.send(false)
+        self.waiting.push((call.clone(), parts.copied().or_else(on_cpu)));
+        if self.waiting.len() == BATCH_CALLS { self.send(schedule) } else { Ok(()) }
     }
 
-    fn finished(&mut self, _: &Schedule) -> Result<(), AnalyzeError> {
-        self.0.send(true)
+    fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
+        if self.waiting.is_empty() { Ok(()) } else { self.send(schedule) }
     }
 }
 
+/// Sends the rows of the table to `output`.
+///
+/// # Errors
+/// Returns an error if the data cannot be read.
 async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
     // Every reading has the column `func`, but only this one passes it through.
     let hands_extra = !wanted.is_empty() || output.wants("func");
-    source.sweep(&wanted, hands_extra, |_: &mut Names| Calls(output.writer())).await?;
+    let calls = |_: &mut Names| Calls { output, waiting: Vec::new() };
+    source.sweep(&wanted, hands_extra, calls).await?;
     Ok(())
 }

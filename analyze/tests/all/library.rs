@@ -4,7 +4,7 @@ use std::path::Path;
 
 use analyze::{library::LIBRARY, trace::Trace};
 
-use super::support::queries;
+use super::support::{queries, stdout, testdata};
 
 fn files_in(directory: &Path, ending: &str) -> Vec<String> {
     let mut found: Vec<String> = std::fs::read_dir(directory)
@@ -102,4 +102,25 @@ fn type_name(ty: &arrow::datatypes::DataType) -> String {
         DataType::Dictionary(_, _) | DataType::Utf8 | DataType::Utf8View => "string".to_owned(),
         other => other.to_string().to_lowercase(),
     }
+}
+
+/// The metric of CONTRIBUTING.md, from the page itself, is a view and a figure of a comparison.
+#[test]
+fn the_metric_of_contributing_works() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
+    let (_, rest) = page.split_once("```sql file=").expect("a query");
+    let (name, rest) = rest.split_once('\n').expect("its name");
+    let (query, _) = rest.split_once("```").expect("its end");
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join(name), query).expect("written");
+    let (folder, run) = (directory.path().to_str().expect("a path"), testdata("h200/qwen2-hogs.parquet"));
+    let count = stdout(&["sql", "--queries", folder, &run, "SELECT frees_count FROM metrics_frees"]);
+    let expected = stdout(&["sql", &run, "SELECT count(dur) AS frees_count FROM ops WHERE op = 'cudaFree'"]);
+    assert_eq!(count, expected);
+    let baseline = directory.path().join("main.baseline");
+    let baseline = baseline.to_str().expect("a path");
+    stdout(&["baseline", "save", baseline, &run, "--queries", folder]);
+    let figures = stdout(&["baseline", "show", baseline, "--metric", "frees"]);
+    assert!(figures.contains("frees_ns") && figures.contains("frees_count"), "{figures}");
 }

@@ -198,13 +198,13 @@ fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
             "fragmentation" => (
                 "expandable_segments",
                 format!(
-                    "{count} times ({bytes}) the driver was asked though enough was free in the pool, in pieces: expandable segments join free pages, or sizes that vary less fit better"
+                    "{count} cudaMalloc calls ({bytes}) were caused by fragmentation, as enough was free in the pool but no block was large enough: expandable segments join free pages, or sizes that vary less fit better"
                 ),
             ),
             "other_stream" => (
                 "other_stream",
                 format!(
-                    "{count} times ({bytes}) the driver was asked though another stream had a free block that was large enough: streams do not share the cache"
+                    "{count} cudaMalloc calls ({bytes}) were made although another stream had a free block that was large enough: streams do not share the cache"
                 ),
             ),
             _ => {
