@@ -153,7 +153,7 @@ pub trait Row {
     type Columns: Send;
 }
 
-/// Declares a row type and its builders, which implement [`Rows`](crate::rows::Rows). A last entry
+/// Declares a row type and its builders, which implement [`Rows`]. A last entry
 /// `..group: [T; N] = NAMES` stands for `N` columns of one type with the names in the array `NAMES`. The columns are nullable,
 /// whatever the rows hold, unless `not null` follows the name of the builders.
 #[macro_export]

@@ -60,7 +60,7 @@ pub struct RunTable {
 }
 
 impl RunTable {
-    /// Wraps DataFusion's table of one file. `groups` is the result of [`row_groups`] for that file.
+    /// Wraps DataFusion's table of one file. `groups` is the result of [`analyze_run::row_groups::row_groups`] for that file.
     pub fn new(inner: Arc<dyn TableProvider>, groups: Option<Vec<RowGroup>>) -> Self {
         Self { inner, groups }
     }

@@ -18,7 +18,7 @@ pub struct Knowledge {
     pub lost_until_ts: i64,
     /// The number of events lost so far.
     pub lost_count: u64,
-    /// A listener needs free memory by pool, so that the allocator keeps [`Pools`].
+    /// A listener needs free memory by pool, so that the allocator keeps `Pools`.
     pub wants_pools: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Exports runs to the formats of other tools. Each format is one file; [`mod@timeline`] defines what all
+//! Exports runs to the formats of other tools. Each format is one file; `timeline` defines what all
 //! timeline formats show, [`folded`] what flame graphs and profiles show, and [`events`] exports the rows
 //! themselves.
 
