@@ -30,7 +30,7 @@ use trace_schema::Kind;
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_calls",
     needs: &[Kind::Call],
-    schema: schema,
+    schema,
     make: |source, output| Box::pin(fill(source, output)),
 };
 
