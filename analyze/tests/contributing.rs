@@ -1,6 +1,5 @@
 //! The worked examples of CONTRIBUTING.md are parts of files that are compiled; its query is run in `tests/all`. It links
 //! nothing of the product.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{fs, path::Path};
 
