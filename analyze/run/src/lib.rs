@@ -13,6 +13,7 @@ pub mod events;
 pub mod hash;
 pub mod new_file;
 pub mod progress;
+pub mod quantiles;
 pub mod random;
 pub mod reading;
 pub mod row_groups;

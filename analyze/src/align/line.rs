@@ -2,6 +2,8 @@
 //! consecutive parts, with Sen's confidence interval for its slope. The distance between the two records of a
 //! call differs between functions, so slopes are taken within each group of functions and then pooled.
 
+use analyze_run::quantiles::median_high;
+
 /// Maximum number of parts.
 const MAX_PARTS: usize = 64;
 /// Minimum number of points in a part.
@@ -48,12 +50,6 @@ impl Line {
     }
 }
 
-/// Returns the median; for an even number of values, the upper one of the two in the middle.
-pub(super) fn median(values: &mut [i64]) -> Option<i64> {
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
-}
-
 /// A time of the profile, and the offset of the run's time from it, in nanoseconds.
 pub(super) type Point = (i64, i64);
 
@@ -65,7 +61,7 @@ fn parts(points: &[Point], zero: Point) -> Vec<(f64, f64)> {
     let of = |part: &[Point]| {
         let mut times: Vec<i64> = part.iter().map(|(ts, _)| ts.saturating_sub(zero.0)).collect();
         let mut offsets: Vec<i64> = part.iter().map(|(_, offset)| offset.saturating_sub(zero.1)).collect();
-        Some((median(&mut times)? as f64, median(&mut offsets)? as f64))
+        Some((median_high(&mut times)? as f64, median_high(&mut offsets)? as f64))
     };
     points.chunks(size).filter_map(of).collect()
 }
@@ -75,7 +71,7 @@ fn parts(points: &[Point], zero: Point) -> Vec<(f64, f64)> {
 /// zero is set to zero.
 pub(super) fn through(groups: &[Vec<Point>]) -> Option<Line> {
     let mut times: Vec<i64> = groups.iter().flatten().map(|(ts, _)| *ts).collect();
-    let zero = (median(&mut times)?, groups.iter().flatten().next()?.1);
+    let zero = (median_high(&mut times)?, groups.iter().flatten().next()?.1);
     let mut slopes: Vec<f64> = Vec::new();
     let (mut variance, mut most_parts) = (0.0, 0);
     for points in groups {
@@ -105,7 +101,7 @@ pub(super) fn through(groups: &[Vec<Point>]) -> Option<Line> {
     let line = Line { origin_ns: zero.0, offset_ns: zero.1, drift, drift_error: error };
     let mut left: Vec<i64> =
         groups.iter().flatten().map(|(ts, offset)| offset.saturating_sub(line.offset_at(*ts))).collect();
-    median(&mut left).map(|by| line.shifted(by))
+    median_high(&mut left).map(|by| line.shifted(by))
 }
 
 /// Returns the largest distance in nanoseconds of a part's median from the line, after the median of each
@@ -116,7 +112,7 @@ pub(super) fn nonlinearity_ns(groups: &[Vec<Point>], line: &Line) -> i64 {
         let residual = |(ts, offset): &Point| (*ts, offset.saturating_sub(line.offset_at(*ts)));
         let of: Vec<Point> = points.iter().map(residual).collect();
         let mut residuals: Vec<i64> = of.iter().map(|(_, residual)| *residual).collect();
-        let own = median(&mut residuals).unwrap_or(0);
+        let own = median_high(&mut residuals).unwrap_or(0);
         left.extend(of.iter().map(|(ts, residual)| (*ts, residual.saturating_sub(own))));
     }
     left.sort_unstable();

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use analyze_run::quantiles::{median_high, nearest};
 use trace_schema::Nanos;
 
 use super::{
@@ -57,8 +58,7 @@ const OUTLIERS_RATIO: f64 = 0.01;
 
 /// Returns the quantile `share` of sorted values, or 0 if there are none.
 fn quantile(values: &[i64], share: f64) -> i64 {
-    let place = (values.len().saturating_sub(1) as f64 * share).round() as usize;
-    values.get(place).copied().unwrap_or(0)
+    nearest(values, share).unwrap_or(0)
 }
 
 /// Returns the lower and the upper bound of the correction that the offset needs: whichever record of a call
@@ -229,7 +229,7 @@ pub(super) fn check(
             .step_by((times.len() / 4_096).max(1))
             .map(|(a, b)| b.saturating_sub(*a))
             .collect();
-        line::median(&mut gaps)
+        median_high(&mut gaps)
     });
     let rivals = steps.flat_map(|step| [step, -step]).chain(others.iter().copied());
     for shift in rivals.filter(|shift| shift.saturating_abs() >= width_ns.saturating_mul(2)) {

@@ -77,13 +77,13 @@ impl Args {
                 new_file::differs(&out, &runs)?;
                 let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
                 baseline::save(&out, &measured, force)?;
-                let figures: usize = measured.iter().map(|run| run.figures.len()).sum();
-                print(&format!("{}: {figures} figures of {} runs\n", out.display(), measured.len()))
+                let figures: usize = measured.each().iter().map(|run| run.figures_count).sum();
+                print(&format!("{}: {figures} figures of {} runs\n", out.display(), measured.each().len()))
             }
             What::List { baseline, json } => {
                 let runs = baseline::open(&baseline)?;
                 if json {
-                    return print_json(&runs.iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>());
+                    return print_json(&runs.each().iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>());
                 }
                 show(&document::list(&runs))
             }
@@ -96,7 +96,7 @@ impl Args {
                 new_file::differs(&out, &runs)?;
                 let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
                 let columns = wide::save(&out, format, &measured, force)?;
-                print(&format!("{}: {} runs, {columns} figures\n", out.display(), measured.len()))
+                print(&format!("{}: {} runs, {columns} figures\n", out.display(), measured.each().len()))
             }
         }
     }

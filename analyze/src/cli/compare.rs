@@ -6,10 +6,10 @@ use super::{answer, print, print_json, show, write};
 use crate::{
     compare::{
         baseline,
-        facts::RunFigures,
         gate::{self, Rules},
         judge::{self, Comparison, Outcome},
         junit,
+        runs::Runs,
         simulate::{self, Line, Noise, Plan, Simulated},
     },
     report::{self, answer::power},
@@ -183,7 +183,7 @@ pub(super) async fn usual(base: PathBuf, new: PathBuf) -> Result<Comparison, Ana
 }
 
 /// Both sides from their paths.
-async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+async fn load(paths: &[PathBuf], options: &Options) -> Result<Runs, AnalyzeError> {
     baseline::load(paths, options).await
 }
 
@@ -239,7 +239,7 @@ async fn plan(runs: &[PathBuf], args: &RuleArgs, comparisons: usize, json: bool)
     let rules = args.rules()?;
     let recorded = load(runs, &args.options()).await?;
     let powers = simulate::power(&rules, &recorded, comparisons)?;
-    answer(json, &powers, |powers| power::plan(powers, recorded.len(), comparisons))
+    answer(json, &powers, |powers| power::plan(powers, recorded.each().len(), comparisons))
 }
 
 /// Calls of a run that are kept for tests on calls.
@@ -260,7 +260,7 @@ async fn recorded(paths: &[PathBuf], options: &Options) -> Result<Vec<Simulated>
                     calls_ns.extend(floats(&batch, "dur")?.iter().flatten());
                 }
             }
-            all.extend(runs.into_iter().map(|run| Simulated { run, calls_ns: calls_ns.clone() }));
+            all.extend(runs.apart(|_| true).into_iter().map(|run| Simulated { run, calls_ns: calls_ns.clone() }));
         }
     }
     Ok(all)

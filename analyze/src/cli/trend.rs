@@ -70,20 +70,20 @@ impl Args {
         let mut runs =
             baseline::load(&self.runs, &Options { queries: self.queries, ..Options::default() }).await?;
         if self.order == Order::Time {
-            if let Some(run) = runs.iter().find(|run| run.facts.start_wall_ns.is_none()) {
+            if let Some(run) = runs.each().iter().find(|run| run.facts.start_wall_ns.is_none()) {
                 return Err(AnalyzeError::Inconclusive(format!(
                     "{} does not say when it was made: --order given",
                     run.name
                 )));
             }
-            runs.sort_by_key(|run| run.facts.start_wall_ns);
+            runs = runs.sorted_by_key(|facts| facts.start_wall_ns)?;
         }
-        let figures = rules.figures(runs.iter().flat_map(|run| run.figures.keys()))?;
+        let figures = rules.figures(runs.keys().iter())?;
         let mut all: Vec<Series> =
             figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
         if let Some(window) = self.window {
             for series in &mut all {
-                series.windows = trend::windows(series, window as usize);
+                series.windows = trend::windows(&runs, series, window)?;
             }
         }
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);

@@ -4,7 +4,7 @@
 //! baseline is accepted wherever runs are, so that traces need not be kept.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,9 +23,10 @@ use parquet::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    facts::{Facts, RunFigures},
-    figure::{self, Figure, Figures, Key},
+    facts::Facts,
+    figure::{self, Figure, Key},
     metric::{Declaration, Metric},
+    runs::{About, Builder, RunFigures, Runs},
 };
 use crate::trace::{Options, Trace, expand};
 use analyze_run::new_file;
@@ -55,9 +56,11 @@ struct Head {
 ///
 /// # Errors
 /// Returns an error if `path` exists and `force` is not set, or if the file cannot be written.
-pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), AnalyzeError> {
+pub fn save(path: &Path, runs: &Runs, force: bool) -> Result<(), AnalyzeError> {
     let internal = |error: &dyn std::fmt::Display| AnalyzeError::Internal(error.to_string());
-    let rows = || runs.iter().flat_map(|run| run.figures.iter().map(move |(key, figure)| (run, key, figure)));
+    let figures = |(place, run)| runs.of_run(place).map(move |(key, figure)| (run, key, figure));
+    let rows: Vec<(&About, &Key, Figure)> = runs.each().iter().enumerate().flat_map(figures).collect();
+    let rows = || rows.iter().copied();
     let text =
         |of: fn(&Key) -> Option<&str>| Arc::new(rows().map(|(_, key, _)| of(key)).collect::<StringArray>());
     let field = |name, ty, is_null| Field::new(name, ty, is_null);
@@ -87,7 +90,7 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
     let head = Head {
         version: VERSION,
         metrics: metrics.into_iter().map(|metric| metric.declaration().clone()).collect(),
-        runs: runs.iter().map(|run| (run.name.clone(), run.facts.clone())).collect(),
+        runs: runs.each().iter().map(|run| (run.name.clone(), run.facts.clone())).collect(),
     };
     let head = serde_json::to_string(&head).map_err(|error| internal(&error))?;
     let zstd = ZstdLevel::try_new(9).map_err(|error| internal(&error))?;
@@ -106,7 +109,7 @@ pub fn save(path: &Path, runs: &[RunFigures], force: bool) -> Result<(), Analyze
 }
 
 /// Reads a baseline. Returns `None` if the file is not a baseline.
-fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
+fn read(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
     // A file that is not Parquet at all is reported by the code that opens it as a run.
     let Ok(file) = File::open(path) else { return Ok(None) };
     let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new(file) else { return Ok(None) };
@@ -120,8 +123,12 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
         let (path, found) = (path.to_owned(), head.version);
         return Err(AnalyzeError::NewerVersion { path, found, known: VERSION });
     }
-    let mut figures: BTreeMap<String, Figures> =
-        head.runs.iter().map(|(name, _)| (name.clone(), Figures::new())).collect();
+    let mut runs = Builder::default();
+    let places: HashMap<String, usize> =
+        head.runs.into_iter().map(|(name, facts)| (name.clone(), runs.run(name, facts))).collect();
+    if places.len() < runs.len() {
+        return Err(broken("it names a run twice".to_owned()));
+    }
     let declared: BTreeMap<String, Metric> =
         head.metrics.into_iter().map(|metric| (metric.name.clone(), metric.into())).collect();
     for batch in builder.build().map_err(|error| broken(error.to_string()))? {
@@ -133,36 +140,34 @@ fn read(path: &Path) -> Result<Option<Vec<RunFigures>>, AnalyzeError> {
             return Err(broken(format!("it has no column {name}")));
         }
         let text = |name| strings(&batch, name);
-        let (runs, metrics, subjects, strata) =
+        let (names, metrics, subjects, strata) =
             (text("run")?, text("metric")?, text("subject")?, text("stratum")?);
         let (counts, values) = (integers(&batch, "calls_count")?, floats(&batch, "value")?);
         for row in 0..batch.num_rows() {
             let (Some(run), Some(metric), Some(value)) =
-                (runs.at(row), metrics.at(row), values.at(row).filter(|v| v.is_finite()))
+                (names.at(row), metrics.at(row), values.at(row).filter(|v| v.is_finite()))
             else {
                 return Err(broken(format!("row {row} has no run, metric or value")));
             };
-            let Some(of_run) = figures.get_mut(run) else {
+            let Some(place) = places.get(run) else {
                 return Err(broken(format!("row {row} is of the run {run}, which the file does not name")));
             };
             let metric = declared.get(metric).cloned().unwrap_or_else(|| Metric::of(metric));
             let key = Key::with(metric, subjects.at(row), strata.at(row));
-            of_run.insert(key, Figure { value, calls_count: counts.at(row) });
+            runs.figure(*place, key, Figure { value, calls_count: counts.at(row) });
         }
     }
-    let run = |(name, facts): (String, Facts)| RunFigures {
-        figures: figures.remove(&name).unwrap_or_default(),
-        name,
-        facts,
-    };
-    Ok(Some(head.runs.into_iter().map(run).collect()))
+    runs.finish().map(Some).map_err(|error| match error {
+        AnalyzeError::Damaged(reason) => broken(reason),
+        error => error,
+    })
 }
 
 /// Opens a file that must be a baseline.
 ///
 /// # Errors
 /// Returns an error if the file is missing, is not a baseline, or is damaged.
-pub fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
+pub fn open(path: &Path) -> Result<Runs, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     std::fs::metadata(path).map_err(io)?;
     read(path)?.ok_or_else(|| {
@@ -172,7 +177,7 @@ pub fn open(path: &Path) -> Result<Vec<RunFigures>, AnalyzeError> {
 
 /// Measures the figures of one run, or reads those of a baseline. Nothing of the run stays in memory
 /// afterwards.
-async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+async fn measure(path: PathBuf, options: Options) -> Result<Runs, AnalyzeError> {
     if let Some(runs) = read(&path)? {
         return Ok(runs);
     }
@@ -181,7 +186,7 @@ async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, Ana
         return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
     };
     let (name, facts) = (file.name.clone(), Facts::of(&file.run, file.rows_count));
-    Ok(vec![RunFigures { name, facts, figures: figure::of(&trace).await? }])
+    Runs::new([RunFigures { name, facts, figures: figure::of(&trace).await? }])
 }
 
 /// Loads the figures of all runs and baselines that the paths, directories and patterns name, in the order
@@ -189,7 +194,7 @@ async fn measure(path: PathBuf, options: Options) -> Result<Vec<RunFigures>, Ana
 ///
 /// # Errors
 /// Returns an error if a run or baseline cannot be read, or if a path names none.
-pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures>, AnalyzeError> {
+pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Runs, AnalyzeError> {
     let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
     // The queries of a single run do not keep all processors busy, so several runs are measured concurrently.
     let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);
@@ -198,8 +203,10 @@ pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Vec<RunFigures
             .await
             .map_err(|error| AnalyzeError::Internal(error.to_string()))?
     });
-    let runs: Vec<Vec<RunFigures>> = stream::iter(measured).buffered(at_once).try_collect().await?;
-    let mut runs = runs.concat();
-    tell_apart(runs.iter_mut().map(|run| &mut run.name));
+    let all: Vec<Runs> = stream::iter(measured).buffered(at_once).try_collect().await?;
+    let mut builder = Builder::default();
+    all.iter().for_each(|runs| builder.append(runs));
+    let mut runs = builder.finish()?;
+    tell_apart(runs.names_mut());
     Ok(runs)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use trace_schema::Run;
 
-use super::figure::{Figures, Key};
+use super::runs::Runs;
 
 /// Share of events that a run may lose before its figures are no longer trusted.
 const LOST_RATIO: f64 = 1e-3;
@@ -112,17 +112,6 @@ impl Facts {
     }
 }
 
-/// A run together with everything that is compared about it.
-#[derive(Clone, Debug)]
-pub struct RunFigures {
-    /// Name of the run, unique within a comparison.
-    pub name: String,
-    /// Circumstances of the recording.
-    pub facts: Facts,
-    /// All figures of the run.
-    pub figures: Figures,
-}
-
 /// A circumstance that differs between runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Discord {
@@ -160,20 +149,17 @@ const CIRCUMSTANCES: [Circumstance; 11] = [
 ];
 
 /// Mean SM clock in MHz, over the runs in which it was sampled.
-fn clock(runs: &[RunFigures]) -> Option<f64> {
-    let of_run = |run: &RunFigures| {
-        let clocks = run.figures.iter().filter(|(key, _)| key.metric.name() == "sm_clock_mean_mhz");
-        clocks.map(|(_, figure)| figure.value).collect::<Vec<_>>()
-    };
-    let all: Vec<f64> = runs.iter().flat_map(of_run).collect();
+fn clock(runs: &Runs) -> Option<f64> {
+    let clocks = runs.keys().iter().filter(|key| key.metric.name() == "sm_clock_mean_mhz");
+    let all: Vec<f64> = clocks.flat_map(|key| runs.figure(key)).map(|(_, figure)| figure.value).collect();
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 /// Reports the libraries whose builds differ between the sides.
-fn libraries(base: &[RunFigures], new: &[RunFigures]) -> Option<Discord> {
-    let of = |runs: &[RunFigures]| -> BTreeMap<String, BTreeSet<String>> {
+fn libraries(base: &Runs, new: &Runs) -> Option<Discord> {
+    let of = |runs: &Runs| -> BTreeMap<String, BTreeSet<String>> {
         let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (name, build) in runs.iter().flat_map(|run| &run.facts.libraries) {
+        for (name, build) in runs.each().iter().flat_map(|run| &run.facts.libraries) {
             all.entry(name.clone()).or_default().insert(build.clone());
         }
         all
@@ -199,9 +185,9 @@ fn libraries(base: &[RunFigures], new: &[RunFigures]) -> Option<Discord> {
 }
 
 /// Returns every circumstance that is not the same in all runs of both sides.
-pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
-    let of = |runs: &[RunFigures], get: fn(&Facts) -> String| {
-        runs.iter().map(|run| get(&run.facts)).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+pub fn discords(base: &Runs, new: &Runs) -> Vec<Discord> {
+    let of = |runs: &Runs, get: fn(&Facts) -> String| {
+        runs.each().iter().map(|run| get(&run.facts)).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     let mut found: Vec<Discord> = CIRCUMSTANCES
         .iter()
@@ -214,8 +200,8 @@ pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
         .filter(|discord| discord.base != discord.new || discord.base.len() > 1)
         .collect();
     found.extend(libraries(base, new));
-    let lossy = |runs: &[RunFigures]| {
-        let all = runs.iter().filter(|run| run.facts.lost_ratio() > LOST_RATIO);
+    let lossy = |runs: &Runs| {
+        let all = runs.each().iter().filter(|run| run.facts.lost_ratio() > LOST_RATIO);
         all.map(|run| format!("{}: {:.2} %", run.name, 100.0 * run.facts.lost_ratio())).collect::<Vec<_>>()
     };
     let (base_lost, new_lost) = (lossy(base), lossy(new));
@@ -232,14 +218,10 @@ pub fn discords(base: &[RunFigures], new: &[RunFigures]) -> Vec<Discord> {
 }
 
 /// Returns warnings that hold for all runs and weaken the conclusions.
-pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
-    let all = || base.iter().chain(new);
+pub fn cautions(base: &Runs, new: &Runs) -> Vec<String> {
+    let all = || base.each().iter().chain(new.each());
     let mut cautions = Vec::new();
-    let undeclared: BTreeSet<&str> = all()
-        .flat_map(|run| run.figures.keys())
-        .filter(|key| !key.metric.declaration().is_declared)
-        .map(|key| key.metric.name())
-        .collect();
+    let undeclared: BTreeSet<&str> = base.undeclared().into_iter().chain(new.undeclared()).collect();
     if !undeclared.is_empty() {
         let names = undeclared.into_iter().collect::<Vec<_>>().join(", ");
         cautions.push(format!(
@@ -252,9 +234,9 @@ pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
         );
     }
     let times =
-        |runs: &[RunFigures]| runs.iter().map(|run| run.facts.start_wall_ns).collect::<Option<Vec<i64>>>();
+        |runs: &Runs| runs.each().iter().map(|run| run.facts.start_wall_ns).collect::<Option<Vec<i64>>>();
     if let (Some(old), Some(now)) = (times(base), times(new))
-        && base.len().min(new.len()) > 1
+        && base.each().len().min(new.each().len()) > 1
     {
         let apart = old.iter().max() < now.iter().min() || now.iter().max() < old.iter().min();
         if apart {
@@ -268,42 +250,20 @@ pub fn cautions(base: &[RunFigures], new: &[RunFigures]) -> Vec<String> {
 }
 
 /// Returns the names of two entries that are the same run, if there are any: the run would count twice.
-pub fn repeated<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Option<(&'a str, &'a str)> {
-    let mut seen: Vec<&RunFigures> = Vec::new();
-    for run in runs {
-        let is_same = |other: &&&RunFigures| {
-            other.facts == run.facts && other.facts.start_wall_ns.is_some() && other.figures == run.figures
-        };
-        if let Some(other) = seen.iter().find(is_same) {
-            return Some((&other.name, &run.name));
+pub fn repeated<'a>(sides: [&'a Runs; 2]) -> Option<(&'a str, &'a str)> {
+    let mut seen: BTreeMap<i64, Vec<(&'a Runs, usize)>> = BTreeMap::new();
+    for side in sides {
+        for (run, about) in side.each().iter().enumerate() {
+            let Some(start) = about.facts.start_wall_ns else { continue };
+            let others = seen.entry(start).or_default();
+            let is_same = |(other, at): &&(&'a Runs, usize)| {
+                other.each()[*at].facts == about.facts && other.of_run(*at).eq(side.of_run(run))
+            };
+            if let Some((other, at)) = others.iter().find(is_same) {
+                return Some((&other.each()[*at].name, &about.name));
+            }
+            others.push((side, run));
         }
-        seen.push(run);
     }
     None
-}
-
-/// Returns whether the run measures a metric at all: it has a figure of it, or one of the metric that the
-/// declaration names as measured together with it.
-pub fn measures(run: &RunFigures, key: &Key) -> bool {
-    let has = |metric: &str| run.figures.keys().any(|other| other.metric.name() == metric);
-    has(key.metric.name()) || key.metric.declaration().measured_with.as_deref().is_some_and(has)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::figure::Figure;
-
-    #[test]
-    fn a_run_without_a_slow_call_has_none_rather_than_no_figure() {
-        let key = |metric: &str| Key::of(metric, None, None);
-        let run = |metrics: &[&str]| RunFigures {
-            name: String::new(),
-            facts: Facts::default(),
-            figures: metrics.iter().map(|m| (key(m), Figure { value: 1.0, calls_count: None })).collect(),
-        };
-        assert!(measures(&run(&["wall_ns"]), &key("excess_ns")));
-        assert!(!measures(&run(&["off_cpu_ns"]), &key("excess_ns")), "no calls are on record");
-        assert!(!measures(&run(&["wall_ns"]), &key("behind_ns")));
-    }
 }

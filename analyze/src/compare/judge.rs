@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{
-    facts::{self, Discord, RunFigures, measures},
+    facts::{self, Discord},
     figure::Key,
     gate::{Gate, Limit, Rules},
+    runs::{About, Runs},
     samples::{Difference, Method, TEST_FROM, benjamini_hochberg, difference, holm, mean, outliers},
     why::{self, Account},
 };
@@ -79,38 +80,44 @@ pub struct Change {
     pub outliers: Vec<String>,
 }
 
-/// Returns a side's values of a figure, each with its run.
-fn values<'a>(runs: &'a [RunFigures], key: &Key) -> Vec<(&'a RunFigures, f64)> {
+/// Returns a side's values of a figure, each with the place of its run.
+fn values(runs: &Runs, key: &Key) -> Vec<(usize, f64)> {
     let declared = key.metric.declaration();
-    let value = |run: &RunFigures| match run.figures.get(key) {
-        Some(figure) => {
+    let mut figures = runs.figure(key).peekable();
+    let value = |run: usize| match figures.next_if(|(at, _)| *at == run) {
+        Some((_, figure)) => {
             let enough =
                 declared.min_calls.is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
-            enough.then_some(figure.value)
+            enough.then_some((run, figure.value))
         }
-        None => (declared.is_zero_if_absent && measures(run, key)).then_some(0.0),
+        None => (declared.is_zero_if_absent && runs.measures(run, key)).then_some((run, 0.0)),
     };
-    runs.iter().filter_map(|run| value(run).map(|value| (run, value))).collect()
+    (0..runs.each().len()).filter_map(value).collect()
+}
+
+/// Returns whether a run has the figure.
+fn has(runs: &Runs, key: &Key) -> bool {
+    runs.figure(key).next().is_some()
 }
 
 impl Change {
     /// Compares one figure. Returns `None` if a side has no run with it. A figure that no run has is not
     /// known to be zero, because it may not have been probed.
-    pub fn of(base: &[RunFigures], new: &[RunFigures], key: &Key) -> Option<Self> {
-        if !base.iter().chain(new).any(|run| run.figures.contains_key(key)) {
+    pub fn of(base: &Runs, new: &Runs, key: &Key) -> Option<Self> {
+        if !has(base, key) && !has(new, key) {
             return None;
         }
-        let (base, new) = (values(base, key), values(new, key));
-        let numbers =
-            |side: &[(&RunFigures, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        let (base_values, new_values) = (numbers(&base), numbers(&new));
-        if base.is_empty() || new.is_empty() {
+        let (base_at, new_at) = (values(base, key), values(new, key));
+        let numbers = |side: &[(usize, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+        let (base_values, new_values) = (numbers(&base_at), numbers(&new_at));
+        if base_values.is_empty() || new_values.is_empty() {
             return None;
         }
         let found = difference(&base_values, &new_values);
         let ratio = |end: f64| found.ratio(end).filter(|ratio| ratio.is_finite());
-        let far = |side: &[(&RunFigures, f64)], values: &[f64]| {
-            outliers(values).into_iter().map(|place| side[place].0.name.clone()).collect::<Vec<_>>()
+        let far = |runs: &Runs, side: &[(usize, f64)], values: &[f64]| {
+            let name = |place: usize| runs.each()[side[place].0].name.clone();
+            outliers(values).into_iter().map(name).collect::<Vec<_>>()
         };
         Some(Self {
             key: key.clone(),
@@ -121,7 +128,7 @@ impl Change {
             high_ratio: found.high.is_finite().then(|| ratio(found.high)).flatten(),
             difference: found,
             q: None,
-            outliers: [far(&base, &base_values), far(&new, &new_values)].concat(),
+            outliers: [far(base, &base_at, &base_values), far(new, &new_at, &new_values)].concat(),
             base: base_values,
             new: new_values,
         })
@@ -333,8 +340,8 @@ pub fn p_shown(p: f64) -> String {
 
 /// Looks up the figures of every gate on both sides. A gate whose figure is missing is marked as
 /// inconclusive, with the reason.
-fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
-    let known = || base.iter().chain(new).flat_map(|run| run.figures.keys());
+fn gated(rules: &Rules, base: &Runs, new: &Runs) -> Result<Vec<Judged>, AnalyzeError> {
+    let known = || base.keys().iter().chain(new.keys());
     let mut gates = Vec::new();
     for (gate, key) in rules.figures(known())? {
         gates.push(match Change::of(base, new, &key) {
@@ -344,13 +351,13 @@ fn gated(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<J
                 ..Judged::inconclusive(gate, &key, String::new())
             },
             None => {
-                let has = |runs: &[RunFigures]| runs.iter().any(|run| run.figures.contains_key(&key));
+                let is_somewhere = has(base, &key) || has(new, &key);
                 let side = if values(base, &key).is_empty() { "base" } else { "new" };
-                let why = match key.metric.declaration().min_calls.filter(|_| has(base) || has(new)) {
+                let why = match key.metric.declaration().min_calls.filter(|_| is_somewhere) {
                     Some(least) => {
                         format!("no {side} run has the {least} calls that {} needs", key.metric.name())
                     }
-                    None if has(base) || has(new) => format!("no {side} run has it"),
+                    None if is_somewhere => format!("no {side} run has it"),
                     None => "no run has it, so it may not have been measured".to_owned(),
                 };
                 Judged::inconclusive(gate, &key, why)
@@ -371,7 +378,7 @@ fn judged(rules: &Rules, gates: Vec<Judged>) -> Vec<Judged> {
 }
 
 /// Judges the gates only, without the rest of the comparison, as simulations need it.
-pub fn gates_of(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Result<Vec<Judged>, AnalyzeError> {
+pub fn gates_of(rules: &Rules, base: &Runs, new: &Runs) -> Result<Vec<Judged>, AnalyzeError> {
     Ok(judged(rules, gated(rules, base, new)?))
 }
 
@@ -381,12 +388,12 @@ pub fn gates_of(rules: &Rules, base: &[RunFigures], new: &[RunFigures]) -> Resul
 /// # Errors
 /// Returns an error if a gate matches no metric, or if the same run is given twice.
 pub fn compare(
-    base: &[RunFigures],
-    new: &[RunFigures],
+    base: &Runs,
+    new: &Runs,
     rules: &Rules,
     allowed: &[String],
 ) -> Result<Comparison, AnalyzeError> {
-    if let Some((one, other)) = facts::repeated(base.iter().chain(new)) {
+    if let Some((one, other)) = facts::repeated([base, new]) {
         return Err(AnalyzeError::Query(format!("{one} and {other} are the same run: it would count twice")));
     }
     let discords: Vec<Discord> = facts::discords(base, new)
@@ -404,7 +411,7 @@ pub fn compare(
             gate.reason = format!("not comparable: the runs differ in {}", forbidden.join(", "));
         }
     }
-    let keys: BTreeSet<&Key> = base.iter().chain(new).flat_map(|run| run.figures.keys()).collect();
+    let keys: BTreeSet<&Key> = base.keys().iter().chain(new.keys()).collect();
     let figures_count = keys.len();
     let mut all: Vec<Change> = keys.into_iter().filter_map(|key| Change::of(base, new, key)).collect();
     let ps: Vec<f64> =
@@ -430,10 +437,10 @@ pub fn compare(
             .then(a.key.cmp(&b.key))
     });
     let outcome = gates.iter().map(|gate| gate.outcome).max().unwrap_or(Outcome::Inconclusive);
-    let taking = |runs: &[RunFigures]| {
-        let of = |run: &RunFigures| Taking {
+    let taking = |runs: &Runs| {
+        let of = |(place, run): (usize, &About)| Taking {
             run: run.name.clone(),
-            wall_ns: run.figures.get(&Key::of("wall_ns", None, None)).map(|figure| figure.value),
+            wall_ns: runs.get(place, &Key::of("wall_ns", None, None)).map(|figure| figure.value),
             rows_count: run.facts.rows_count,
             lost_count: run.facts.lost_count,
             is_outlier_of: gates
@@ -442,7 +449,7 @@ pub fn compare(
                 .map(|gate| gate.key.to_string())
                 .collect(),
         };
-        runs.iter().map(of).collect()
+        runs.each().iter().enumerate().map(of).collect()
     };
     Ok(Comparison {
         comparison_version: VERSION,

@@ -2,7 +2,7 @@
 //! keeps the false alarm rate at the promised level.
 //!
 //! ```text
-//! runs, baselines ─► RunFigures (facts, figures) ─► gates, exploration ─► why ─► Comparison (versioned data)
+//! runs, baselines ─► Runs (facts, a frame of figures) ─► gates, exploration ─► why ─► Comparison (versioned data)
 //! ```
 //! The rule:
 //! 1. The unit of comparison is the run, and a figure is one number per run ([`figure`]). A sum to which
@@ -28,6 +28,7 @@ pub mod judge;
 pub mod junit;
 pub mod metric;
 mod quantity;
+pub mod runs;
 pub mod samples;
 pub mod simulate;
 pub mod trend;

@@ -11,6 +11,7 @@
 //! Figures that are all positive are compared as logarithms, so that the estimated effect is a ratio. The
 //! permutation test gives tied values the mean of their ranks.
 
+use analyze_run::quantiles;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -18,7 +19,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const CONFIDENCE: f64 = 0.95;
 /// Smallest number of runs on the smaller side for the permutation test; with fewer it cannot become
 /// significant.
-const EXACT_FROM: usize = 5;
+pub(super) const EXACT_FROM: usize = 5;
 /// Largest number of runs on a side for the permutation test; above it, a test on means is as good.
 const EXACT_TO: usize = 25;
 /// Smallest number of runs on the smaller side for which there is a test.
@@ -110,9 +111,7 @@ pub fn mean(values: &[f64]) -> f64 {
 
 /// Median of at least one value.
 pub fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+    quantiles::median(values).unwrap_or(f64::NAN)
 }
 
 /// Mean and sample variance. The variance is not finite for fewer than two values.
@@ -248,6 +247,12 @@ pub struct Level {
     pub median: f64,
     /// Median absolute deviation, not scaled to a standard deviation, in the unit of the values.
     pub mad: f64,
+}
+
+impl From<analyze_frame::Level> for Level {
+    fn from(level: analyze_frame::Level) -> Self {
+        Self { median: level.median, mad: level.mad }
+    }
 }
 
 impl Level {

@@ -11,13 +11,14 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{
-    facts::{Facts, RunFigures},
+    facts::Facts,
     figure::{Figure, Figures, Key},
     gate::Rules,
     judge::{Outcome, gates_of},
+    runs::{RunFigures, Runs},
     samples::{mean, moments},
 };
-use analyze_run::{error::AnalyzeError, random::Random};
+use analyze_run::{error::AnalyzeError, quantiles::interpolated, random::Random};
 
 const SEED: u64 = 0x1296;
 /// Number of calls in a generated run.
@@ -68,12 +69,6 @@ pub struct Simulated {
     pub calls_ns: Vec<f64>,
 }
 
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let place = q * (sorted.len() - 1) as f64;
-    let (low, part) = (place.floor() as usize, place.fract());
-    sorted[low] + part * (sorted[(low + 1).min(sorted.len() - 1)] - sorted[low])
-}
-
 /// Generates a run that is slower by the ratio `change`.
 fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     let (own, common) = (random.normal(), random.normal());
@@ -114,7 +109,7 @@ fn generated(noise: Noise, change: f64, random: &mut Random) -> Simulated {
     add("allocated_peak_bytes", None, allocated);
     add("reserved_peak_bytes", None, reserved);
     for (metric, q) in [("p50_ns", 0.5), ("p99_ns", 0.99)] {
-        add(metric, Some("cudaLaunchKernel"), quantile(&sorted, q));
+        add(metric, Some("cudaLaunchKernel"), interpolated(&sorted, q).unwrap_or(f64::NAN));
     }
     Simulated { run: RunFigures { name: String::new(), facts: Facts::default(), figures }, calls_ns }
 }
@@ -165,18 +160,16 @@ struct Says {
 }
 
 fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, AnalyzeError> {
-    let runs = |side: &[Simulated]| side.iter().map(|one| one.run.clone()).collect::<Vec<_>>();
-    let (old, now) = (runs(base), runs(new));
+    let runs = |side: &[Simulated]| Runs::new(side.iter().map(|one| one.run.clone()));
+    let (old, now) = (runs(base)?, runs(new)?);
     let gates = gates_of(rules, &old, &now)?;
     let worst = gates.iter().map(|gate| gate.outcome).max();
     let pooled =
         |side: &[Simulated]| side.iter().flat_map(|one| one.calls_ns.iter().copied()).collect::<Vec<_>>();
     let (a, b) = (pooled(base), pooled(new));
     let wall = Key::of("wall_ns", None, None);
-    let mean_wall = |side: &[RunFigures]| {
-        let walls = side.iter().filter_map(|run| run.figures.get(&wall)).map(|figure| figure.value);
-        mean(&walls.collect::<Vec<_>>())
-    };
+    let mean_wall =
+        |side: &Runs| mean(&side.figure(&wall).map(|(_, figure)| figure.value).collect::<Vec<_>>());
     let has_calls = a.len() > 1 && b.len() > 1;
     Ok(Says {
         gates: worst == Some(Outcome::Regression),
@@ -312,32 +305,23 @@ fn like(recorded: &[RunFigures], change: f64, random: &mut Random) -> RunFigures
 ///
 /// # Errors
 /// Returns an error if there are fewer than three runs, or if a gate matches no figure.
-pub fn power(rules: &Rules, recorded: &[RunFigures], comparisons: usize) -> Result<Vec<Power>, AnalyzeError> {
-    if recorded.len() < 3 {
-        let count = recorded.len();
+pub fn power(rules: &Rules, recorded: &Runs, comparisons: usize) -> Result<Vec<Power>, AnalyzeError> {
+    let count = recorded.each().len();
+    if count < 3 {
         return Err(AnalyzeError::Inconclusive(format!(
             "{count} runs do not tell how much runs differ: at least 3 are needed"
         )));
     }
-    let wanted = rules.figures(recorded.iter().flat_map(|run| run.figures.keys()))?;
+    let wanted = rules.figures(recorded.keys().iter())?;
     let wanted: Vec<Key> = wanted.into_iter().map(|(_, key)| key).collect();
-    let lean = |run: &RunFigures| RunFigures {
-        name: run.name.clone(),
-        facts: Facts::default(),
-        figures: run
-            .figures
-            .iter()
-            .filter(|(key, _)| wanted.contains(key))
-            .map(|(key, figure)| (key.clone(), *figure))
-            .collect(),
-    };
-    let recorded: Vec<RunFigures> = recorded.iter().map(lean).collect();
+    let recorded = recorded.apart(|key| wanted.contains(key));
     let outcomes = |runs: usize, change: f64| {
         let one = |number: usize| {
             let mut random = Random::nth(SEED, number as u64);
-            let mut side =
-                |change| (0..runs).map(|_| like(&recorded, change, &mut random)).collect::<Vec<_>>();
-            let (base, new) = (side(0.0), side(change));
+            let mut side = |change| {
+                Runs::new((0..runs).map(|_| like(&recorded, change, &mut random)).collect::<Vec<_>>())
+            };
+            let (base, new) = (side(0.0)?, side(change)?);
             Ok(gates_of(rules, &base, &new)?.iter().map(|gate| gate.outcome).max())
         };
         (0..comparisons).into_par_iter().map(one).collect::<Result<Vec<_>, AnalyzeError>>()

@@ -9,12 +9,12 @@
 use serde::Serialize;
 
 use super::{
-    facts::RunFigures,
     figure::Key,
     metric::Direction,
+    runs::Runs,
     samples::{Level, median},
 };
-use analyze_run::random::Random;
+use analyze_run::{error::AnalyzeError, random::Random};
 
 /// Smallest number of runs between two changes: fewer are outliers, not a level.
 pub const SEGMENT: usize = 3;
@@ -70,44 +70,92 @@ pub struct Window {
     pub is_worse: bool,
 }
 
-/// Compares each run with the level of up to `window` runs before it. The run itself is left out, so that it
-/// cannot hide itself; outliers before it are not, as the median bears them.
-pub fn windows(series: &Series, window: usize) -> Vec<Window> {
+/// Compares each run of a series with the level of up to `window` runs before it. The run itself is left out, so
+/// that it cannot hide itself; outliers before it are not, as the median bears them.
+///
+/// # Errors
+/// Returns an internal error if the frame of figures cannot be asked.
+pub fn windows(runs: &Runs, series: &Series, window: u32) -> Result<Vec<Window>, AnalyzeError> {
     let metric = series.key.metric.declaration();
-    let at = |(place, value): (usize, &f64)| {
-        let level = Level::of(&series.values[place.saturating_sub(window)..place]);
+    let at = |(level, value): (Option<Level>, &f64)| {
         let is_far = |level: Level| level.is_far(*value) && (value - level.median).abs() > metric.floor;
         let is_outlier = level.is_some_and(is_far);
         let rises = level.is_some_and(|level| *value > level.median);
         Window { level, is_outlier, is_worse: is_outlier && rises == (metric.direction == Direction::Lower) }
     };
-    series.values.iter().enumerate().map(at).collect()
+    Ok(runs.levels(&series.key, window)?.into_iter().zip(&series.values).map(at).collect())
 }
 
-/// Returns the best split of the values in this order: its index, and the energy statistic there.
-fn best_split(values: &[f64], order: &[usize], row_sums: &[f64]) -> Option<(usize, f64)> {
-    let n = order.len();
-    let total: f64 = row_sums.iter().sum::<f64>() / 2.0;
-    let (mut left, mut right) = (0.0, total);
-    let mut best: Option<(usize, f64)> = None;
-    for (k, place) in order.iter().enumerate() {
-        let to_left: f64 = order[..k].iter().map(|other| (values[*other] - values[*place]).abs()).sum();
-        left += to_left;
-        right -= row_sums[*place] - to_left;
-        let (a, b) = (k + 1, n - k - 1);
-        if a < SEGMENT || b < SEGMENT {
-            continue;
+/// Values of a segment of a series, for sums of distances in n log n steps.
+struct Distances {
+    values: Vec<f64>,
+    /// Rank of each value, from 1.
+    ranks: Vec<usize>,
+    /// Sum of each value's distances to all others.
+    sums: Vec<f64>,
+}
+
+impl Distances {
+    fn of(values: &[f64]) -> Self {
+        // Distances do not change with the origin, and small numbers keep more digits.
+        let origin = median(values);
+        let values: Vec<f64> = values.iter().map(|value| value - origin).collect();
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+        let (mut ranks, mut sums) = (vec![0; values.len()], vec![0.0; values.len()]);
+        let total: f64 = values.iter().sum();
+        let mut below = 0.0;
+        for (rank, place) in order.iter().enumerate() {
+            let value = values[*place];
+            ranks[*place] = rank + 1;
+            sums[*place] =
+                value * rank as f64 - below + (total - below) - value * (values.len() - rank) as f64;
+            below += value;
         }
-        let pairs = |count: usize| (count * (count - 1)) as f64 / 2.0;
-        let (a_count, b_count) = (a as f64, b as f64);
-        let between = 2.0 * (total - left - right) / (a_count * b_count);
-        let energy = between - left / pairs(a) - right / pairs(b);
-        let statistic = a_count * b_count / (a_count + b_count) * energy;
-        if best.is_none_or(|(_, most)| statistic > most) {
-            best = Some((k + 1, statistic));
-        }
+        Self { values, ranks, sums }
     }
-    best
+
+    /// Returns the best split of the values in this order: its index, and the energy statistic there.
+    fn best_split(&self, order: &[usize]) -> Option<(usize, f64)> {
+        let n = order.len();
+        let total: f64 = self.sums.iter().sum::<f64>() / 2.0;
+        let (mut left, mut right) = (0.0, total);
+        let mut best: Option<(usize, f64)> = None;
+        // A Fenwick tree over ranks holds the number and the sum of the values on the left.
+        let mut tree = vec![(0.0, 0.0); n + 1];
+        let (mut sum, pairs) = (0.0, |count: f64| count * (count - 1.0) / 2.0);
+        for (k, place) in order.iter().enumerate() {
+            let value = self.values[*place];
+            let (mut below, mut below_sum, mut at) = (0.0, 0.0, self.ranks[*place]);
+            while at > 0 {
+                below += tree[at].0;
+                below_sum += tree[at].1;
+                at &= at - 1;
+            }
+            let above = k as f64 - below;
+            let to_left = value * below - below_sum + (sum - below_sum) - value * above;
+            let mut at = self.ranks[*place];
+            while at <= n {
+                tree[at].0 += 1.0;
+                tree[at].1 += value;
+                at += at & at.wrapping_neg();
+            }
+            sum += value;
+            left += to_left;
+            right -= self.sums[*place] - to_left;
+            if k + 1 < SEGMENT || n - k - 1 < SEGMENT {
+                continue;
+            }
+            let (a, b) = ((k + 1) as f64, (n - k - 1) as f64);
+            let between = 2.0 * (total - left - right) / (a * b);
+            let energy = between - left / pairs(a) - right / pairs(b);
+            let statistic = a * b / (a + b) * energy;
+            if best.is_none_or(|(_, most)| statistic > most) {
+                best = Some((k + 1, statistic));
+            }
+        }
+        best
+    }
 }
 
 /// Splits a part of the series that begins at `offset`, and then its parts.
@@ -116,21 +164,21 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
     if n < 2 * SEGMENT {
         return;
     }
-    let row_sums: Vec<f64> = values.iter().map(|a| values.iter().map(|b| (a - b).abs()).sum()).collect();
-    let mut order: Vec<usize> = (0..n).collect();
-    let Some((place, statistic)) = best_split(values, &order, &row_sums) else { return };
+    let distances = Distances::of(values);
+    let order: Vec<usize> = (0..n).collect();
+    let Some((place, statistic)) = distances.best_split(&order) else { return };
     let mut random = Random::nth(SEED, offset as u64 * 1_000_003 + n as u64);
     let (mut extreme, mut drawn) = (0, 0);
     while drawn < PERMUTATIONS && extreme < ENOUGH {
-        order = random.choose(n, n);
         // Sums in another order differ in their last digits.
-        let reached =
-            best_split(values, &order, &row_sums).is_some_and(|(_, other)| other >= statistic * (1.0 - 1e-9));
-        extreme += usize::from(reached);
+        let other = distances.best_split(&random.choose(n, n));
+        extreme += usize::from(other.is_some_and(|(_, other)| other >= statistic * (1.0 - 1e-9)));
         drawn += 1;
     }
     let p = (extreme + 1) as f64 / (drawn + 1) as f64;
-    if p > alpha || statistic <= 0.0 {
+    // What equal values leave of their distances is rounding.
+    let is_rounding = statistic <= 1e-9 * distances.values.iter().map(|value| value.abs()).sum::<f64>();
+    if p > alpha || is_rounding {
         return;
     }
     found.push((offset + place, p));
@@ -140,11 +188,9 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
 
 /// Finds the change points of a figure over runs in the given order; each split is tested at the level
 /// `alpha`.
-pub fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
-    let with: Vec<(&str, f64)> = runs
-        .iter()
-        .filter_map(|run| run.figures.get(key).map(|figure| (run.name.as_str(), figure.value)))
-        .collect();
+pub fn series(runs: &Runs, key: &Key, alpha: f64) -> Series {
+    let name = |run: usize| runs.each()[run].name.as_str();
+    let with: Vec<(&str, f64)> = runs.figure(key).map(|(run, figure)| (name(run), figure.value)).collect();
     let values: Vec<f64> = with.iter().map(|(_, value)| *value).collect();
     let is_log = values.iter().all(|value| *value > 0.0);
     let scaled: Vec<f64> = values.iter().map(|value| if is_log { value.ln() } else { *value }).collect();
@@ -172,16 +218,16 @@ pub fn series(runs: &[RunFigures], key: &Key, alpha: f64) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{facts::Facts, figure::Figure};
+    use crate::compare::{facts::Facts, figure::Figure, runs::RunFigures};
 
-    fn runs(values: &[f64]) -> (Vec<RunFigures>, Key) {
+    fn runs(values: &[f64]) -> (Runs, Key) {
         let key = Key::of("wall_ns", None, None);
         let run = |(number, value): (usize, &f64)| RunFigures {
             name: format!("r{number}"),
             facts: Facts::default(),
             figures: [(key.clone(), Figure { value: *value, calls_count: None })].into(),
         };
-        (values.iter().enumerate().map(run).collect(), key)
+        (Runs::new(values.iter().enumerate().map(run)).unwrap(), key)
     }
 
     #[test]
@@ -211,7 +257,7 @@ mod tests {
         values[7] = 1.2e9;
         values[10] = 0.9e9;
         let (runs, key) = runs(&values);
-        let found = windows(&series(&runs, &key, 0.01), 6);
+        let found = windows(&runs, &series(&runs, &key, 0.01), 6).unwrap();
         assert!(found[..5].iter().all(|window| window.level.is_none()), "too few runs come before");
         assert_eq!(found[5].level, Level::of(&values[..5]));
         assert_eq!(found[11].level, Level::of(&values[5..11]), "six runs, not all");
@@ -228,7 +274,30 @@ mod tests {
         let mut flat = vec![1e9; 8];
         flat[7] += 9e5;
         let (runs, key) = self::runs(&flat);
-        assert!(!windows(&series(&runs, &key, 0.01), 6)[7].is_outlier);
+        assert!(!windows(&runs, &series(&runs, &key, 0.01), 6).unwrap()[7].is_outlier);
+    }
+
+    #[test]
+    fn splits_are_those_of_all_distances() {
+        let mut random = Random::nth(5, 0);
+        for n in [6, 7, 40] {
+            let values: Vec<f64> = (0..n).map(|_| 20.0 + random.below(9) as f64 / 1e3).collect();
+            let order = random.choose(n, n);
+            let distance = |a: &usize, b: &usize| (values[*a] - values[*b]).abs();
+            let within = |side: &[usize]| {
+                let sum: f64 = side.iter().flat_map(|a| side.iter().map(move |b| distance(a, b))).sum();
+                sum / (side.len() * (side.len() - 1)) as f64
+            };
+            let statistic = |place: usize| {
+                let (left, right) = order.split_at(place);
+                let between: f64 = left.iter().flat_map(|a| right.iter().map(move |b| distance(a, b))).sum();
+                let (a, b) = (left.len() as f64, right.len() as f64);
+                a * b / (a + b) * (2.0 * between / (a * b) - within(left) - within(right))
+            };
+            let most = (SEGMENT..=n - SEGMENT).map(statistic).fold(f64::MIN, f64::max);
+            let (place, found) = Distances::of(&values).best_split(&order).unwrap();
+            assert!((found - most).abs() < 1e-12 && (statistic(place) - most).abs() < 1e-12, "{n}");
+        }
     }
 
     #[test]

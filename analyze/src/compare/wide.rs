@@ -5,7 +5,7 @@
 //! figure that a run does not have is null. Its columns depend on the data, so no query of a fixed schema
 //! returns it.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use arrow::{
     array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
@@ -13,7 +13,7 @@ use arrow::{
 };
 use parquet::arrow::ArrowWriter;
 
-use super::{facts::RunFigures, figure::Key};
+use super::runs::Runs;
 use analyze_run::{error::AnalyzeError, new_file};
 
 /// File format of the table.
@@ -40,19 +40,19 @@ impl Format {
 }
 
 /// Pivots the figures of runs: one row per run in the order given, figures in the order of their keys.
-fn pivot(runs: &[RunFigures]) -> Result<RecordBatch, AnalyzeError> {
-    let keys: BTreeSet<&Key> = runs.iter().flat_map(|run| run.figures.keys()).collect();
-    let names: StringArray = runs.iter().map(|run| Some(run.name.as_str())).collect();
-    let starts: Int64Array = runs.iter().map(|run| run.facts.start_wall_ns).collect();
-    let figure = |key: &Key| {
-        let values = runs.iter().map(|run| run.figures.get(key).map(|figure| figure.value));
-        (key.to_string(), Arc::new(values.collect::<Float64Array>()) as ArrayRef, true)
-    };
+fn pivot(runs: &Runs) -> Result<RecordBatch, AnalyzeError> {
+    let names: StringArray = runs.each().iter().map(|run| Some(run.name.as_str())).collect();
+    let starts: Int64Array = runs.each().iter().map(|run| run.facts.start_wall_ns).collect();
+    let figures = runs
+        .keys()
+        .iter()
+        .zip(runs.wide()?)
+        .map(|(key, values)| (key.to_string(), Arc::new(Float64Array::from(values)) as ArrayRef, true));
     let columns = [
         ("run".to_owned(), Arc::new(names) as ArrayRef, false),
         ("start_wall_ns".to_owned(), Arc::new(starts) as ArrayRef, true),
     ];
-    RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(keys.into_iter().map(figure)))
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(figures))
         .map_err(|error| AnalyzeError::Internal(error.to_string()))
 }
 
@@ -60,7 +60,7 @@ fn pivot(runs: &[RunFigures]) -> Result<RecordBatch, AnalyzeError> {
 ///
 /// # Errors
 /// Returns an error if `path` exists and `force` is not set, or if the file cannot be written.
-pub fn save(path: &Path, format: Format, runs: &[RunFigures], force: bool) -> Result<usize, AnalyzeError> {
+pub fn save(path: &Path, format: Format, runs: &Runs, force: bool) -> Result<usize, AnalyzeError> {
     let table = pivot(runs)?;
     let file = new_file::create(path, force)?;
     let written = match format {
@@ -79,7 +79,11 @@ pub fn save(path: &Path, format: Format, runs: &[RunFigures], force: bool) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{facts::Facts, figure::Figure};
+    use crate::compare::{
+        facts::Facts,
+        figure::{Figure, Key},
+        runs::RunFigures,
+    };
     use arrow::array::{Array, AsArray};
 
     #[test]
@@ -96,7 +100,7 @@ mod tests {
         };
         let runs =
             [run("a", &[("p50_ns", 1.5), ("calls_ns", 7.0)]), run("b", &[]), run("c", &[("p50_ns", 2.0)])];
-        let table = pivot(&runs).unwrap();
+        let table = pivot(&Runs::new(runs).unwrap()).unwrap();
         let names: Vec<String> = table.schema().fields().iter().map(|field| field.name().clone()).collect();
         assert_eq!(names, ["run", "start_wall_ns", "calls_ns(f)", "p50_ns(f)"]);
         let p50 = table.column(3).as_primitive::<arrow::datatypes::Float64Type>();

@@ -9,6 +9,7 @@ mod def;
 mod facts;
 mod launch_gaps;
 mod leaks;
+mod mark_samples;
 mod memory;
 mod registry;
 mod slow_calls;

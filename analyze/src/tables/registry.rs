@@ -10,7 +10,7 @@ use trace_schema::Kind;
 use super::{
     calls, chain_links, critical_path, data_quality,
     def::{FactDef, TableDef},
-    facts, launch_gaps, leaks, memory, slow_calls,
+    facts, launch_gaps, leaks, mark_samples, memory, slow_calls,
 };
 
 /// Every table of what files say about themselves.
@@ -28,6 +28,7 @@ pub const TABLES: &[TableDef] = &[
     slow_calls::TABLE,
     chain_links::TABLE,
     launch_gaps::TABLE,
+    mark_samples::TABLE,
     critical_path::TABLE,
     data_quality::TABLE,
     leaks::allocators::TABLE,

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use analyze_run::random::Random;
+
 use super::support::{analyze, import_as, json, provenance, stdout, testdata};
 
 /// Refused with the code of bad input and these words, leaving nothing behind.
@@ -144,23 +146,17 @@ fn random_damage_of_a_profile_never_panics() {
         .unwrap();
     let whole = &whole.as_bytes()[..4000];
     let (file, out) = (directory.path().join("t.json"), directory.path().join("run.parquet"));
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as usize % below
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut refused = 0;
     for _ in 0..60 {
         let mut bytes = whole.to_vec();
         bytes.extend(b"]}");
-        for _ in 0..1 + random(3) {
-            let at = random(bytes.len());
-            match random(3) {
-                0 => bytes[at] = random(256) as u8,
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(bytes.len());
+            match random.below(3) {
+                0 => bytes[at] = random.below(256) as u8,
                 1 => drop(bytes.remove(at)),
-                _ => bytes.insert(at, b"{}[],:\"\\-e0"[random(11)]),
+                _ => bytes.insert(at, b"{}[],:\"\\-e0"[random.below(11)]),
             }
         }
         fs::write(&file, &bytes).unwrap();

@@ -228,6 +228,7 @@ pub fn largest(division: &Division) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use analyze_run::random::Random;
 
     #[test]
     fn every_cause_has_its_place() {
@@ -241,11 +242,8 @@ mod tests {
 
     #[test]
     fn parts_sum_to_the_excess() {
-        let mut seed = 7_u64;
-        let mut random = move || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 40) as f64 / 1000.0
-        };
+        let mut numbers = Random(7);
+        let mut random = || numbers.below(1 << 24) as f64 / 1000.0;
         for round in 0..1000 {
             let call = Evidence {
                 excess: random() * 3.0,

@@ -228,6 +228,7 @@ pub fn counted(mut values: Vec<f64>) -> Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use analyze_run::random::Random;
 
     fn of_values(values: &mut [f64], q: f64) -> f64 {
         values.sort_by(f64::total_cmp);
@@ -236,21 +237,16 @@ mod tests {
         low + (high - low) * (place - place.floor())
     }
 
-    fn random(seed: &mut u64, below: u64) -> i64 {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((*seed >> 33) % below) as i64
-    }
-
     #[test]
     fn quantiles_are_those_of_the_values() {
-        let mut seed = 3;
+        let mut random = Random(3);
         for (count, below) in
             [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (50_000, 2_000_000)]
         {
             let mut sets = [Multiset::default(), Multiset::default()];
             let mut values = vec![0.0; 7];
             for index in 0..count {
-                let value = random(&mut seed, below);
+                let value = random.below(below) as i64;
                 sets[index % 2].add(value);
                 values.push(value as f64);
             }
@@ -265,17 +261,17 @@ mod tests {
 
     #[test]
     fn quantiles_without_some_and_with_others() {
-        let mut seed = 9;
+        let mut random = Random(9);
         for count in [1, 3, 50, 4000] {
             let mut set = Multiset::default();
             let mut values = Vec::new();
             let (mut minus, mut plus) = (Vec::new(), Vec::new());
             for index in 0..count {
-                let value = random(&mut seed, 1_500_000);
+                let value = random.below(1_500_000) as i64;
                 set.add(value);
                 if index % 3 == 0 {
                     minus.push(value as f64);
-                    plus.push(value as f64 - random(&mut seed, 900) as f64 / 7.0);
+                    plus.push(value as f64 - random.below(900) as f64 / 7.0);
                     values.push(plus[plus.len() - 1]);
                 } else {
                     values.push(value as f64);

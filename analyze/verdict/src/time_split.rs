@@ -92,6 +92,7 @@ const _: () = {
 mod tests {
     use super::*;
     use crate::thread_state::LATEST;
+    use analyze_run::random::Random;
 
     fn thread_state(ts: i64, end: i64, state: State) -> ThreadState {
         ThreadState::of(ts, end, state, 16)
@@ -131,11 +132,8 @@ mod tests {
     /// Compares the split of random threads with a count of every nanosecond.
     #[test]
     fn agrees_with_counting_every_nanosecond() {
-        let mut seed = 42_u64;
-        let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((seed >> 33) % below) as i64
-        };
+        let mut numbers = Random(42);
+        let mut random = |below: usize| numbers.below(below) as i64;
         let states = [
             State::Preempted,
             State::Runnable,

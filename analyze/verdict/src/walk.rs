@@ -182,6 +182,7 @@ impl<'a> Walker<'a> {
 mod tests {
     use super::*;
     use crate::schedule::tests::schedule;
+    use analyze_run::random::Random;
 
     fn slot(schedule: &Schedule, tid: u32) -> usize {
         schedule.known_slot((0, 1, tid)).expect("a thread")
@@ -234,11 +235,8 @@ mod tests {
     /// Checks on random schedules that links cut the time from end to end.
     #[test]
     fn links_never_overlap_and_leave_nothing_out() {
-        let mut seed = 11_u64;
-        let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((seed >> 33) % below) as i64
-        };
+        let mut numbers = Random(11);
+        let mut random = |below: usize| numbers.below(below) as i64;
         for _ in 0..200 {
             let mut rows = Vec::new();
             for tid in 1..=5 {
@@ -252,7 +250,7 @@ mod tests {
                         at,
                         dur,
                         state,
-                        Some(random(dur as u64 + 1)),
+                        Some(random(dur as usize + 1)),
                         202,
                         random(2) as i32,
                         waker,

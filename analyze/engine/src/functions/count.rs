@@ -176,6 +176,7 @@ impl AggregateUDFImpl for Count {
 
 #[cfg(test)]
 mod tests {
+    use analyze_run::random::Random;
     use arrow::{array::RecordBatch, util::pretty::pretty_format_batches};
     use datafusion::{
         datasource::MemTable,
@@ -187,11 +188,8 @@ mod tests {
     /// Creates batches whose lengths are not multiples of four, some with nulls, with few groups and with
     /// many.
     fn session(is_ours: bool) -> SessionContext {
-        let mut seed = 3_u64;
-        let mut random = move |below: i64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as i64 % below
-        };
+        let mut numbers = Random(3);
+        let mut random = |below: usize| numbers.below(below) as i64;
         let mut batch = |number: i64| {
             let rows = 1 + random(3000);
             let few: Int64Array = (0..rows).map(|_| random(3) * random(3)).collect();

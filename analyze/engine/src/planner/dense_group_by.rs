@@ -373,6 +373,7 @@ impl PartitionStream for Rest {
 
 #[cfg(test)]
 mod tests {
+    use analyze_run::random::Random;
     use arrow::{
         array::{Date32Array, Float64Array, Int8Array, Int64Array, UInt64Array},
         util::pretty::pretty_format_batches,
@@ -388,16 +389,13 @@ mod tests {
     /// Creates columns of several widths, with nulls and without, and a batch with more rows than are
     /// processed at once.
     fn session(is_ours: bool, limit_bytes: Option<usize>) -> SessionContext {
-        let mut seed = 7_u64;
-        let mut random = move |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut random = Random(7);
         let mut batch = |number: u64| {
-            let rows = if number == 3 { 20_000 } else { 1 + random(700) };
+            let rows = if number == 3 { 20_000 } else { 1 + random.below(700) };
             // One in `nulls` values is null; with 0, none is.
-            let mut column = |below: u64, nulls: u64| -> Vec<Option<i64>> {
-                let mut number = |_| (nulls == 0 || random(nulls) > 0).then(|| random(below) as i64);
+            let mut column = |below: usize, nulls: usize| -> Vec<Option<i64>> {
+                let mut number =
+                    |_| (nulls == 0 || random.below(nulls) > 0).then(|| random.below(below) as i64);
                 (0..rows).map(&mut number).collect()
             };
             let small = column(9, 5);

@@ -258,6 +258,7 @@ impl Site {
 mod tests {
     use super::*;
     use crate::span::{NO_SEGMENT, State};
+    use analyze_run::random::Random;
 
     const EPOCHS: usize = 40;
     const WARM_UP: usize = 4;
@@ -344,43 +345,35 @@ mod tests {
         assert!(!judged.is_leak && judged.possible_count == 0);
     }
 
-    /// Blocks are freed at random, as many as are allocated, however long they live: none of these sites
-    /// leaks.
+    /// Blocks are freed at random, as many as are allocated, however long they live: no site leaks, and at most 2 in 1,000
+    /// are taken for one that does (6 of 500 have a probability below 0.1 % then).
     #[test]
     fn random_lifetimes_in_balance_are_no_leak() {
-        let mut state = 7_u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = Random(7);
         for mean_epochs in [2, 5, 10, 20, 40] {
             let mut leaks = 0;
             for _ in 0..500 {
                 let site = site((0..=EPOCHS).flat_map(|epoch| {
                     let count = if epoch == 0 { mean_epochs } else { 1 };
                     let mut freed =
-                        || (epoch + 1..=EPOCHS).find(|_| random(mean_epochs) == 0).unwrap_or(NEVER);
+                        || (epoch + 1..=EPOCHS).find(|_| random.below(mean_epochs) == 0).unwrap_or(NEVER);
                     (0..count).map(|_| (epoch, freed())).collect::<Vec<_>>()
                 }));
                 leaks += usize::from(site.judge().is_leak);
             }
-            assert_eq!(leaks, 0, "of 500 that live for {mean_epochs} epochs on average");
+            assert!(leaks < 6, "{leaks} of 500 that live for {mean_epochs} epochs on average");
         }
     }
 
     /// Every live block is old, young or early, so its bytes are counted exactly once.
     #[test]
     fn the_parts_sum_to_what_is_alive() {
-        let mut state = 1_u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut random = Random(1);
         for _ in 0..200 {
-            let count = random(200);
+            let count = random.below(200);
             let mut block = |_| {
-                let born = random(EPOCHS + 1);
-                (born, born + 1 + random(2 * EPOCHS))
+                let born = random.below(EPOCHS + 1);
+                (born, born + 1 + random.below(2 * EPOCHS))
             };
             let blocks: Vec<_> = (0..count).map(&mut block).collect();
             let site = site(blocks);

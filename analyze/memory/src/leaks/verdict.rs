@@ -16,6 +16,7 @@
 //! smallest segment) or of less than a hundredth of the reserved bytes does not count. A leak needs no such
 //! minimum: each of its blocks was recorded.
 
+use analyze_run::quantiles::median_low;
 use trace_schema::{Bytes, Run};
 
 use super::{
@@ -54,9 +55,7 @@ fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
 }
 
 fn median(values: impl Iterator<Item = i64>) -> i64 {
-    let mut sorted: Vec<i64> = values.collect();
-    sorted.sort_unstable();
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    median_low(&mut values.collect::<Vec<_>>()).unwrap_or_default()
 }
 
 /// Returns the difference between the median over the last third of the points and that over the first third.

@@ -17,6 +17,7 @@ use super::{columns::KEY_COLUMNS, *};
 use crate::{
     error::AnalyzeError,
     events::{Batches, Events},
+    random::Random,
     run_file::RunFile,
 };
 
@@ -104,17 +105,12 @@ fn of_file(path: &Path) -> Origin {
     Origin::of(&[file], Arc::new(Sorted(Vec::new())))
 }
 
-fn random(seed: &mut u64, below: u64) -> i64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    ((*seed >> 33) % below) as i64
-}
-
 /// Row groups have all sizes and any overlap, and rows of several row groups share their times.
 #[tokio::test]
 async fn overlapping_groups_are_merged() {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("r.parquet");
-    let mut seed = 5;
+    let mut random = Random(5);
     // Each case has a number of row groups, the most rows of each, their distance, and the spread of the
     // times in each.
     for (groups, rows, step, spread) in [
@@ -126,11 +122,11 @@ async fn overlapping_groups_are_merged() {
     ] {
         let groups: Vec<Vec<i64>> = (0..groups)
             .map(|group| {
-                let count = 1 + random(&mut seed, rows);
+                let count = 1 + random.below(rows);
                 let mut times: Vec<i64> =
-                    (0..count).map(|_| group * step + random(&mut seed, spread)).collect();
+                    (0..count).map(|_| group * step + random.below(spread) as i64).collect();
                 // This is the call that lasts for the whole run.
-                times[0] = times[0].min(random(&mut seed, 50));
+                times[0] = times[0].min(random.below(50) as i64);
                 times.sort_unstable();
                 times
             })

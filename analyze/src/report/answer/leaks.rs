@@ -112,8 +112,7 @@ fn of_growth(growth: &Growth, top: usize) -> Vec<Block> {
         blocks.push(Block::List(trends));
     }
     if !growth.sites.is_empty() {
-        let (shown, all) = (growth.sites.len().min(top), growth.sites.len());
-        blocks.push(Block::Heading(format!("retained by: {shown} of {all} sites")));
+        blocks.push(Block::Heading("retained by".to_owned()));
         blocks.push(Block::Table(sites(&growth.sites, top)));
     }
     blocks.extend(histogram("age (epochs)", &growth.ages, |age| age.to_string()));

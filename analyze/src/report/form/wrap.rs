@@ -35,20 +35,37 @@ pub(super) fn cut(text: &str, to: usize) -> Cow<'_, str> {
     Cow::Owned(short + "…")
 }
 
+/// Units that stay on the line of their number.
+const UNITS: [&str; 16] =
+    ["%", "ns", "µs", "us", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB", "TiB", "MHz", "W", "°C"];
+
+/// Splits text into words; a number and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_unit = UNITS.contains(&word.trim_end_matches(|c: char| ",.;:)".contains(c)));
+        match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(number) => *number += &format!(" {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
 /// Wraps text into lines of at most `to` columns, of which the first begins with `first` and the others with as
-/// many spaces. No word is broken: one that is longer than a line has a line of its own.
+/// many spaces. No word is broken, and no number parted from its unit: one that is longer than a line has a line of its own.
 pub(super) fn wrapped(text: &str, first: &str, to: usize) -> String {
     let indent = " ".repeat(width(first));
     let mut lines = String::new();
     let mut line = first.to_owned();
     let mut is_empty = true;
-    for word in text::harmless(text).split_whitespace() {
-        if !is_empty && width(&line) + width(word) > to {
+    for word in words(&text::harmless(text)) {
+        if !is_empty && width(&line) + width(&word) > to {
             lines += line.trim_end();
             lines.push('\n');
             line.clone_from(&indent);
         }
-        line += word;
+        line += &word;
         line.push(' ');
         is_empty = false;
     }
@@ -70,5 +87,7 @@ mod tests {
     fn no_word_is_broken() {
         let long = "x".repeat(200);
         assert_eq!(wrapped(&format!("a {long} b"), "  ", 40), format!("  a\n  {long}\n  b\n"));
+        assert_eq!(wrapped("it took 99.3 %, so", "", 12), "it took\n99.3 %, so\n");
+        assert_eq!(wrapped("call s took 3", "", 6), "call s\ntook 3\n");
     }
 }

@@ -16,15 +16,22 @@ pub(super) fn build(report: &Report) -> Option<Section> {
         let blocks = vec![Block::Note("No slow call could be judged.".to_owned())];
         return Some(Section { id: "causes", short: "Causes", question: QUESTION.to_owned(), blocks });
     }
-    let note = format!(
-        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole. Mainly in: the numbers of the slowest calls of which it is the main cause.",
-        chains.params.slow_factor
-    );
     let sql = "SELECT verdict, count(*) AS calls_count, sum(excess_ns) AS excess_ns FROM slow_calls WHERE depth = 0 GROUP BY verdict ORDER BY 3 DESC";
-    let links = chains.overall.iter().map(|share| {
-        Cell::of_links(linked(chains, |_, call| [call.verdict, call.root].contains(&share.cause)), "–")
-    });
-    let table = Table::of_parts("Cause", &parts, sql).with(word("Mainly in"), links);
+    let links = chains
+        .overall
+        .iter()
+        .map(|share| linked(chains, |_, call| [call.verdict, call.root].contains(&share.cause)))
+        .collect::<Vec<_>>();
+    let has_links = links.iter().any(|links| !links.is_empty());
+    let note = format!(
+        "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.{}",
+        chains.params.slow_factor,
+        if has_links { " Mainly in: the numbers of the slowest calls of which it is the main cause." } else { "" }
+    );
+    let mut table = Table::of_parts("Cause", &parts, sql);
+    if has_links {
+        table = table.with(word("Mainly in"), links.into_iter().map(|links| Cell::of_links(links, "–")));
+    }
     let mut blocks = vec![Block::Note(note), Block::Parts(parts), Block::Table(table)];
     if !chains.alibis.is_empty() {
         let row = |ruled_out: &crate::questions::ruled_out::RuledOut| -> Row {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use analyze_run::random::Random;
 use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array},
     util::pretty::pretty_format_batches,
@@ -17,20 +18,6 @@ use datafusion::{
 };
 
 use super::rules;
-
-/// A small random number generator: the tests need no more, and a failing case is identified by its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn one_in(&mut self, limit: u64) -> bool {
-        self.below(limit) == 0
-    }
-}
 
 fn session(partitions: usize, batch_size: usize, is_ours: bool, memory_bytes: usize) -> SessionContext {
     session_of(partitions, batch_size, is_ours, memory_bytes, true)
@@ -64,29 +51,31 @@ const ROOM: usize = 1 << 30;
 
 /// Creates rows with everything that intervals can have: nulls, zero and negative lengths, overflow,
 /// floats.
-fn rows(random: &mut Random, count: u64, id: i64) -> RecordBatch {
+fn rows(random: &mut Random, count: usize, id: i64) -> RecordBatch {
     let mut ts = Vec::new();
     let mut dur = Vec::new();
     for _ in 0..count {
-        ts.push((!random.one_in(12)).then(|| match random.below(40) {
+        ts.push((random.below(12) > 0).then(|| match random.below(40) {
             0 => i64::MAX - 3,
             1 => i64::MIN + 2,
             _ => random.below(60) as i64,
         }));
-        dur.push((!random.one_in(12)).then(|| match random.below(12) {
+        dur.push((random.below(12) > 0).then(|| match random.below(12) {
             0 => 0,
             1 => -(random.below(9) as i64),
             2 => 40,
             _ => random.below(9) as i64,
         }));
     }
-    let run = (0..count).map(|_| (!random.one_in(15)).then(|| if random.one_in(2) { "one" } else { "two" }));
+    let run =
+        (0..count).map(|_| (random.below(15) > 0).then(|| if random.below(2) == 0 { "one" } else { "two" }));
     let run: StringArray = run.collect();
-    let tid: UInt32Array = (0..count).map(|_| (!random.one_in(15)).then(|| random.below(3) as u32)).collect();
+    let tid: UInt32Array =
+        (0..count).map(|_| (random.below(15) > 0).then(|| random.below(3) as u32)).collect();
     // A timestamp that overflows is an error in DataFusion, in both plans; an integer wraps around.
     let moments: TimestampNanosecondArray =
         ts.iter().map(|ts| ts.filter(|ts| (0..99).contains(ts))).collect();
-    let x: Int64Array = (0..count).map(|_| (!random.one_in(9)).then(|| random.below(5) as i64)).collect();
+    let x: Int64Array = (0..count).map(|_| (random.below(9) > 0).then(|| random.below(5) as i64)).collect();
     let ids = Int64Array::from_iter_values((0..count as i64).map(|row| id + row));
     let floats: arrow::array::Float64Array = ts
         .iter()
@@ -172,18 +161,18 @@ const NOT_TAKEN: &[&str] = &[
 
 /// Asserts that both sessions return the same rows.
 async fn compare(seed: u64, from: &str, condition: &str) {
-    let mut random = Random(seed);
+    let mut random = Random::nth(seed, 0);
     let sizes = [0, 1, 7, 40, 160];
     let [left, right] = [0, 1000].map(|id| {
-        let count = sizes[random.below(5) as usize];
+        let count = sizes[random.below(5)];
         rows(&mut random, count, id)
     });
-    let partitions = 1 + random.below(4) as usize;
-    let batch_size = [1, 2, 3, 16, 8192][random.below(5) as usize];
+    let partitions = 1 + random.below(4);
+    let batch_size = [1, 2, 3, 16, 8192][random.below(5)];
     let columns = ["a.id AS a, b.id AS b", "b.dur, a.*", "count(*) AS n, sum(a.id * b.id) AS s"];
-    let columns = columns[random.below(3) as usize];
+    let columns = columns[random.below(3)];
     let sql = format!("SELECT {columns} FROM {} ON {condition}", from);
-    let by_hash = !random.one_in(4);
+    let by_hash = random.below(4) > 0;
     let [ours, theirs] =
         [true, false].map(|is_ours| session_of(partitions, batch_size, is_ours, ROOM, by_hash));
     for context in [&ours, &theirs] {

@@ -1,0 +1,64 @@
+//! Quantiles of values that are all in memory. (Verdicts count values instead of keeping them, and have exact quantiles of
+//! counts: `analyze_verdict::multiset`.)
+
+/// Returns the quantile `share` (0 to 1) of sorted values by the definition of SQL's `percentile_cont`: linear between
+/// neighbours. `None` if there are no values.
+pub fn interpolated(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
+    let (low, part) = (place.floor() as usize, place.fract());
+    let (below, above) = (sorted.get(low)?, sorted.get(low + 1).or_else(|| sorted.last())?);
+    Some(below + part * (above - below))
+}
+
+/// Returns the value of sorted ones that is nearest to the quantile `share` (0 to 1), the higher one of two that are
+/// equally near. `None` if there are no values.
+pub fn nearest<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
+    let place = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
+    sorted.get(place.round() as usize).copied()
+}
+
+/// Returns the median; for an even number of values, the mean of the two in the middle. `None` if there are no values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// Returns the median; for an even number of values, the lower one of the two in the middle. The values are put in another
+/// order. `None` if there are no values.
+pub fn median_low(values: &mut [i64]) -> Option<i64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable(middle).1)
+}
+
+/// Returns the median; for an even number of values, the higher one of the two in the middle. The values are put in
+/// another order. `None` if there are no values.
+pub fn median_high(values: &mut [i64]) -> Option<i64> {
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_between_or_at_values() {
+        let sorted = [1.0, 2.0, 4.0, 8.0];
+        assert_eq!(
+            [0.0, 0.5, 0.75, 1.0].map(|share| interpolated(&sorted, share)),
+            [1.0, 3.0, 5.0, 8.0].map(Some)
+        );
+        assert_eq!([0.0, 0.5, 0.6, 2.0].map(|share| nearest(&sorted, share)), [1.0, 4.0, 4.0, 8.0].map(Some));
+        assert_eq!((interpolated(&[], 0.5), nearest::<i64>(&[], 0.5)), (None, None));
+    }
+
+    #[test]
+    fn medians_of_even_numbers_differ() {
+        assert_eq!((median(&[4.0, 1.0, 2.0]), median(&[4.0, 1.0])), (Some(2.0), Some(2.5)));
+        assert_eq!((median_low(&mut [4, 1, 2, 3]), median_high(&mut [4, 1, 2, 3])), (Some(2), Some(3)));
+        assert_eq!((median_low(&mut [7]), median_high(&mut [7])), (Some(7), Some(7)));
+        assert_eq!((median(&[]), median_low(&mut []), median_high(&mut [])), (None, None, None));
+    }
+}
