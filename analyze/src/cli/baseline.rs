@@ -83,7 +83,9 @@ impl Args {
             What::List { baseline, json } => {
                 let runs = baseline::open(&baseline)?;
                 if json {
-                    return print_json(&runs.each().iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>());
+                    return print_json(
+                        &runs.each().iter().map(|run| (&run.name, &run.facts)).collect::<Vec<_>>(),
+                    );
                 }
                 show(&document::list(&runs))
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{answer, print, print_json, show, write};
+use super::{answer, print, print_json, show, stem, write};
 use crate::{
     compare::{
         baseline,
@@ -53,9 +53,9 @@ pub(super) struct Args {
     /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write one self-contained HTML page, too
-    #[arg(long, value_name = "FILE.html")]
-    html: Option<PathBuf>,
+    /// Write one self-contained HTML page, too [without a name: BASE-vs-NEW.html in the current directory]
+    #[arg(long, value_name = "FILE.html", num_args = 0..=1)]
+    html: Option<Option<PathBuf>>,
     /// Replace the page if it exists
     #[arg(long)]
     force: bool,
@@ -212,15 +212,17 @@ impl Args {
         };
         // What is wrong with them is said before the work.
         let rules = self.rules.rules()?;
-        if let Some(html) = self.html.as_ref().filter(|html| html.exists() && !self.force) {
+        let versus = || format!("{}-vs-{}.html", stem(&base[0]), stem(&new[0])).into();
+        let html: Option<PathBuf> = self.html.clone().map(|path| path.unwrap_or_else(versus));
+        if let Some(html) = html.as_ref().filter(|html| html.exists() && !self.force) {
             return Err(AnalyzeError::Exists(html.clone()));
         }
-        self.html.iter().try_for_each(|html| new_file::differs(html, base.iter().chain(&new)))?;
+        html.iter().try_for_each(|html| new_file::differs(html, base.iter().chain(&new)))?;
         let options = self.rules.options();
         let (base, new) = (load(&base, &options).await?, load(&new, &options).await?);
         let comparison = judge::compare(&base, &new, &rules, &self.allow)?;
         let document = report::comparison(&comparison);
-        if let Some(html) = &self.html {
+        if let Some(html) = &html {
             let page = report::page(&document, &comparison.json()?)?;
             write(html, &page, self.force)?;
         }
@@ -260,7 +262,9 @@ async fn recorded(paths: &[PathBuf], options: &Options) -> Result<Vec<Simulated>
                     calls_ns.extend(floats(&batch, "dur")?.iter().flatten());
                 }
             }
-            all.extend(runs.apart(|_| true).into_iter().map(|run| Simulated { run, calls_ns: calls_ns.clone() }));
+            all.extend(
+                runs.apart(|_| true).into_iter().map(|run| Simulated { run, calls_ns: calls_ns.clone() }),
+            );
         }
     }
     Ok(all)

@@ -31,13 +31,13 @@ pub(super) struct Args {
 enum Verb {
     /// A timeline for ui.perfetto.dev and trace_processor: threads, calls, off-CPU time, marks, memory, causes of slow calls
     Perfetto(Timeline),
-    /// Timeline as JSON (trace event format), for chrome://tracing, Perfetto, Speedscope
+    /// A timeline as JSON (trace event format) for chrome://tracing, Perfetto, Speedscope
     Chrome(Timeline),
-    /// Sums by call stack, a line a stack, for flame graphs
+    /// Sums by call stack, one line per stack, for flame graphs
     Folded(Folded),
     /// Sums by call stack as a profile for pprof (profile.proto with gzip)
     Pprof(Pprof),
-    /// The rows of the run as Arrow, CSV or JSON; of the latter two `analyze import events` makes a run again
+    /// The rows of the run as Arrow, CSV or JSON lines; `analyze import events` converts CSV and JSON lines back to a run
     Events(Events),
 }
 

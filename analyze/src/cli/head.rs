@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use super::print;
 use crate::{
     output::{Format, Sink},
@@ -10,29 +12,30 @@ use crate::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// The first rows of a run, with the columns that have values in them
+/// Print the first rows of a run, with the columns that have values in them
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The run
     run: PathBuf,
-    /// How many rows
+    /// Number of rows
     #[arg(short, value_name = "N", default_value_t = 10)]
     number: u32,
-    /// Rows of this kind only
+    /// Only rows of this kind (call, off_cpu, alloc, …)
     #[arg(long, value_parser = head::kind)]
     kind: Option<trace_schema::Kind>,
-    /// Format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    /// Format of the rows
+    #[arg(long, value_parser = text_format(), default_value = "table")]
     format: Format,
+}
+
+/// Returns the parser of a format of text; Parquet is none.
+fn text_format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["table", "csv", "json", "ndjson"])
+        .try_map(|name| <Format as clap::ValueEnum>::from_str(&name, false))
 }
 
 impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
-        if self.format == Format::Parquet {
-            return Err(AnalyzeError::Query(
-                "head shows rows; `analyze sql --out` writes Parquet".to_owned(),
-            ));
-        }
         let trace = Trace::open_one(&self.run).await?;
         let batch = head::run(&trace, self.number, self.kind).await?;
         let mut text = Vec::new();

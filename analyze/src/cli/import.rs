@@ -9,17 +9,17 @@ use super::print;
 use analyze_import::{FORMATS, Importer, Job, Layout, Map};
 use analyze_run::error::AnalyzeError;
 
-/// Turn another tool's trace into a run
+/// Convert another tool's trace to a run
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct Args {
-    /// What the file is [default: what its content says]
+    /// Format of the file [default: recognized from its content]
     #[arg(value_parser = formats())]
     format: Option<&'static dyn Importer>,
     /// The file to read; it is never written to
     file: PathBuf,
-    /// Columns of a CSV table, as ts=time_ns,dur=lat_us:us,tid=tid,op=func,kind='call',pid='0'; times may
-    /// have a unit (ns, us, ms, s), and a value in quotes is the same in each row
+    /// Which column of a CSV table is which: ts=time_ns,dur=lat_us:us,tid=tid,op=func,kind='call',pid='0'; a time may
+    /// have a unit (ns, us, ms, s), and a quoted value holds for every row
     #[arg(long, value_name = "COLUMN=NAME,…", value_parser = Map::parse)]
     map: Option<Map>,
     /// Character between the cells of a CSV table; `tab` stands for one

@@ -12,7 +12,7 @@ use analyze_run::text;
 /// Write several runs of one host as one run
 #[derive(clap::Args)]
 #[command(
-    after_help = "Refused: runs of different hosts or boots, and a process with rows of the same time in two runs."
+    after_help = "Runs of different hosts or boots are refused, and so are two runs with rows of one process at the same time."
 )]
 pub(super) struct Args {
     /// The runs

@@ -27,6 +27,13 @@ pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeE
         .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
 }
 
+/// Returns the name of a run, directory or pattern for a file in the current directory.
+pub(super) fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = stem.trim_matches(|c: char| !c.is_alphanumeric());
+    if name.is_empty() { "report".to_owned() } else { name.replace(['*', '?', '[', ']'], "_") }
+}
+
 /// Returns what standard output is: a terminal's width, and whether colours are wanted there (NO_COLOR is not set).
 fn screen() -> Screen {
     let stdout = std::io::stdout();

@@ -7,7 +7,7 @@ use trace_schema::Bytes;
 use super::print;
 use analyze_run::error::AnalyzeError;
 
-/// Save what an interrupted recording had written (RUN.parquet.recording) as a run
+/// Convert an interrupted recording (RUN.parquet.recording) to a run
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The unfinished recording

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trace_schema::Bytes;
 
-use super::{print, show, write};
+use super::{print, show, stem, write};
 use crate::{
     report::{self, Block, Document, Report},
     trace::Trace,
@@ -40,13 +40,6 @@ pub(super) struct Args {
     /// Replace files that exist
     #[arg(long)]
     force: bool,
-}
-
-/// Returns the name of a run, directory or pattern for a file in the current directory.
-fn stem(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = stem.trim_matches(|c: char| !c.is_alphanumeric());
-    if name.is_empty() { "report".to_owned() } else { name.replace(['*', '?', '[', ']'], "_") }
 }
 
 impl Args {

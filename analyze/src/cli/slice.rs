@@ -11,21 +11,21 @@ use crate::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// Write a part of a run as a run: some time of it, a process of it
+/// Write a part of a run: a span of its time, or one of its processes
 #[derive(clap::Args)]
 #[command(
-    after_help = "A row belongs where it begins. What was left out is said in the new run: see `analyze info`."
+    after_help = "A row belongs to the span in which it begins. The new run records what was left out: see `analyze info`."
 )]
 pub(super) struct Args {
     /// The run
     run: PathBuf,
-    /// From this time on, since recording began (1.5s)
+    /// Start of the span, as time since recording began (1.5s)
     #[arg(long, value_name = "TIME")]
     from: Option<Nanos>,
-    /// To before this time
+    /// End of the span; rows that begin at or after it are left out
     #[arg(long, value_name = "TIME")]
     to: Option<Nanos>,
-    /// This process, who else had its CPUs, and readings of devices
+    /// Keep this process, the tasks that ran on its CPUs, and the readings of devices
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// The run to write

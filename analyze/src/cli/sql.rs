@@ -33,13 +33,13 @@ use analyze_engine::{error::query_error, scan_progress};
 use analyze_run::new_file;
 use analyze_run::{error::AnalyzeError, progress};
 
-/// Query runs with SQL: the table `events`, and the views of queries/ (ops, op_time, off_cpu, …)
+/// Query runs with SQL: the table `events` and the views of the query library (ops, op_time, off_cpu, …)
 #[derive(clap::Args)]
 #[command(after_help = "Example: analyze sql run.parquet 'SELECT op, count(*) FROM ops GROUP BY op'\n\
     With several runs (files, directories, quoted patterns), the column `run` tells them apart. Queries can only read.\n\
     Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.")]
 pub(super) struct Args {
-    /// Runs, then the query (unless --file)
+    /// The runs, then the query (unless --file names one)
     #[arg(required = true, value_name = "RUN… QUERY")]
     words: Vec<String>,
     /// Read the query from a file
@@ -52,7 +52,7 @@ pub(super) struct Args {
 /// How queries are run, and their answers written.
 #[derive(clap::Args, Clone)]
 pub(super) struct Answer {
-    /// A value for $NAME in the query
+    /// Value of the parameter $NAME of the query
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     pub(super) params: Vec<(String, String)>,
     /// Format of the result [default: table on a terminal, csv elsewhere, parquet for --out *.parquet]
@@ -64,13 +64,13 @@ pub(super) struct Answer {
     /// Replace the output file if it exists
     #[arg(long, requires = "out")]
     force: bool,
-    /// Query files of your own: they add to the library, or replace what has the same name
+    /// Directory of your own query files; they add to the library, or replace queries of the same name
     #[arg(long, value_name = "DIR")]
     pub(super) queries: Option<PathBuf>,
-    /// Give up after so long
+    /// Cancel the query after this time, such as 30s or 5m
     #[arg(long, value_name = "TIME")]
     timeout: Option<Nanos>,
-    /// What needs more memory spills to disk, or stops
+    /// Memory that the query may take, such as 4GiB; beyond it, the query spills to disk or fails
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<Bytes>,
 }

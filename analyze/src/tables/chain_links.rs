@@ -1,36 +1,25 @@
 //! `_chain_links`: a table of the links of every slow call's chain: what its thread did from end to end, and while it slept,
 //! what the thread did that woke it.
 
-use std::sync::Arc;
-
-use analyze_engine::{
-    derived_table::{Output, Writer, blocking},
-    rows,
-    rows::Rows,
-};
-use analyze_run::error::AnalyzeError;
+use analyze_engine::{derived_table::Writer, rows, rows::Rows};
 use analyze_verdict::{
     causes::Cause,
     classify::SlowCall,
-    derived::{Derived, Source},
-    params::Params,
+    derived::Derived,
     root_cause::{blamed, cause_of},
     thread_state::State,
     walk::Walker,
 };
 use trace_schema::Kind;
 
-use super::{
-    def::TableDef,
-    slow_calls::{BATCH_CALLS, named},
-};
+use super::{def::TableDef, per_slow_call::fill, slow_calls::named};
 
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_chain_links",
     needs: &[Kind::Call, Kind::OffCpu],
     schema: LinkRows::schema,
-    make: |source, output| Box::pin(fill(source, output)),
+    make: |source, output| Box::pin(fill(source, output, push)),
 };
 
 rows! {
@@ -97,19 +86,4 @@ fn push(writer: &mut Writer<LinkRows>, derived: &Derived, walker: &mut Walker<'_
             call_depth: slow.call.depth.into(),
         });
     }
-}
-
-/// Fills the table. The chains are followed anew, for some calls at a time.
-async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let derived = source.get(Params::default()).await?;
-    blocking(move || {
-        let mut writer = output.writer();
-        let mut walker = Walker::new(&derived.schedule);
-        for calls in derived.judgement.slow.chunks(BATCH_CALLS) {
-            calls.iter().for_each(|slow| push(&mut writer, &derived, &mut walker, slow));
-            writer.send(true)?;
-        }
-        Ok(())
-    })
-    .await
 }

@@ -11,6 +11,7 @@ mod launch_gaps;
 mod leaks;
 mod mark_samples;
 mod memory;
+mod per_slow_call;
 mod registry;
 mod slow_calls;
 

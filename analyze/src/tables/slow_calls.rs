@@ -1,35 +1,24 @@
 //! `_slow_calls`: a table of the slow calls with their verdicts, and their excess latency by cause.
 
-use std::sync::Arc;
-
-use analyze_engine::{
-    derived_table::{Output, Writer, blocking},
-    rows,
-    rows::Rows,
-};
-use analyze_run::error::AnalyzeError;
+use analyze_engine::{derived_table::Writer, rows, rows::Rows};
 use analyze_verdict::{
     causes::{self, Cause},
     classify::SlowCall,
     culprits::thread_name,
-    derived::{Derived, Source},
-    params::Params,
+    derived::Derived,
     schedule::Task,
     walk::Walker,
 };
 use trace_schema::Kind;
 
-use super::def::TableDef;
-
-/// The number of slow calls whose rows are handed on together.
-pub(super) const BATCH_CALLS: usize = 2048;
+use super::{def::TableDef, per_slow_call::fill};
 
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_slow_calls",
     needs: &[Kind::Call],
     schema: SlowCallRows::schema,
-    make: |source, output| Box::pin(fill(source, output)),
+    make: |source, output| Box::pin(fill(source, output, push)),
 };
 
 /// Returns the name of the column of a cause.
@@ -89,18 +78,4 @@ fn push(writer: &mut Writer<SlowCallRows>, derived: &Derived, walker: &mut Walke
         culprit_comm: slow.culprit.and_then(|task| named(derived, run, task)),
         causes: Cause::ALL.map(|cause| division[cause.index()]),
     });
-}
-
-async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let derived = source.get(Params::default()).await?;
-    blocking(move || {
-        let mut writer = output.writer();
-        let mut walker = Walker::new(&derived.schedule);
-        for calls in derived.judgement.slow.chunks(BATCH_CALLS) {
-            calls.iter().for_each(|slow| push(&mut writer, &derived, &mut walker, slow));
-            writer.send(true)?;
-        }
-        Ok(())
-    })
-    .await
 }

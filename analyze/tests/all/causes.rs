@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use analyze_verdict::causes::Cause;
 use serde_json::Value;
 use trace_schema::{Kind, Run, Text};
 use trace_writer::Recorder;
@@ -196,4 +197,27 @@ fn a_million_threads_have_their_verdicts_in_bounded_memory() {
     let warnings = answer["warnings"].to_string();
     assert!(!warnings.contains(" rows)"), "nothing is broken: {warnings}");
     assert!((1 << 20..1 << 30).contains(&peak_bytes), "{peak_bytes} bytes");
+}
+
+/// What lists causes by hand lists all of them.
+#[test]
+fn every_cause_is_shown_everywhere() {
+    let text = |path: &str| {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/").to_owned() + path;
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let (slow_calls, metrics) =
+        (text("../queries/core/slow_calls.sql"), text("../queries/compare/metrics_causes.sql"));
+    let (why, verdicts) = (text("src/compare/why.rs"), text("VERDICTS.md"));
+    for name in Cause::ALL.map(Cause::name) {
+        let column = name.replace([':', '-'], "_") + "_ns";
+        assert!(slow_calls.contains(&format!("--   {column} ")), "slow_calls has no {column}");
+        let summed = metrics.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == column);
+        assert!(summed, "metrics_causes: {column}");
+        // The classes of sleep are one part there.
+        let class = name.split(':').next().unwrap().replace('-', "_");
+        assert!(why.contains(&format!("\"lost_{class}_ns\"")), "compare/why.rs: {class}");
+        let shown = name.strip_prefix("blocked").filter(|class| *class != ":ioctl").unwrap_or(name);
+        assert!(verdicts.contains(&format!("`{shown}`")), "VERDICTS.md: {shown}");
+    }
 }

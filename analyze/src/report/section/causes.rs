@@ -26,7 +26,11 @@ pub(super) fn build(report: &Report) -> Option<Section> {
     let note = format!(
         "A call is slow above {} times its function's median. Nested calls are counted in the call around them. The parts sum to the whole.{}",
         chains.params.slow_factor,
-        if has_links { " Mainly in: the numbers of the slowest calls of which it is the main cause." } else { "" }
+        if has_links {
+            " Mainly in: the numbers of the slowest calls of which it is the main cause."
+        } else {
+            ""
+        }
     );
     let mut table = Table::of_parts("Cause", &parts, sql);
     if has_links {

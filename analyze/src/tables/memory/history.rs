@@ -21,11 +21,11 @@ use super::sink::replay;
 use crate::tables::def::TableDef;
 
 /// Rows that are made of one kind of entries of a [`History`].
-pub(super) trait Told: Rows {
+pub(super) trait HistoryRows: Rows {
     /// The entry that one row describes.
     type Entry;
     /// Takes the entries so far.
-    fn told(history: &mut History) -> Drain<'_, Self::Entry>;
+    fn entries(history: &mut History) -> Drain<'_, Self::Entry>;
     /// Adds the row of an entry.
     fn row(writer: &mut Writer<Self>, entry: &Self::Entry, replay: &Replay);
 }
@@ -36,7 +36,7 @@ struct Sink<R> {
     writer: Writer<R>,
 }
 
-impl<R: Told> Listener for Sink<R> {
+impl<R: HistoryRows> Listener for Sink<R> {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
@@ -56,7 +56,7 @@ impl<R: Told> Listener for Sink<R> {
     }
 
     fn flush(&mut self, replay: &Replay, all: bool) -> Result<(), AnalyzeError> {
-        for entry in R::told(&mut self.history) {
+        for entry in R::entries(&mut self.history) {
             R::row(&mut self.writer, &entry, replay);
         }
         // Entries of other kinds belong to other tables.
@@ -65,12 +65,12 @@ impl<R: Told> Listener for Sink<R> {
     }
 }
 
-async fn fill<R: Told>(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
+async fn fill<R: HistoryRows>(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     replay(&source, Sink { history: History::default(), writer: output.writer::<R>() }).await
 }
 
 /// Defines a table that the history of allocators fills.
-pub(super) const fn table<R: Told>(name: &'static str) -> TableDef {
+pub(super) const fn table<R: HistoryRows>(name: &'static str) -> TableDef {
     TableDef {
         name,
         needs: &[Kind::Alloc],

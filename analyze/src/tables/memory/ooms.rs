@@ -9,7 +9,7 @@ use analyze_memory::{
 };
 
 use super::{
-    history::{Told, table},
+    history::{HistoryRows, table},
     sink::non_zero,
 };
 use crate::tables::def::TableDef;
@@ -51,10 +51,10 @@ rows! {
     }
 }
 
-impl Told for OomRows {
+impl HistoryRows for OomRows {
     type Entry = Oom;
 
-    fn told(history: &mut History) -> Drain<'_, Oom> {
+    fn entries(history: &mut History) -> Drain<'_, Oom> {
         history.ooms.drain(..)
     }
 

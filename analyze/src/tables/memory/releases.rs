@@ -8,7 +8,7 @@ use analyze_memory::{
     input::Replay,
 };
 
-use super::history::{Told, table};
+use super::history::{HistoryRows, table};
 use crate::tables::def::TableDef;
 
 /// The table.
@@ -36,10 +36,10 @@ rows! {
     }
 }
 
-impl Told for ReleaseRows {
+impl HistoryRows for ReleaseRows {
     type Entry = Release;
 
-    fn told(history: &mut History) -> Drain<'_, Release> {
+    fn entries(history: &mut History) -> Drain<'_, Release> {
         history.releases.drain(..)
     }
 

@@ -9,7 +9,7 @@ use analyze_memory::{
 };
 
 use super::{
-    history::{Told, table},
+    history::{HistoryRows, table},
     sink::non_zero,
 };
 use crate::tables::def::TableDef;
@@ -44,10 +44,10 @@ rows! {
     }
 }
 
-impl Told for RequestRows {
+impl HistoryRows for RequestRows {
     type Entry = Change;
 
-    fn told(history: &mut History) -> Drain<'_, Change> {
+    fn entries(history: &mut History) -> Drain<'_, Change> {
         history.changes.drain(..)
     }
 
