@@ -1,4 +1,4 @@
--- op_time: one row per finished CUDA call, with the division of its duration. on_cpu, preempted, runnable, throttled, blocked, stopped and unknown sum to dur.
+-- op_time: one row per finished CUDA call, with the division of its duration. on_cpu, preempted, runnable, throttled, blocked, stopped and unknown sum to dur. Where the scheduler is not on record for the whole of a call, all of it is unknown, and the others are null.
 -- needs: _calls
 -- columns:
 --   run                    string  -   Name of the run that the row comes from.
@@ -14,7 +14,7 @@
 --   throttled_ns           int64   ns  Throttled: the control group of the thread had used up its CPU quota, and then the thread waited for a CPU.
 --   blocked_ns             int64   ns  Blocked: the thread slept, interruptibly or not; the sum of the blocked_…_ns.
 --   stopped_ns             int64   ns  Stopped by a signal, as the recorder does while it places probes.
---   unknown_ns             int64   ns  Off CPU for a reason that the source does not record.
+--   unknown_ns             int64   ns  Off CPU for a reason that the source does not record; or the whole call, where the scheduler is not on record.
 --   blocked_syscall        int64   -   System call (x86-64 number) of the longest single sleep.
 --   blocked_ioctl_ns       int64   ns  Blocked in ioctl, through which the CUDA libraries call the kernel driver.
 --   blocked_futex_ns       int64   ns  Blocked in futex: on a lock or condition variable.

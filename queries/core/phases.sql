@@ -8,13 +8,13 @@
 --   calls_count     int64   count  Number of calls that began in these ranges and in no range inside them.
 --   launches_count  int64   count  Number of launches among these calls.
 --   calls_ns        int64   ns     Time in top-level calls.
---   scheduler_ns    int64   ns     Part of that time in which the thread was preempted or runnable and waited for a CPU.
---   blocked_ns      int64   ns     Part of that time in which the thread was blocked.
+--   scheduler_ns    int64   ns     Part of that time in which the thread was preempted or runnable and waited for a CPU; null if the scheduler is not on record for each of these calls.
+--   blocked_ns      int64   ns     Part of that time in which the thread was blocked; null as scheduler_ns.
 SELECT
     m.run, m.phase, m.ranges_count, m.total_ns,
     coalesce(c.calls_count, 0) AS calls_count, coalesce(c.launches_count, 0) AS launches_count,
-    coalesce(c.calls_ns, 0) AS calls_ns, coalesce(c.scheduler_ns, 0) AS scheduler_ns,
-    coalesce(c.blocked_ns, 0) AS blocked_ns
+    coalesce(c.calls_ns, 0) AS calls_ns, CASE WHEN c.run IS NULL THEN 0 ELSE c.scheduler_ns END AS scheduler_ns,
+    CASE WHEN c.run IS NULL THEN 0 ELSE c.blocked_ns END AS blocked_ns
 FROM (
     SELECT run, name AS phase, count(*) AS ranges_count, coalesce(sum(dur), 0) AS total_ns
     FROM marks WHERE op = 'range' GROUP BY run, name
@@ -24,7 +24,8 @@ LEFT JOIN (
         run, phase, count(*) AS calls_count,
         sum(CASE WHEN class = 'launch' THEN 1 ELSE 0 END) AS launches_count,
         sum(CASE WHEN depth = 0 THEN dur ELSE 0 END) AS calls_ns,
-        sum(CASE WHEN depth = 0 THEN preempted_ns + runnable_ns ELSE 0 END) AS scheduler_ns,
-        sum(CASE WHEN depth = 0 THEN blocked_ns ELSE 0 END) AS blocked_ns
+        CASE WHEN count(*) = count(blocked_ns)
+            THEN sum(CASE WHEN depth = 0 THEN preempted_ns + runnable_ns ELSE 0 END) END AS scheduler_ns,
+        CASE WHEN count(*) = count(blocked_ns) THEN sum(CASE WHEN depth = 0 THEN blocked_ns ELSE 0 END) END AS blocked_ns
     FROM op_time WHERE phase IS NOT NULL GROUP BY run, phase
 ) c ON c.run = m.run AND c.phase = m.phase

@@ -8,6 +8,7 @@
 
 pub mod address_ranges;
 pub mod columns;
+pub mod coverage;
 pub mod error;
 pub mod events;
 pub mod hash;

@@ -124,6 +124,8 @@ fn add_earlier(run: &mut Run, mut earlier: Run) {
     run.not_captured.extend(earlier.not_captured.drain(..).filter(|what| !known.contains(what)));
     earlier.lost.append(&mut run.lost);
     run.lost = earlier.lost;
+    earlier.stored.append(&mut run.stored);
+    run.stored = earlier.stored;
     let threads: HashSet<_> = run.threads.iter().map(|thread| (thread.pid, thread.tid)).collect();
     run.threads.extend(earlier.threads.into_iter().filter(|t| !threads.contains(&(t.pid, t.tid))));
     let processes: HashSet<_> = run.processes.iter().map(|process| process.pid).collect();

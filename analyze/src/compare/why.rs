@@ -151,7 +151,7 @@ const TIME: [(&str, &str); 13] = [
     ("blocked_poll_ns", "asleep for an event (poll)"),
     ("blocked_other_ns", "asleep in another system call"),
     ("stopped_ns", "stopped by a signal"),
-    ("unknown_ns", "off CPU, the source does not say why"),
+    ("unknown_ns", "the record does not say what the thread did"),
 ];
 
 /// Causes of the excess latency of slow calls: columns of the view `metrics_causes`.
@@ -226,7 +226,7 @@ pub fn accounts(all: &[Change]) -> Vec<Account> {
     ));
 
     let mut functions: Vec<(&str, f64, f64)> = both
-        .subjects("on_cpu_ns")
+        .subjects("unknown_ns")
         .into_keys()
         .map(|op| {
             let parts = both.parts(TIME.into_iter(), Some(op));

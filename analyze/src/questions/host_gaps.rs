@@ -2,6 +2,7 @@
 
 use futures::TryStreamExt;
 use serde::Serialize;
+use trace_schema::{Class, Kind, Layer, Op};
 
 use crate::trace::Trace;
 use analyze_run::{
@@ -25,7 +26,7 @@ pub const PARTS: [(&str, &str, &str); 12] = [
     ("page_fault_ns", "page-fault", "outside of calls, while a page was brought in"),
     ("blocked_ns", "blocked", "outside of calls, asleep"),
     ("stopped_ns", "stopped", "outside of calls, stopped by a signal"),
-    ("unknown_ns", "inconclusive", "outside of calls, off CPU, and the source does not say why"),
+    ("unknown_ns", "inconclusive", "outside of calls; the record does not say what the thread did"),
 ];
 
 /// One gap: the time of a thread between the return of one launch and the start of the next.
@@ -60,6 +61,28 @@ pub struct Gaps {
     pub parts_ns: Vec<i64>,
     /// The longest gaps, longest first.
     pub longest: Vec<Gap>,
+    /// Launches that have rows, and the number of launches that there were, at least, if not all have rows: between two
+    /// launches that are not stored side by side, no gap is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_launches: Option<(u64, u64)>,
+}
+
+/// Returns the number of launches that have rows and of those that there were, if a run states that not all are stored.
+fn stored_launches(trace: &Trace) -> Option<(u64, u64)> {
+    let is_launch = |op: &str| Op::from_name(op).is_some_and(|op| op.class() == Class::Launch);
+    // A launch of the runtime makes one of the driver, so the layer with more of them tells.
+    let of_layer = |layer: Layer| {
+        let stored = trace.files().iter().flat_map(|file| &file.run.stored);
+        let of = stored.filter(|stored| stored.is_of(Kind::Call) && is_launch(&stored.op));
+        let of = of.filter(|stored| Op::from_name(&stored.op).is_some_and(|op| op.layer() == layer));
+        of.fold((0_u64, 0_u64), |(rows, made), stored| {
+            let more = stored.made_count.unwrap_or(stored.stored_count);
+            (rows.saturating_add(stored.stored_count), made.saturating_add(more))
+        })
+    };
+    let (rows, made) =
+        [Layer::Runtime, Layer::Driver].map(of_layer).into_iter().max_by_key(|(_, made)| *made)?;
+    (made > rows).then_some((rows, made))
 }
 
 impl Gaps {
@@ -74,7 +97,8 @@ impl Gaps {
 /// # Errors
 /// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
-    let mut gaps = Gaps { parts_ns: vec![0; PARTS.len()], ..Gaps::default() };
+    let mut gaps =
+        Gaps { parts_ns: vec![0; PARTS.len()], stored_launches: stored_launches(trace), ..Gaps::default() };
     let columns = PARTS.map(|(column, ..)| column).join(", ");
     let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");
     // Read once, one row after the other.
@@ -94,8 +118,8 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
             if dur.value(row) < least {
                 continue;
             }
-            let main = PARTS.iter().zip(&parts).max_by_key(|(_, ns)| ns.value(row));
-            let (name, ns) = main.map_or(("", 0), |((_, name, _), ns)| (*name, ns.value(row)));
+            let main = PARTS.iter().zip(&parts).max_by_key(|(_, ns)| ns.at(row).unwrap_or(0));
+            let (name, ns) = main.map_or(("", 0), |((_, name, _), ns)| (*name, ns.at(row).unwrap_or(0)));
             let gap = Gap {
                 pid: pid.value(row),
                 tid: tid.value(row),

@@ -132,6 +132,7 @@ fn described(files: &[RunFile]) -> (Run, Vec<String>) {
         add_new(&mut whole.probes, &run.probes);
         add_new(&mut whole.threads, &run.threads);
         add_new(&mut whole.lost, &run.lost);
+        add_new(&mut whole.stored, &run.stored);
         add_new(&mut whole.processes, &run.processes);
         if run.host.name.is_empty() {
             conflicts.push(format!(

@@ -105,6 +105,7 @@ fn described(mut run: Run, params: Params, bounds: Bounds, cut_count: u64) -> Ru
     clock.start_ns = clock.start_ns.max(bounds.from_ns);
     clock.end_ns = clock.end_ns.min(bounds.to_ns);
     run.lost.retain(|lost| lost.to_ns > bounds.from_ns && lost.from_ns < bounds.to_ns);
+    run.stored.retain(|stored| stored.to_ns > bounds.from_ns && stored.from_ns < bounds.to_ns);
     // The first event of its kind in the slice need not be the first of the process.
     run.joined_running |= params.from.is_some();
     (run.part_number, run.part_is_last) = (0, false);

@@ -16,7 +16,7 @@ use arrow::{
 
 use super::def::TableDef;
 use analyze_engine::derived_table::Output;
-use analyze_run::{error::AnalyzeError, reading::Names};
+use analyze_run::{coverage::Coverage, error::AnalyzeError, reading::Names};
 use analyze_verdict::derived::Source;
 use analyze_verdict::{
     blocker::Blocker,
@@ -91,10 +91,30 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// The split of a call's time by thread state.
+enum Split {
+    /// The parts of a call that returned.
+    Known(Parts),
+    /// The scheduler is not on record while the call ran, or in part only.
+    Unknown,
+    /// The call did not return.
+    Open,
+}
+
+impl Split {
+    fn known(&self) -> Option<&Parts> {
+        match self {
+            Self::Known(parts) => Some(parts),
+            Self::Unknown | Self::Open => None,
+        }
+    }
+}
+
 /// The sink that collects calls into batches.
 struct Calls {
     output: Output,
-    waiting: Vec<(Call, Option<Parts>)>,
+    coverage: Coverage,
+    waiting: Vec<(Call, Split)>,
 }
 
 /// Builds a dictionary array of the strings of one batch.
@@ -130,7 +150,7 @@ impl Calls {
         };
         let part = |get: &dyn Fn(&Parts) -> Option<i64>| -> ArrayRef {
             Arc::new(
-                self.waiting.iter().map(|(_, parts)| parts.as_ref().and_then(get)).collect::<Int64Array>(),
+                self.waiting.iter().map(|(_, split)| split.known().and_then(get)).collect::<Int64Array>(),
             )
         };
         let extra = |call: &Call| call.extra.as_deref().copied().unwrap_or_default();
@@ -166,7 +186,14 @@ impl Calls {
             "throttled_ns" => part(&|parts| Some(parts.throttled)),
             "blocked_ns" => part(&|parts| Some(parts.blocked_ns())),
             "stopped_ns" => part(&|parts| Some(parts.stopped)),
-            "unknown_ns" => part(&|parts| Some(parts.unknown)),
+            "unknown_ns" => {
+                let unknown = |(call, split): &(Call, Split)| match split {
+                    Split::Known(parts) => Some(parts.unknown),
+                    Split::Unknown => call.dur,
+                    Split::Open => None,
+                };
+                Arc::new(self.waiting.iter().map(unknown).collect::<Int64Array>())
+            }
             "blocked_syscall" => part(&|parts| parts.blocked_syscall),
             _ => {
                 let blocker = Blocker::ALL.into_iter().find(|blocker| blocked_column(*blocker) == name);
@@ -192,7 +219,14 @@ impl Calls {
 impl Sink for Calls {
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let on_cpu = || call.dur.map(|on_cpu| Parts { on_cpu, ..Parts::default() });
-        self.waiting.push((call.clone(), parts.copied().or_else(on_cpu)));
+        let is_covered = self.coverage.has_schedule(schedule.key(call.slot), call.ts, call.end());
+        // Where the scheduler is not on record, nothing is known of the thread, not even that it was running.
+        let split = match parts.copied().or_else(on_cpu) {
+            Some(parts) if is_covered => Split::Known(parts),
+            Some(_) => Split::Unknown,
+            None => Split::Open,
+        };
+        self.waiting.push((call.clone(), split));
         if self.waiting.len() == BATCH_CALLS { self.send(schedule) } else { Ok(()) }
     }
 
@@ -209,7 +243,7 @@ async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
     // Every reading has the column `func`, but only this one passes it through.
     let hands_extra = !wanted.is_empty() || output.wants("func");
-    let calls = |_: &mut Names| Calls { output, waiting: Vec::new() };
+    let calls = |_: &mut Names, coverage| Calls { output, coverage, waiting: Vec::new() };
     source.sweep(&wanted, hands_extra, calls).await?;
     Ok(())
 }

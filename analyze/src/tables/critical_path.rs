@@ -19,6 +19,7 @@ use analyze_engine::{
     rows::Rows,
 };
 use analyze_run::{
+    coverage::Coverage,
     error::AnalyzeError,
     reading::{Names, TASK_COLUMNS},
 };
@@ -28,6 +29,7 @@ use analyze_verdict::{
     derived::Source,
     root_cause::cause_of,
     schedule::Schedule,
+    thread_state::State,
     time_split::Parts,
     walk::{Link, Walker},
 };
@@ -57,6 +59,7 @@ struct Paths {
     ranges: Vec<Marked>,
     /// Top-level calls by the number of the thread; those of a thread are sorted and do not overlap.
     calls: Vec<Vec<Outermost>>,
+    coverage: Coverage,
 }
 
 /// Returns the path of a range that has ended.
@@ -110,7 +113,16 @@ rows! {
     }
 }
 
-fn push(writer: &mut Writer<StepRows>, names: &Names, range: &Marked, Step { link, op }: &Step) {
+fn push(
+    writer: &mut Writer<StepRows>,
+    names: &Names,
+    range: &Marked,
+    Step { link, op }: &Step,
+    is_covered: bool,
+) {
+    // Where the scheduler is not on record, a thread of which nothing is known need not have been running.
+    let state = if link.state == State::OnCpu && !is_covered { State::Unknown } else { link.state };
+    let cause = if state == link.state { cause_of(link) } else { Some(Cause::Inconclusive) };
     let (run, pid, tid) = link.thread;
     writer.push(StepRow {
         run: names.name(run),
@@ -122,8 +134,8 @@ fn push(writer: &mut Writer<StepRows>, names: &Names, range: &Marked, Step { lin
         pid,
         tid,
         op: op.map(|op| names.name(op)),
-        state: state_name(link.state),
-        cause: cause_of(link).map(Cause::name),
+        state: state_name(state),
+        cause: cause.map(Cause::name),
         task_pid: link.task.map(|task| task.pid),
         task_comm: link.task.map(|task| names.name(task.comm)).filter(|comm| !comm.is_empty()),
     });
@@ -159,7 +171,9 @@ impl Sink for Paths {
         let mut walker = Walker::new(schedule);
         for range in &self.ranges {
             for step in steps(range, &mut walker, &self.calls) {
-                push(&mut self.writer, &schedule.names, range, &step);
+                let link = &step.link;
+                let is_covered = self.coverage.has_schedule(link.thread, link.ts, link.end);
+                push(&mut self.writer, &schedule.names, range, &step, is_covered);
             }
             self.writer.send(false)?;
         }
@@ -168,7 +182,12 @@ impl Sink for Paths {
 }
 
 async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let paths = |_: &mut Names| Paths { writer: output.writer(), ranges: Vec::new(), calls: Vec::new() };
+    let paths = |_: &mut Names, coverage| Paths {
+        writer: output.writer(),
+        ranges: Vec::new(),
+        calls: Vec::new(),
+        coverage,
+    };
     source.sweep(TASK_COLUMNS, false, paths).await?;
     Ok(())
 }

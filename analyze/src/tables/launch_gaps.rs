@@ -16,7 +16,7 @@ use analyze_engine::{
     rows,
     rows::Rows,
 };
-use analyze_run::{error::AnalyzeError, reading::Names};
+use analyze_run::{coverage::Coverage, error::AnalyzeError, reading::Names};
 use analyze_verdict::{
     blocker::Blocker,
     call::{Call, Sink},
@@ -55,7 +55,7 @@ rows! {
         dur: i64,
         next_op: &'a str,
         phase: Option<&'a str>,
-        ..parts: [i64; PARTS.len()] = PARTS,
+        ..parts: [Option<i64>; PARTS.len()] = PARTS,
     }
 }
 
@@ -66,6 +66,9 @@ struct Gap {
     ts: i64,
     parts: [i64; PARTS.len()],
 }
+
+/// Index of the part of which the record does not tell what the thread did.
+const UNKNOWN: usize = PARTS.len() - 1;
 
 /// Returns the index of the part that a call of this class belongs to.
 fn part_of(class: Option<Class>) -> usize {
@@ -101,6 +104,25 @@ impl Gap {
     }
 }
 
+impl Gap {
+    /// Returns the parts that are on record of the gap, which ends at `end`. Where the scheduler or some calls are not, the
+    /// time outside of calls is time of which nothing is known.
+    fn known(&self, end: i64, coverage: &Coverage) -> [Option<i64>; PARTS.len()] {
+        let (run, pid, _) = self.thread;
+        let is_covered = coverage.has_schedule(self.thread, self.ts, end)
+            && coverage.has_calls((run, pid), self.ts, end, |_| true);
+        if is_covered {
+            return self.parts.map(Some);
+        }
+        let outside: i64 = self.parts[..1].iter().chain(&self.parts[6..]).sum();
+        std::array::from_fn(|part| match part {
+            1..6 => Some(self.parts[part]),
+            UNKNOWN => Some(outside),
+            _ => None,
+        })
+    }
+}
+
 /// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_launch_gaps",
@@ -123,6 +145,7 @@ struct Gaps {
     writer: Writer<GapRows>,
     /// State by the number of the thread.
     places: Vec<Place>,
+    coverage: Coverage,
 }
 
 impl Gaps {
@@ -136,9 +159,12 @@ impl Gaps {
         let is_launch = class == Some(Class::Launch);
         if let Some(gap) = open {
             gap.outside(schedule.pieces_of(call.slot), *at, call.ts);
-            if is_launch {
-                let names = &schedule.names;
-                let (run, pid, tid) = gap.thread;
+            let names = &schedule.names;
+            let (run, pid, tid) = gap.thread;
+            let is_launch_op = |op| names.class(op) == Some(Class::Launch);
+            // Between two launches on record there may be others that are not.
+            let is_gap = self.coverage.has_calls((run, pid), gap.ts, call.ts, is_launch_op);
+            if is_launch && is_gap {
                 self.writer.push(GapRow {
                     run: names.name(run),
                     pid,
@@ -147,7 +173,7 @@ impl Gaps {
                     dur: call.ts.max(*at) - gap.ts,
                     next_op: names.name(call.op),
                     phase: call.phase.map(|phase| names.name(phase)),
-                    parts: gap.parts,
+                    parts: gap.known(call.ts.max(*at), &self.coverage),
                 });
             }
         }
@@ -187,7 +213,7 @@ impl Sink for Gaps {
 }
 
 async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let gaps = |_: &mut Names| Gaps { writer: output.writer(), places: Vec::new() };
+    let gaps = |_: &mut Names, coverage| Gaps { writer: output.writer(), places: Vec::new(), coverage };
     source.sweep(&[], false, gaps).await?;
     Ok(())
 }

@@ -9,12 +9,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use trace_schema::{Class, Run};
+use trace_schema::Class;
 
 use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
     copy_cost::{self, Line},
-    coverage::Coverage,
     groups::{Baseline, Groups, Kind},
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
     multiset::{Counted, counted, counted_of, quantiles},
@@ -154,8 +153,22 @@ impl Judgement {
             size: size_cost - baseline.expected(),
             first_call: kind.first_call,
             nested: call.nested_ns as f64 - baseline.kind.nested,
-            is_uncovered: self.coverage.is_at(call.thread(schedule), call.ts, call.end()),
+            is_uncovered: self.is_uncovered(schedule, call, class),
         }
+    }
+
+    /// Returns whether something may be missing from the record that would have caused the call's excess: rows of the
+    /// scheduler, or calls that may have been nested in it; and of a launch, the launches before it, one of which may have
+    /// been the first of its kernel.
+    fn is_uncovered(&self, schedule: &Schedule, call: &Candidate, class: Option<Class>) -> bool {
+        let thread = call.thread(schedule);
+        let (run, pid, _) = thread;
+        let class_of = |op| schedule.names.class(op);
+        let has_launches = class != Some(Class::Launch)
+            || self.coverage.has_calls((run, pid), i64::MIN, call.ts, |op| class_of(op) == class);
+        !self.coverage.has_schedule(thread, call.ts, call.end())
+            || !self.coverage.has_calls((run, pid), call.ts, call.end(), |op| may_delay(class, class_of(op)))
+            || !has_launches
     }
 
     /// Divides the excess of a slow call among the causes, in nanoseconds.
@@ -239,12 +252,22 @@ impl Judgement {
     }
 }
 
+/// Returns whether a call of a class may be nested in one of another class, and be what takes it long: launches, copies
+/// and communication are nested in their own class only.
+fn may_delay(outer: Option<Class>, inner: Option<Class>) -> bool {
+    match inner {
+        Some(Class::Launch | Class::Copy | Class::Set | Class::Collective | Class::PointToPoint) => false,
+        Some(Class::Alloc | Class::Map) => outer != inner && outer != Some(Class::Free),
+        Some(Class::Free) => outer == Some(Class::Alloc),
+        _ => outer != inner || inner.is_none(),
+    }
+}
+
 /// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
 /// returns the limits in nanoseconds above which a call of each kind is slow, for another reading.
 pub fn classify(
     mut measure: Measure,
     schedule: &Schedule,
-    runs: &[(String, Run)],
     params: Params,
 ) -> Result<(Judgement, Measure), HashMap<Kind, f64>> {
     let baselines = measure.groups.baselines();
@@ -262,7 +285,7 @@ pub fn classify(
         lines: lines.collect(),
         kinds,
         baselines,
-        coverage: Coverage::new(runs, schedule),
+        coverage: std::mem::take(&mut measure.coverage),
     };
     let candidates = std::mem::take(&mut measure.candidates);
     let judged = candidates

@@ -5,7 +5,7 @@
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use tokio::sync::OnceCell;
-use trace_schema::Run;
+use trace_schema::{Class, Op, Run};
 
 use crate::{
     call::Sink,
@@ -20,6 +20,7 @@ use crate::{
     sweep::Sweep,
 };
 use analyze_run::{
+    coverage::{Coverage, Watched},
     error::AnalyzeError,
     events::Events,
     hash::HashMap,
@@ -61,8 +62,9 @@ pub struct Source {
     // The reference is weak because the session owns the tables.
     events: Arc<dyn Events>,
     files: Vec<RunFile>,
-    /// The data for the default parameters; `None` if `events` may change.
-    cell: Option<OnceCell<Arc<Derived>>>,
+    /// The data for the default parameters, and the processes of which the scheduler has rows; `None` if `events` may
+    /// change.
+    cell: Option<(OnceCell<Arc<Derived>>, OnceCell<Watched>)>,
 }
 
 impl fmt::Debug for Source {
@@ -75,7 +77,7 @@ impl Source {
     /// Makes a source over the `events` of a session. If `immutable`, the events do not change, and calls are
     /// classified only once.
     pub fn new(events: Arc<dyn Events>, files: &[RunFile], immutable: bool) -> Self {
-        Self { events, files: files.to_vec(), cell: immutable.then(OnceCell::new) }
+        Self { events, files: files.to_vec(), cell: immutable.then(Default::default) }
     }
 
     /// Returns the verdicts for `params`. Those for the default parameters are kept if the events are
@@ -85,7 +87,7 @@ impl Source {
     /// Returns an error if `events` cannot be read.
     pub async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         match &self.cell {
-            Some(cell) if params == Params::default() => {
+            Some((cell, _)) if params == Params::default() => {
                 cell.get_or_try_init(|| self.derive(params)).await.cloned()
             }
             _ => self.derive(params).await,
@@ -119,8 +121,16 @@ impl Source {
         found
     }
 
-    /// Reads all rows in order of time, and passes the calls in them to a sink. `wanted` are the columns to
-    /// read in addition to the key columns. If `hands_extra`, each call has its `Extra` columns.
+    async fn watched(&self) -> Result<Watched, AnalyzeError> {
+        match &self.cell {
+            Some((_, cell)) => cell.get_or_try_init(|| Watched::read(&*self.events)).await.cloned(),
+            None => Watched::read(&*self.events).await,
+        }
+    }
+
+    /// Reads all rows in order of time, and passes the calls in them to a sink, which is made with the coverage of the
+    /// runs: no figure may be made without asking it. `wanted` are the columns to read in addition to the key columns. If
+    /// `hands_extra`, each call has its `Extra` columns.
     ///
     /// # Errors
     /// Returns an error if `events` cannot be read or the sink fails.
@@ -128,10 +138,15 @@ impl Source {
         &self,
         wanted: &[&'static str],
         hands_extra: bool,
-        sink: impl FnOnce(&mut Names) -> S,
+        sink: impl FnOnce(&mut Names, Coverage) -> S,
     ) -> Result<Sweep<S>, AnalyzeError> {
+        let watched = self.watched().await?;
         let origin = Origin::of(&self.files, Arc::clone(&self.events));
-        let sweep = Sweep::new(sink, hands_extra);
+        let covered = |names: &mut Names| {
+            let coverage = Coverage::of_files(&self.files, &watched, names);
+            sink(names, coverage)
+        };
+        let sweep = Sweep::new(covered, hands_extra);
         reading::read(origin, wanted, sweep).await
     }
 
@@ -142,13 +157,17 @@ impl Source {
         let mut known: Option<HashMap<Kind, f64>> = None;
         loop {
             let limits = known.take();
-            let measure = |names: &mut Names| {
-                let joined = runs.iter().filter(|(_, run)| run.joined_running);
+            let measure = |names: &mut Names, coverage: Coverage| {
+                // The first launch on record need not be the first one.
+                let is_launch = |op: &str| Op::from_name(op).is_some_and(|op| op.class() == Class::Launch);
+                let is_cut =
+                    |run: &Run| run.joined_running || run.is_partial(trace_schema::Kind::Call, is_launch);
+                let joined = runs.iter().filter(|(_, run)| is_cut(run));
                 let joined = joined.map(|(name, _)| names.number(name)).collect();
-                Measuring::new(Measure::new(params, joined, self.thread_names(names), limits))
+                Measuring::new(Measure::new(params, joined, self.thread_names(names), limits, coverage))
             };
             let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
-            match classify::classify(sink.finish()?, &schedule, &runs, params) {
+            match classify::classify(sink.finish()?, &schedule, params) {
                 Err(limits) => known = Some(limits),
                 Ok((judgement, mut measure)) => {
                     let totals = measure.totals(&schedule);

@@ -12,7 +12,6 @@ pub mod call;
 pub mod causes;
 pub mod classify;
 pub mod copy_cost;
-pub mod coverage;
 pub mod culprits;
 pub mod derived;
 pub mod fault;

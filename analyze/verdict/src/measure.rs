@@ -20,7 +20,7 @@ use crate::{
     time_split::Parts,
     walk::Walker,
 };
-use analyze_run::hash::HashMap;
+use analyze_run::{coverage::Coverage, hash::HashMap};
 
 /// Number of calls of a kind before its first limit is set; until then, all of them are kept.
 const FIRST_CALLS: u64 = 4096;
@@ -228,6 +228,8 @@ pub struct Measure {
     /// Runs whose recording began after their processes did: no launch in them is known to be the first of
     /// its kernel.
     joined: HashSet<u32>,
+    /// What the runs recorded of their threads and calls.
+    pub coverage: Coverage,
     /// Names of the runs' own threads: run and thread ID to the number of the name in `Names`.
     pub thread_names: HashMap<(u32, u32), u32>,
     /// The samples that baselines are computed from.
@@ -270,16 +272,18 @@ pub fn is_sized(class: Option<Class>) -> bool {
 impl Measure {
     /// Makes an empty measurement. `joined` are the runs whose recording began after their processes did;
     /// `known` are the limits in nanoseconds above which calls of each kind are slow, from an earlier
-    /// reading.
+    /// reading; `coverage` is what the runs recorded.
     pub fn new(
         params: Params,
         joined: HashSet<u32>,
         thread_names: HashMap<(u32, u32), u32>,
         known: Option<HashMap<Kind, f64>>,
+        coverage: Coverage,
     ) -> Self {
         Self {
             params,
             known,
+            coverage,
             joined,
             thread_names,
             groups: Groups::default(),

@@ -10,6 +10,7 @@ mod direction;
 mod kind;
 mod op;
 mod run;
+mod stored;
 mod text;
 mod unit;
 
@@ -21,5 +22,6 @@ pub use run::{
     Alignment, AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION,
     ProcessInfo, Run, Thread,
 };
+pub use stored::Stored;
 pub use text::Text;
 pub use unit::{Bytes, Nanos, UnitError};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Kind, stored::Stored};
+
 /// Version of the format. A reader refuses a newer one. Bump it when a column is renamed, retyped or
 /// removed or a value changes its meaning; a column added at the end does not count.
 pub const FORMAT_VERSION: u32 = 1;
@@ -51,6 +53,9 @@ pub struct Run {
     pub lost: Vec<Lost>,
     /// Whether the source counts the events that it loses. If not, an empty `lost` does not mean that none were lost.
     pub lost_is_counted: bool,
+    /// Of events that the source counted without storing all of them: how many there were, and how many have rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stored: Vec<Stored>,
     /// Whether off-CPU time of throttled control groups has a state of its own (`throttled`); if not, it counts as `preempted`.
     pub throttling_is_recorded: bool,
     /// What this trace cannot show, in sentences for users.
@@ -242,6 +247,13 @@ pub struct Alignment {
 impl Run {
     /// Sentence in [`Run::not_captured`] of a recording without a profiler.
     pub const NO_DEVICE_ROWS: &str = "GPU-side execution: kernels and copies on the device have no rows";
+
+    /// Returns whether events of a kind, of which `wanted` selects the names, are stored in part only: a statement about
+    /// all names of the kind counts.
+    pub fn is_partial(&self, kind: Kind, wanted: impl Fn(&str) -> bool) -> bool {
+        let of = self.stored.iter().filter(|stored| stored.is_of(kind) && !stored.is_whole());
+        of.into_iter().any(|stored| stored.op.is_empty() || wanted(&stored.op))
+    }
 
     /// Total number of events lost, over all probes and intervals.
     pub fn lost_count(&self) -> u64 {

@@ -13,7 +13,7 @@ use crate::{
 
 /// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
-    let (gaps, has_schedule) = (&report.launch_gaps, report.has_schedule);
+    let gaps = &report.launch_gaps;
     let section = |blocks| {
         Some(Section {
             id: "gaps",
@@ -23,16 +23,16 @@ pub(super) fn build(report: &Report) -> Option<Section> {
         })
     };
     if gaps.gaps_count == 0 {
-        return section(vec![Block::Note("Not known: no thread has two launches on record.".to_owned())]);
+        let why = match gaps.stored_launches {
+            Some((rows, made)) => {
+                format!("{rows} of at least {made} launches are stored, and any of the others may lie between two of them")
+            }
+            None => "no thread has two launches on record".to_owned(),
+        };
+        return section(vec![Block::Note(format!("Inconclusive: {why}."))]);
     }
     let total = gaps.total_ns.max(1) as f64;
     let part = |(name, meaning, ns): &(&str, &'static str, i64)| {
-        let meaning = match *name {
-            "host" if !has_schedule => {
-                "outside of CUDA calls; on CPU or not: nothing of the scheduler is on record"
-            }
-            _ => meaning,
-        };
         Part::of_time(name, name, meaning, *ns as f64, *ns as f64 / total)
     };
     let parts: Vec<Part> = gaps.parts().iter().filter(|(_, _, ns)| *ns > 0).map(part).collect();

@@ -6,27 +6,22 @@
 //! `tid`; the reason why a thread was off CPU is not recorded; events are stored selectively, and losses are
 //! not counted.
 
+mod aggregates;
+mod codes;
+
 use std::{collections::HashMap, path::Path};
 
 use rusqlite::types::Value;
 use trace_schema::{Clock, Direction, Gpu, Host, Kind, Row, Run, Text, Thread};
 use trace_writer::{Finished, Recorder};
 
+use codes::{HOST_EXEC, HOST_EXIT, HOST_FORK, HOST_SWITCH, SOURCE_DRIVER, SOURCE_HOST, SOURCE_RUNTIME};
+
 use super::{
     importer::{Head, Importer, Job},
     sqlite::{self, Database},
 };
 use analyze_run::error::{AnalyzeError, Place};
-
-/// Values of `events.source`.
-const SOURCE_RUNTIME: i64 = 1;
-const SOURCE_HOST: i64 = 3;
-const SOURCE_DRIVER: i64 = 4;
-/// Values of `events.op` in host events.
-const HOST_SWITCH: i64 = 1;
-const HOST_EXEC: i64 = 5;
-const HOST_EXIT: i64 = 6;
-const HOST_FORK: i64 = 7;
 
 /// CUDA functions that ingero names differently: ingero's name, and CUDA's.
 const RENAMED: [(&str, &str); 2] =
@@ -118,18 +113,27 @@ impl<'a> Source<'a> {
 
     /// Reads the metadata of the latest session. A database without sessions is still readable; the fields
     /// are then empty.
-    fn run(&self) -> Result<Run, AnalyzeError> {
+    fn run(&self, names: &HashMap<(i64, i64), Text>) -> Result<Run, AnalyzeError> {
         let mut run = Run {
             producer: "imported from ingero".to_owned(),
             lost_is_counted: false,
             not_captured: vec![
                 "why a thread was off CPU: preemption and sleep look the same in this source".to_owned(),
                 "who had the CPU, and who woke a thread".to_owned(),
-                "events that ingero aggregated instead of storing: percentiles of stored calls are biased upward".to_owned(),
                 "allocator events of PyTorch".to_owned(),
             ],
             ..Run::default()
         };
+        let counted = self.columns("event_aggregates")?;
+        if aggregates::COLUMNS.iter().all(|column| counted.iter().any(|name| name == column)) {
+            let error = self.sqlite("event_aggregates");
+            run.stored = aggregates::read(&self.inner.connection, names).map_err(&error)?;
+            run.not_captured.extend(aggregates::sentence(&run.stored));
+        } else {
+            run.not_captured.push(
+                "how many events ingero did not store: the database has no counts of them, and percentiles of stored calls are biased upward".to_owned(),
+            );
+        }
         let known = self.columns("sessions")?;
         let text = |column: &str| -> String {
             if !known.iter().any(|name| name == column) {
@@ -282,7 +286,7 @@ fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError
             owners.insert(tid, pid);
         }
     }
-    let run = database.run()?;
+    let run = database.run(&names)?;
     let mut recorder = Recorder::create(out, force, &run)?;
     let written = write_events(&database, &names, &owners, &mut recorder);
     match written {
