@@ -215,6 +215,12 @@ fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f6
     if excess > 0.0 { behind / excess } else { 0.0 }
 }
 
+/// Returns the share of the excess that off-CPU time may have, for all that is on record.
+fn off_cpu_open_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
+    let open: f64 = slow.map(|call| call.off_cpu_open_ns).sum();
+    if excess > 0.0 { open / excess } else { 0.0 }
+}
+
 /// Describes one slow call.
 fn example(call: &SlowCall, derived: &Derived) -> Example {
     let (schedule, names) = (&derived.schedule, &derived.schedule.names);
@@ -261,7 +267,7 @@ fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
         false => Scheduler::of(
             share_of(&shares, Cause::Scheduler),
             scheduler_behind_ratio,
-            share_of(&shares, Cause::Inconclusive),
+            off_cpu_open_ratio(slow.iter(), excess_ns),
         ),
     };
     let mut slowest: Vec<&SlowCall> = slow.iter().collect();
@@ -408,8 +414,8 @@ pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chain
     let open = share_of(&overall, Cause::Inconclusive);
     if open > 0.0 {
         warnings.push(format!(
-            "inconclusive: while slow calls ran, events were lost, or nothing of the scheduler was recorded: \
-             {:.1} % of the excess could be anybody's",
+            "inconclusive: while slow calls ran, events were lost or not stored, or nothing of the scheduler was \
+             recorded: what caused {:.1} % of the excess is not known",
             100.0 * open
         ));
     }

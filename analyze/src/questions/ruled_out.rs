@@ -92,11 +92,15 @@ pub fn find(context: &SuspectContext<'_>) -> Vec<RuledOut> {
     if slow.is_empty() {
         return Vec::new();
     }
-    // The inconclusive share may belong to any cause.
-    let open = share_of(overall, Cause::Inconclusive);
+    // The inconclusive share may belong to any cause; where the scheduler is on record, to none of time off CPU.
+    let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
+    let off_cpu_open = slow.iter().map(|call| call.off_cpu_open_ns).sum::<f64>() / excess.max(1.0);
+    let open = |cause: Cause| match cause.is_off_cpu() {
+        true => off_cpu_open,
+        false => share_of(overall, Cause::Inconclusive),
+    };
     // A cause found further along a chain is not ruled out, even if the call itself waited for another
     // thread.
-    let excess: f64 = slow.iter().map(|call| call.excess_ns).sum();
     let behind = |cause: Cause| match cause.is_off_cpu() {
         true => blame.behind_ns(cause) as f64 / excess.max(1.0),
         false => 0.0,
@@ -104,7 +108,7 @@ pub fn find(context: &SuspectContext<'_>) -> Vec<RuledOut> {
     let mut ruled_out: Vec<RuledOut> = SUSPECTS
         .into_iter()
         .filter(|cause| context.is_on_record(*cause))
-        .filter(|cause| open + behind(*cause) + share_of(overall, *cause) <= NOT_A_FACTOR_RATIO)
+        .filter(|cause| open(*cause) + behind(*cause) + share_of(overall, *cause) <= NOT_A_FACTOR_RATIO)
         .map(|cause| {
             let share = overall.iter().find(|share| share.cause == cause);
             let total_ns = share.map_or(0.0, |share| share.total_ns);
@@ -121,7 +125,7 @@ pub fn find(context: &SuspectContext<'_>) -> Vec<RuledOut> {
             }
         })
         .collect();
-    if context.is_on_record(Cause::Scheduler) && open <= NOT_A_FACTOR_RATIO {
+    if context.is_on_record(Cause::Scheduler) && off_cpu_open <= NOT_A_FACTOR_RATIO {
         ruled_out.extend(other_threads(context));
         ruled_out.extend(other_tasks(context));
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use trace_schema::Class;
+use trace_schema::{Class, Layer, Op};
 
 use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
@@ -23,7 +23,7 @@ use crate::{
     time_split::Parts,
     walk::{Link, Walker},
 };
-use analyze_run::hash::HashMap;
+use analyze_run::{coverage::Coverage, hash::HashMap};
 
 /// One slow call.
 #[derive(Clone, Debug)]
@@ -47,6 +47,9 @@ pub struct SlowCall {
     /// scheduler did to the call through other threads. At most the excess; zero for a call whose purpose is
     /// to wait.
     pub behind_ns: f64,
+    /// Part of the excess in nanoseconds that off-CPU time may have, for all that is on record: all that is inconclusive
+    /// where the scheduler is not on record, and off-CPU time without a reason in a call whose purpose is to wait.
+    pub off_cpu_open_ns: f64,
 }
 
 impl SlowCall {
@@ -163,11 +166,16 @@ impl Judgement {
     fn is_uncovered(&self, schedule: &Schedule, call: &Candidate, class: Option<Class>) -> bool {
         let thread = call.thread(schedule);
         let (run, pid, _) = thread;
-        let class_of = |op| schedule.names.class(op);
+        let names = &schedule.names;
+        let outer = names.op(self.kinds[call.kind as usize].op);
+        let is_nested = |op| match (outer, names.op(op)) {
+            (Some(outer), Some(inner)) => may_be_nested(outer, inner),
+            _ => true,
+        };
         let has_launches = class != Some(Class::Launch)
-            || self.coverage.has_calls((run, pid), i64::MIN, call.ts, |op| class_of(op) == class);
+            || self.coverage.has_calls((run, pid), i64::MIN, call.ts, |op| names.class(op) == class);
         !self.coverage.has_schedule(thread, call.ts, call.end())
-            || !self.coverage.has_calls((run, pid), call.ts, call.end(), |op| may_delay(class, class_of(op)))
+            || !self.coverage.has_calls((run, pid), call.ts, call.end(), is_nested)
             || !has_launches
     }
 
@@ -185,7 +193,13 @@ impl Judgement {
         }
         let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
         let parts = walker.parts(call.slot(), call.ts, call.end());
-        let verdict = largest(&divide(&self.evidence(walker.schedule(), call, excess_ns, &parts)));
+        let evidence = self.evidence(walker.schedule(), call, excess_ns, &parts);
+        let division = divide(&evidence);
+        let verdict = largest(&division);
+        let open = division[Cause::Inconclusive.index()];
+        let thread = call.thread(walker.schedule());
+        let has_schedule = self.coverage.has_schedule(thread, call.ts, call.end());
+        let without_reason = if evidence.synchronises { evidence.unknown } else { 0.0 };
         let mut slow = SlowCall {
             call: *call,
             baseline_ns,
@@ -195,6 +209,7 @@ impl Judgement {
             culprit: None,
             has_chain: parts.on_cpu < call.dur,
             behind_ns: 0.0,
+            off_cpu_open_ns: if has_schedule { open.min(without_reason) } else { open },
         };
         let links = slow.chain(walker);
         slow.behind_ns = behind_ns(links, verdict, excess_ns);
@@ -252,15 +267,21 @@ impl Judgement {
     }
 }
 
-/// Returns whether a call of a class may be nested in one of another class, and be what takes it long: launches, copies
-/// and communication are nested in their own class only.
-fn may_delay(outer: Option<Class>, inner: Option<Class>) -> bool {
-    match inner {
-        Some(Class::Launch | Class::Copy | Class::Set | Class::Collective | Class::PointToPoint) => false,
-        Some(Class::Alloc | Class::Map) => outer != inner && outer != Some(Class::Free),
-        Some(Class::Free) => outer == Some(Class::Alloc),
-        _ => outer != inner || inner.is_none(),
-    }
+/// Returns whether a call may be nested in one of another class, and be what takes it long. NCCL calls the runtime, which
+/// calls the driver; launches, copies and communication are nested in calls of their own class only.
+fn may_be_nested(outer: Op, inner: Op) -> bool {
+    let is_lower = match (outer.layer(), inner.layer()) {
+        (Layer::Nccl, inner) => inner != Layer::Nccl,
+        (Layer::Runtime, inner) => inner == Layer::Driver,
+        (Layer::Driver, _) => false,
+    };
+    let is_apart = match inner.class() {
+        Class::Launch | Class::Copy | Class::Set | Class::Collective | Class::PointToPoint => false,
+        Class::Alloc | Class::Map => outer.class() != Class::Free,
+        Class::Free => outer.class() == Class::Alloc,
+        _ => true,
+    };
+    is_lower && is_apart && outer.class() != inner.class()
 }
 
 /// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
