@@ -17,8 +17,9 @@ use crate::trace::Trace;
 use analyze_memory::{
     allocator::Allocator,
     event::{Action, Event},
-    history::{Cause, History, Oom, Release},
+    history::{Cause, History, Release},
     input::{Input, Key, Listener, Replay},
+    oom::Oom,
 };
 use analyze_run::{
     columns::{Cell, integers, strings},
