@@ -14,8 +14,23 @@
 //! | `growth` | the pool needed more than ever before |
 //! | `not_known` | the request was not recorded, or the source does not tell streams and pending frees |
 //!
-//! The allocator releases a segment because the program called `empty_cache()`, or to make room for a request
-//! (`make_room`).
+//! A release is a series of segments that a thread releases without another event in between. Its cause is the
+//! first of these whose condition the record shows:
+//!
+//! | cause | condition |
+//! |---|---|
+//! | `empty_cache` | a recorded call of `emptyCache` encloses the release, or a frame of `empty_cache()` is in its call stacks |
+//! | `make_room` | right before it, the driver refused the thread memory; or a request of the thread fails right after it; or the thread reserves a segment right after it, and the run records all calls of `emptyCache` |
+//! | `not_known` | neither: without the calls of `emptyCache`, a release by `empty_cache()` looks like one for a request |
+//!
+//! ```text
+//! cudaMalloc: out of memory ─ segment_free … ─────────────────► make_room
+//!                             segment_free … ─ oom ───────────► make_room
+//!                emptyCache ─ segment_free … ─────────────────► empty_cache
+//!                             segment_free … ─ segment_alloc ─► make_room, or not_known
+//! ```
+//! The garbage collector (`garbage_collection_threshold`) also releases segments for a request (`make_room`).
+//! `ipc_collect()` releases none: it frees blocks, whose segments the next release returns to the driver.
 
 use std::collections::HashMap;
 
@@ -46,7 +61,7 @@ pub enum Cause {
     EmptyCache,
     /// The allocator released memory to make room for a request.
     MakeRoom,
-    /// The events do not tell the cause.
+    /// The record does not show the cause.
     NotKnown,
 }
 
@@ -111,8 +126,10 @@ pub struct Release {
     pub ts: i64,
     /// The thread that released the memory.
     pub tid: u32,
-    /// [`Cause::EmptyCache`] or [`Cause::MakeRoom`].
+    /// [`Cause::EmptyCache`], [`Cause::MakeRoom`] or [`Cause::NotKnown`].
     pub cause: Cause,
+    /// Whether the run records all calls of `emptyCache`.
+    pub records_empty_cache: bool,
     /// The time at which the last segment or range was released (ns, trace clock).
     pub last_ts: i64,
     /// Released bytes.
@@ -128,12 +145,55 @@ pub struct Release {
 }
 
 impl Release {
+    fn new(key: Key, allocator: &Allocator, ts: i64, tid: u32, cause: Cause) -> Self {
+        let totals = *allocator.totals();
+        Self {
+            key,
+            ts,
+            tid,
+            cause,
+            records_empty_cache: allocator.knowledge().records_empty_cache,
+            last_ts: ts,
+            given_back_bytes: 0,
+            segments_count: 0,
+            before: totals,
+            after: totals,
+            pinned_bytes: allocator.pools().map_or(0, Pools::pinned_bytes),
+        }
+    }
+
+    /// Returns a sentence that says why the cause is not known; `None` if it is known.
+    pub fn why_not_known(&self) -> Option<&'static str> {
+        (self.cause == Cause::NotKnown).then_some(match self.records_empty_cache {
+            true => {
+                "no recorded call of emptyCache encloses the release, and the thread needed no segment right after it"
+            }
+            false => {
+                "the record does not have the calls of emptyCache (capture needs its probe, a snapshot its call stacks), and no request failed just then"
+            }
+        })
+    }
+
     /// Returns the bytes that were active after the release in the remaining segments.
     pub fn in_use_bytes(&self) -> i64 {
         let free =
             self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
         self.after.reserved_bytes - free - self.after.unknown_bytes
     }
+}
+
+/// A thread, by run, process and its own number.
+type Thread = (u32, u32, u32);
+
+/// What a thread is releasing.
+#[derive(Debug)]
+struct Open {
+    /// The cause that a call before the first released segment shows, or the segment's call stack.
+    cause: Cause,
+    /// Whether the call stacks of the segments show the cause.
+    is_by_stack: bool,
+    /// The release of each allocator, with its changes, whose cause is that of the release.
+    releases: Vec<(Release, Vec<Change>)>,
 }
 
 /// A listener that collects changes, releases and failures until [`Self::forget`] is called.
@@ -145,10 +205,10 @@ pub struct History {
     pub releases: Vec<Release>,
     /// Failed requests.
     pub ooms: Vec<Oom>,
-    /// Changes by allocator and thread whose cause is determined by the thread's next event.
+    /// Changes by allocator and thread that are for a request, which is the thread's next one.
     waiting: HashMap<(Key, u32), Vec<Change>>,
-    /// Releases in progress, by run, process and thread.
-    open: HashMap<(u32, u32, u32), Vec<Release>>,
+    /// Releases in progress.
+    open: HashMap<Thread, Open>,
 }
 
 /// Returns the pool, stream and size class that an event belongs to.
@@ -189,12 +249,13 @@ fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
 }
 
 impl History {
-    /// Determines the cause of a thread's waiting changes, once its request has been served or has failed.
+    /// Completes a thread's waiting changes, once its request has been served or has failed.
     fn settle(&mut self, key: Key, tid: u32, request: Request, is_inferred: bool) {
         let Some(changes) = self.waiting.remove(&(key, tid)) else { return };
         for mut change in changes {
-            let is_gain = matches!(change.action, Action::SegmentAlloc | Action::SegmentMap);
-            change.cause = if is_gain { cause_of(&change, &request, is_inferred) } else { Cause::MakeRoom };
+            if matches!(change.action, Action::SegmentAlloc | Action::SegmentMap) {
+                change.cause = cause_of(&change, &request, is_inferred);
+            }
             change.request = Some(request);
             self.changes.push(change);
         }
@@ -207,50 +268,92 @@ impl History {
         self.ooms.clear();
     }
 
-    fn close(&mut self, of: (u32, u32, u32)) {
-        self.releases.extend(self.open.remove(&of).unwrap_or_default());
+    /// Completes a thread's releases. `asked` is the allocator of which the thread's next event shows that it
+    /// needed room for a request.
+    fn close(&mut self, thread: Thread, asked: Option<Key>) {
+        let Some(open) = self.open.remove(&thread) else { return };
+        for (mut release, changes) in open.releases {
+            if release.cause == Cause::NotKnown && asked == Some(release.key) {
+                release.cause = Cause::MakeRoom;
+            }
+            let cause = release.cause;
+            let changes = changes.into_iter().map(|change| Change { cause, ..change });
+            match cause {
+                Cause::MakeRoom => {
+                    self.waiting.entry((release.key, release.tid)).or_default().extend(changes);
+                }
+                _ => self.changes.extend(changes),
+            }
+            self.releases.push(release);
+        }
     }
 
     /// Adds the changes and releases that remained without an explanation at the end.
     fn give_up(&mut self) {
+        let known = self.releases.len();
+        let mut threads: Vec<Thread> = self.open.keys().copied().collect();
+        threads.sort_unstable();
+        threads.into_iter().for_each(|thread| self.close(thread, None));
+        self.releases[known..].sort_by_key(|release| (release.key, release.ts));
         let mut rest: Vec<_> = self.waiting.drain().flat_map(|(_, changes)| changes).collect();
         rest.sort_by_key(|change| (change.key, change.ts));
         self.changes.append(&mut rest);
-        let mut open: Vec<_> = self.open.drain().flat_map(|(_, releases)| releases).collect();
-        open.sort_by_key(|release| (release.key, release.ts));
-        self.releases.append(&mut open);
     }
 
+    /// Adds a segment that is about to be released to its release.
     fn gone(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let of = (key.run, key.pid, event.tid);
-        let releases = self.open.entry(of).or_default();
-        let place = match releases.iter().position(|release| release.key == key) {
+        let thread = (key.run, key.pid, event.tid);
+        // Without recorded calls, releases are told apart by their call stacks.
+        let is_other = |open: &Open| match event.is_of_empty_cache {
+            true => open.cause != Cause::EmptyCache,
+            false => open.is_by_stack,
+        };
+        if self.open.get(&thread).is_some_and(is_other) {
+            self.close(thread, None);
+        }
+        let change = changed(key, allocator, event);
+        let open = self.open.entry(thread).or_insert_with(|| Open {
+            cause: if event.is_of_empty_cache { Cause::EmptyCache } else { Cause::NotKnown },
+            is_by_stack: event.is_of_empty_cache,
+            releases: Vec::new(),
+        });
+        let place = match open.releases.iter().position(|(release, _)| release.key == key) {
             Some(place) => place,
             None => {
-                let before = *allocator.totals();
-                releases.push(opened(key, event.ts, event.tid, Cause::MakeRoom, before));
-                releases.len() - 1
+                let release = Release::new(key, allocator, event.ts, event.tid, open.cause);
+                open.releases.push((release, Vec::new()));
+                open.releases.len() - 1
             }
         };
-        let release = &mut releases[place];
+        let (release, changes) = &mut open.releases[place];
         release.last_ts = event.ts;
-        release.given_back_bytes += size_of(allocator, event);
+        release.given_back_bytes += change.size_bytes;
         release.segments_count += 1;
+        changes.push(change);
     }
 }
 
-fn opened(key: Key, ts: i64, tid: u32, cause: Cause, before: Totals) -> Release {
-    Release {
+/// Describes an event of segments that is about to be replayed; its cause is not determined yet.
+fn changed(key: Key, allocator: &Allocator, event: &Event) -> Change {
+    let pool = match event.action {
+        Action::SegmentFree | Action::SegmentUnmap => pool_of(allocator, event),
+        _ => PoolKey {
+            pool: event.pool,
+            stream: event.stream,
+            is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
+        },
+    };
+    Change {
         key,
-        ts,
-        tid,
-        cause,
-        last_ts: ts,
-        given_back_bytes: 0,
-        segments_count: 0,
-        before,
-        after: before,
-        pinned_bytes: 0,
+        ts: event.ts,
+        tid: event.tid,
+        action: event.action,
+        addr: event.addr,
+        size_bytes: size_of(allocator, event),
+        pool,
+        cause: Cause::NotKnown,
+        request: None,
+        before: PoolState::of(allocator.pools(), &pool),
     }
 }
 
@@ -258,61 +361,33 @@ impl Listener for History {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let of = (key.run, key.pid, event.tid);
+        let thread = (key.run, key.pid, event.tid);
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap => {
-                let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
-                if is_loss {
-                    self.gone(key, allocator, event);
-                }
-                let is_asked = is_loss
-                    && self.open.get(&of).is_some_and(|of| of.iter().any(|r| r.cause == Cause::EmptyCache));
-                let pool = match is_loss {
-                    true => pool_of(allocator, event),
-                    false => PoolKey {
-                        pool: event.pool,
-                        stream: event.stream,
-                        is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
-                    },
-                };
-                let change = Change {
-                    key,
-                    ts: event.ts,
-                    tid: event.tid,
-                    action: event.action,
-                    addr: event.addr,
-                    size_bytes: size_of(allocator, event),
-                    pool,
-                    cause: if is_asked { Cause::EmptyCache } else { Cause::NotKnown },
-                    request: None,
-                    before: PoolState::of(allocator.pools(), &pool),
-                };
-                match is_asked {
-                    true => self.changes.push(change),
-                    false => self.waiting.entry((key, event.tid)).or_default().push(change),
-                }
-                if !is_loss {
-                    self.close(of);
-                }
+            Action::SegmentFree | Action::SegmentUnmap => self.gone(key, allocator, event),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.close(thread, allocator.knowledge().records_empty_cache.then_some(key));
+                let change = changed(key, allocator, event);
+                self.waiting.entry((key, event.tid)).or_default().push(change);
             }
             Action::Oom => {
+                self.close(thread, Some(key));
                 let block_bytes = allocator.settings().round(event.size_bytes);
                 let request = Request { requested_bytes: event.size_bytes, block_bytes, stack: event.stack };
                 self.settle(key, event.tid, request, false);
-                self.close(of);
                 self.ooms.push(Oom::of(key, allocator, event, block_bytes));
             }
-            // `empty_cache()` first completes the frees that other streams had delayed.
+            // A release first completes the frees that other streams had delayed.
             Action::FreeCompleted => (),
-            _ => self.close(of),
+            _ => self.close(thread, None),
         }
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
         match event.action {
             Action::SegmentFree | Action::SegmentUnmap => {
-                let releases = self.open.get_mut(&(key.run, key.pid, event.tid));
-                if let Some(release) = releases.and_then(|of| of.iter_mut().find(|r| r.key == key)) {
+                let open = self.open.get_mut(&(key.run, key.pid, event.tid));
+                let mut releases = open.into_iter().flat_map(|open| &mut open.releases);
+                if let Some((release, _)) = releases.find(|(release, _)| release.key == key) {
                     release.after = *allocator.totals();
                     release.pinned_bytes = allocator.pools().map_or(0, Pools::pinned_bytes);
                 }
@@ -331,13 +406,20 @@ impl Listener for History {
     }
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
-        self.close((run, pid, tid));
+        self.close((run, pid, tid), None);
+        let cause = Cause::EmptyCache;
         let of_process = replay.allocators().filter(|(key, _)| (key.run, key.pid) == (run, pid));
-        let releases = of_process.map(|(key, allocator)| Release {
-            pinned_bytes: allocator.pools().map_or(0, Pools::pinned_bytes),
-            ..opened(key, ts, tid, Cause::EmptyCache, *allocator.totals())
-        });
-        self.open.insert((run, pid, tid), releases.collect());
+        let releases =
+            of_process.map(|(key, allocator)| (Release::new(key, allocator, ts, tid, cause), Vec::new()));
+        self.open.insert((run, pid, tid), Open { cause, is_by_stack: false, releases: releases.collect() });
+    }
+
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.close((run, pid, tid), None);
+        self.open.insert(
+            (run, pid, tid),
+            Open { cause: Cause::MakeRoom, is_by_stack: false, releases: Vec::new() },
+        );
     }
 
     fn end(&mut self) {

@@ -52,6 +52,10 @@ impl Listener for Watch {
         self.history.empty_cache(run, pid, tid, ts, replay);
     }
 
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.history.refused(run, pid, tid);
+    }
+
     fn instant(&mut self, _run: u32, number: usize, replay: &Replay) {
         let totals = replay.allocators().map(|(key, allocator)| (key, allocator.totals()));
         let sums = totals.map(|(key, totals)| (key, (totals.reserved_bytes, totals.active_bytes)));
@@ -121,6 +125,7 @@ fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) 
         device: release.key.device,
         tid: release.tid,
         cause: release.cause.name(),
+        why_not_known: release.why_not_known(),
         ts_ns: release.ts,
         since_start_ns: release.ts - start_ns,
         dur_ns: last.max(release.last_ts) - release.ts,
