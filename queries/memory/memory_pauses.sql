@@ -1,4 +1,4 @@
--- memory_pauses: one row per time that a library unmapped memory and kept its addresses reserved (pause), or mapped memory there again (resume).
+-- memory_pauses: one row per time that a library unmapped memory and kept its addresses reserved (pause), or mapped memory there again (resume). When the thread releases other memory in between, as empty_cache() does, a new row begins.
 -- needs: _memory_pauses
 -- columns:
 --   run             string  -      Name of the run that the row comes from.

@@ -1,4 +1,4 @@
--- memory_releases: one row per attempt of PyTorch's caching allocator to release memory to the driver, with the released bytes and the reasons why the rest stayed. before_bytes - released_bytes = after_bytes unless another thread changed it meanwhile; after_bytes = active_bytes + held_free_bytes + private_pool_unused_bytes + reclaimable_bytes + unknown_bytes.
+-- memory_releases: one row per attempt of PyTorch's caching allocator to release memory to the driver, with the released bytes and the reasons why the rest stayed. before_bytes - released_bytes = after_bytes unless another thread changed it meanwhile; after_bytes = active_bytes + held_free_bytes + private_pool_unused_bytes + reclaimable_bytes + unknown_bytes. A pause is not among them (memory_pauses), nor is ipc_collect(): it frees blocks, whose segments the next release returns to the driver.
 -- needs: _memory_releases
 -- columns:
 --   run                        string  -      Name of the run that the row comes from.
@@ -7,7 +7,7 @@
 --   ts                         int64   ns     Start time (CLOCK_MONOTONIC).
 --   dur                        int64   ns     Time until the last segment was released.
 --   tid                        uint32  -      Thread ID.
---   cause                      string  -      Reason of the attempt: empty_cache, or make_room (for a request that found no free block).
+--   cause                      string  -      Reason of the attempt. empty_cache if a recorded call of it encloses the attempt or is in its call stacks. make_room (for a request that found no free block) if the driver refused the thread memory right before, or a request failed right after, or the run records all calls of emptyCache and a segment was allocated right after. not_known if the record shows neither, as it does without the probe of emptyCache or, in a snapshot, without call stacks.
 --   before_bytes               int64   bytes  Reserved bytes before.
 --   released_bytes             int64   bytes  Released bytes (cudaFree, cuMemUnmap).
 --   segments_count             int64   count  Number of released segments, or ranges of expandable segments.

@@ -6,7 +6,7 @@
 //! streams are then not known. With neither, the calls still tell the segments, but nothing about their
 //! content.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use futures::TryStreamExt;
 
@@ -28,6 +28,15 @@ const TORCH_LIBRARY: &str = "libc10_cuda";
 /// Returns whether a library is the one that contains PyTorch's caching allocator.
 pub fn is_torch(library: &str) -> bool {
     library.starts_with(TORCH_LIBRARY)
+}
+
+/// The value that cudaMalloc, cuMemCreate and cuMemMap return when the device has no room.
+const OUT_OF_MEMORY: i32 = 2;
+
+/// Returns whether a frame of a call stack belongs to a call of `torch.cuda.empty_cache()`, in Python or in C++.
+fn is_empty_cache(frame: &str) -> bool {
+    frame.starts_with("empty_cache (") && frame.contains("memory.py")
+        || frame.contains("NativeCachingAllocator") && frame.contains("emptyCache")
 }
 
 /// The columns that the decoder reads, in addition to those that every reading has.
@@ -56,6 +65,8 @@ pub struct RecordedKinds {
     pub state: bool,
     /// Events in private pools that the program made itself.
     pub users_pools: bool,
+    /// Calls of `emptyCache`.
+    pub empty_cache: bool,
 }
 
 /// Queries which kinds of rows each process has, by run and process; processes without any are left out.
@@ -67,7 +78,7 @@ pub(super) async fn recorded_kinds(
 ) -> Result<HashMap<(String, u32), RecordedKinds>, AnalyzeError> {
     let query = format!(
         "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
-         AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment')) \
+         AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment', 'empty_cache')) \
          OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
     );
     let mut found: HashMap<(String, u32), RecordedKinds> = HashMap::new();
@@ -82,6 +93,7 @@ pub(super) async fn recorded_kinds(
             match ops.value(row) {
                 "usage" => recorded_kinds.usage = true,
                 "state_segment" => recorded_kinds.state = true,
+                "empty_cache" => recorded_kinds.empty_cache = true,
                 "cudaMalloc" | "cuMemMap" => (),
                 _ => recorded_kinds.events = true,
             }
@@ -99,6 +111,8 @@ enum Word {
     StateSegment,
     StateBlock,
     EmptyCache,
+    /// cuMemCreate, of which only failures matter.
+    Create,
     Nothing,
 }
 
@@ -108,7 +122,9 @@ impl Word {
             "usage" => Self::Usage,
             "state_segment" => Self::StateSegment,
             "state_block" => Self::StateBlock,
-            "empty_cache" => Self::EmptyCache,
+            // Earlier versions of `capture` recorded a call.
+            "empty_cache" | "emptyCache" => Self::EmptyCache,
+            "cuMemCreate" => Self::Create,
             "cudaMalloc" => Self::Call(Action::SegmentAlloc),
             "cudaFree" => Self::Call(Action::SegmentFree),
             "cuMemMap" => Self::Call(Action::SegmentMap),
@@ -130,6 +146,10 @@ pub(super) enum Item {
         ts: i64,
         tid: u32,
     },
+    /// A call by which the allocator of a thread wanted memory of the driver, and the device had no room.
+    Refused {
+        tid: u32,
+    },
 }
 
 /// Decodes rows.
@@ -138,6 +158,8 @@ pub(super) struct Decoder {
     pub(super) names: Names,
     words: Vec<Word>,
     recorded_kinds: HashMap<(u32, u32), RecordedKinds>,
+    /// The call stacks with a frame of `empty_cache()`, by run, process and number.
+    emptying: HashSet<(u32, u32, u32)>,
 }
 
 impl Decoder {
@@ -159,9 +181,25 @@ impl Decoder {
         self.words[number]
     }
 
+    fn is_of_torch(&self, rows: &Rows, row: usize) -> bool {
+        is_torch(rows.caller.at(row).map_or("", |caller| self.names.name(caller)))
+    }
+
+    /// Notes a call stack with a frame of `empty_cache()`. A snapshot spells a stack out before the first event
+    /// that has it.
+    fn stack(&mut self, rows: &Rows, row: usize, run: u32) {
+        let (Some(stack), Some(frames)) = (rows.stack.at(row), rows.detail.text(row)) else { return };
+        if frames.split(';').any(is_empty_cache) {
+            self.emptying.insert((run, rows.pid.at(row).unwrap_or_default(), stack));
+        }
+    }
+
     /// Decodes a row; returns `None` if the replay does not use it.
     pub(super) fn item(&mut self, rows: &Rows, row: usize, run: u32) -> Option<(Key, Item)> {
         let kind = rows.kind(row);
+        if kind == Kind::Other {
+            self.stack(rows, row, run);
+        }
         if !matches!(kind, Kind::Alloc | Kind::Call) {
             return None;
         }
@@ -180,19 +218,25 @@ impl Decoder {
                 let key = Key { run, pid, device: rows.device.at(row).unwrap_or_default() };
                 return Some((key, state(rows, row, matches!(word, Word::StateSegment))?));
             }
-            (Kind::Alloc, Word::EmptyCache) => {
+            (_, Word::EmptyCache) => {
                 let (ts, tid) = (rows.ts.value(row), rows.tid.at(row).unwrap_or_default());
                 return Some((Key { run, pid, device: 0 }, Item::EmptyCache { ts, tid }));
             }
+            (Kind::Call, Word::Call(_) | Word::Create) if rows.ret.at(row) == Some(OUT_OF_MEMORY) => {
+                let tid = rows.tid.at(row).unwrap_or_default();
+                let item = (Key { run, pid, device: 0 }, Item::Refused { tid });
+                return self.is_of_torch(rows, row).then_some(item);
+            }
             (Kind::Call, Word::Call(action)) if !self.recorded_kinds(run, pid).events => {
-                let caller = rows.caller.at(row).map_or("", |caller| self.names.name(caller));
-                if !is_torch(caller) || rows.ret.at(row).is_some_and(|ret| ret != 0) {
+                if !self.is_of_torch(rows, row) || rows.ret.at(row).is_some_and(|ret| ret != 0) {
                     return None;
                 }
                 action
             }
             _ => return None,
         };
+        let stack = rows.stack.at(row);
+        let is_emptying = |stack: u32| self.emptying.contains(&(run, pid, stack));
         let event = Event {
             ts: rows.ts.value(row),
             action,
@@ -201,7 +245,9 @@ impl Decoder {
             stream: rows.stream.at(row).unwrap_or_default(),
             pool: (rows.pool_owner.at(row).unwrap_or_default(), rows.pool_id.at(row).unwrap_or_default()),
             tid: rows.tid.at(row).unwrap_or_default(),
-            stack: rows.stack.at(row),
+            stack,
+            is_of_empty_cache: matches!(action, Action::SegmentFree | Action::SegmentUnmap)
+                && stack.is_some_and(is_emptying),
         };
         Some((Key { run, pid, device: rows.device.at(row).unwrap_or_default() }, Item::Event(event)))
     }

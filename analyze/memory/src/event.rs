@@ -81,6 +81,8 @@ pub struct Event {
     pub tid: u32,
     /// The number of the event's call stack, if one was taken.
     pub stack: Option<u32>,
+    /// Whether the event releases a segment and a frame of `empty_cache()` is in its call stack.
+    pub is_of_empty_cache: bool,
 }
 
 /// Sizes and addresses from these values on do not exist on any device; sums of smaller ones do not overflow.

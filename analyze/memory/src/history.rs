@@ -14,8 +14,23 @@
 //! | `growth` | the pool needed more than ever before |
 //! | `not_known` | the request was not recorded, or the source does not tell streams and pending frees |
 //!
-//! The allocator releases a segment because the program called `empty_cache()`, or to make room for a request
-//! (`make_room`).
+//! A release is a series of segments that a thread releases without another event in between. Its cause is the
+//! first of these whose condition the record shows:
+//!
+//! | cause | condition |
+//! |---|---|
+//! | `empty_cache` | a recorded call of `emptyCache` encloses the release, or a frame of `empty_cache()` is in its call stacks |
+//! | `make_room` | right before it, the driver refused the thread memory; or a request of the thread fails right after it; or the thread reserves a segment right after it, and the run records all calls of `emptyCache` |
+//! | `not_known` | neither: without the calls of `emptyCache`, a release by `empty_cache()` looks like one for a request |
+//!
+//! ```text
+//! cudaMalloc: out of memory ─ segment_free … ─────────────────► make_room
+//!                             segment_free … ─ oom ───────────► make_room
+//!                emptyCache ─ segment_free … ─────────────────► empty_cache
+//!                             segment_free … ─ segment_alloc ─► make_room, or not_known
+//! ```
+//! The garbage collector (`garbage_collection_threshold`) also releases segments for a request (`make_room`).
+//! `ipc_collect()` releases none: it frees blocks, whose segments the next release returns to the driver.
 
 use std::collections::HashMap;
 
@@ -23,9 +38,9 @@ use super::{
     allocator::Allocator,
     event::{Action, Event},
     input::{Key, Listener, Replay},
-    pools::{Pool, PoolKey, Pools},
-    settings::{SMALL_BYTES, SMALL_SEGMENT_BYTES},
-    span::State,
+    oom::Oom,
+    pools::{PoolKey, PoolState, Pools},
+    settings::SMALL_SEGMENT_BYTES,
     totals::Totals,
 };
 
@@ -46,7 +61,7 @@ pub enum Cause {
     EmptyCache,
     /// The allocator released memory to make room for a request.
     MakeRoom,
-    /// The events do not tell the cause.
+    /// The record does not show the cause.
     NotKnown,
 }
 
@@ -75,36 +90,6 @@ pub struct Request {
     pub block_bytes: u64,
     /// The number of the request's call stack, if one was taken.
     pub stack: Option<u32>,
-}
-
-/// What one pool, stream and size class held at a moment, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PoolState {
-    /// Reserved bytes.
-    pub reserved_bytes: u64,
-    /// The largest number of reserved bytes until then.
-    pub peak_bytes: u64,
-    /// Bytes in free blocks.
-    pub free_bytes: u64,
-    /// The size of the largest free block.
-    pub largest_free_bytes: u64,
-    /// The size of the largest free block of the same pool and size class that belongs to another stream.
-    pub other_stream_bytes: u64,
-}
-
-impl PoolState {
-    fn of(pools: Option<&Pools>, key: &PoolKey) -> Self {
-        let pool = pools.and_then(|pools| pools.get(key));
-        let like = |other: &PoolKey| PoolKey { stream: key.stream, ..*other } == *key && other != key;
-        let others = pools.into_iter().flat_map(Pools::iter).filter(|(other, _)| like(other));
-        Self {
-            reserved_bytes: pool.map_or(0, |pool| pool.reserved_bytes),
-            peak_bytes: pool.map_or(0, |pool| pool.peak_bytes),
-            free_bytes: pool.map_or(0, |pool| pool.free_bytes),
-            largest_free_bytes: pool.map_or(0, Pool::largest_free_bytes),
-            other_stream_bytes: others.map(|(_, pool)| pool.largest_free_bytes()).max().unwrap_or(0),
-        }
-    }
 }
 
 /// A segment, or a range of an expandable one, that was reserved or released.
@@ -141,8 +126,10 @@ pub struct Release {
     pub ts: i64,
     /// The thread that released the memory.
     pub tid: u32,
-    /// [`Cause::EmptyCache`] or [`Cause::MakeRoom`].
+    /// [`Cause::EmptyCache`], [`Cause::MakeRoom`] or [`Cause::NotKnown`].
     pub cause: Cause,
+    /// Whether the run records all calls of `emptyCache`.
+    pub records_empty_cache: bool,
     /// The time at which the last segment or range was released (ns, trace clock).
     pub last_ts: i64,
     /// Released bytes.
@@ -158,6 +145,35 @@ pub struct Release {
 }
 
 impl Release {
+    fn new(key: Key, allocator: &Allocator, ts: i64, tid: u32, cause: Cause) -> Self {
+        let totals = *allocator.totals();
+        Self {
+            key,
+            ts,
+            tid,
+            cause,
+            records_empty_cache: allocator.knowledge().records_empty_cache,
+            last_ts: ts,
+            given_back_bytes: 0,
+            segments_count: 0,
+            before: totals,
+            after: totals,
+            pinned_bytes: allocator.pools().map_or(0, Pools::pinned_bytes),
+        }
+    }
+
+    /// Returns a sentence that says why the cause is not known; `None` if it is known.
+    pub fn why_not_known(&self) -> Option<&'static str> {
+        (self.cause == Cause::NotKnown).then_some(match self.records_empty_cache {
+            true => {
+                "no recorded call of emptyCache encloses the release, and the thread needed no segment right after it"
+            }
+            false => {
+                "the record does not have the calls of emptyCache (capture needs its probe, a snapshot its call stacks), and no request failed just then"
+            }
+        })
+    }
+
     /// Returns the bytes that were active after the release in the remaining segments.
     pub fn in_use_bytes(&self) -> i64 {
         let free =
@@ -166,76 +182,18 @@ impl Release {
     }
 }
 
-/// A request that failed with an out-of-memory error.
-#[derive(Clone, Debug)]
-pub struct Oom {
-    /// The allocator.
-    pub key: Key,
-    /// The time at which the request failed (ns, trace clock).
-    pub ts: i64,
-    /// The thread that made the request.
-    pub tid: u32,
-    /// The requested size in bytes.
-    pub requested_bytes: u64,
-    /// The size in bytes of the smallest block that would have served it.
-    pub block_bytes: u64,
-    /// The number of bytes that the driver reported as free on the device.
-    pub device_free_bytes: u64,
-    /// The size in bytes of the segment that the allocator would have reserved.
-    pub segment_bytes: u64,
-    /// The pool, stream and size class of the request.
-    pub pool: PoolKey,
-    /// The state of that pool at the failure.
-    pub before: PoolState,
-    /// The allocator's totals at the failure.
-    pub totals: Totals,
-    /// Free bytes in segments held by active blocks, over all pools.
-    pub pinned_bytes: u64,
-    /// Whether expandable segments were on.
-    pub is_expandable: bool,
-    /// Whether expandable segments would have served the request; `None` if they were on, or if it depends on
-    /// where the blocks would have been placed.
-    pub expandable_helps: Option<bool>,
-    /// The neighbouring blocks in one segment with the fewest active bytes which, if they were free, would
-    /// have served the request.
-    pub hole: Option<Hole>,
-    /// The segments, those with the smallest active share first, which, if they were unused, would have made
-    /// room on the device.
-    pub segments: Option<Emptied>,
-}
+/// A thread, by run, process and its own number.
+type Thread = (u32, u32, u32);
 
-impl Oom {
-    /// Returns whether the device had room for the segment, so that a limit of the process
-    /// (`set_per_process_memory_fraction`) forbade it.
-    pub fn is_limited(&self) -> bool {
-        self.device_free_bytes >= self.segment_bytes
-    }
-}
-
-/// Neighbouring blocks of one segment which, if they were free, would serve a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hole {
-    /// The address of the first block.
-    pub addr: u64,
-    /// The size of all blocks in bytes.
-    pub size_bytes: u64,
-    /// The part of the size that is not free, in bytes.
-    pub in_use_bytes: u64,
-    /// The number of blocks that are not free.
-    pub in_use_count: u64,
-}
-
-/// Segments which, if all of their blocks were free, would make room on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Emptied {
-    /// The number of segments.
-    pub segments_count: u64,
-    /// The size of all segments in bytes.
-    pub size_bytes: u64,
-    /// The part of the size that is not free, in bytes.
-    pub in_use_bytes: u64,
-    /// The number of blocks that are not free.
-    pub in_use_count: u64,
+/// What a thread is releasing.
+#[derive(Debug)]
+struct Open {
+    /// The cause that a call before the first released segment shows, or the segment's call stack.
+    cause: Cause,
+    /// Whether the call stacks of the segments show the cause.
+    is_by_stack: bool,
+    /// The release of each allocator, with its changes, whose cause is that of the release.
+    releases: Vec<(Release, Vec<Change>)>,
 }
 
 /// A listener that collects changes, releases and failures until [`Self::forget`] is called.
@@ -247,17 +205,10 @@ pub struct History {
     pub releases: Vec<Release>,
     /// Failed requests.
     pub ooms: Vec<Oom>,
-    /// Changes by allocator and thread whose cause is determined by the thread's next event.
+    /// Changes by allocator and thread that are for a request, which is the thread's next one.
     waiting: HashMap<(Key, u32), Vec<Change>>,
-    /// Releases in progress, by run, process and thread.
-    open: HashMap<(u32, u32, u32), Vec<Release>>,
-}
-
-/// Returns the free bytes that cannot be released to the driver because of active blocks in the same segment
-/// or page.
-fn pinned_bytes(allocator: &Allocator) -> u64 {
-    let pools = allocator.pools().into_iter().flat_map(Pools::iter);
-    pools.map(|(_, pool)| pool.free_bytes.saturating_sub(pool.releasable_bytes)).sum()
+    /// Releases in progress.
+    open: HashMap<Thread, Open>,
 }
 
 /// Returns the pool, stream and size class that an event belongs to.
@@ -298,12 +249,13 @@ fn cause_of(change: &Change, request: &Request, is_inferred: bool) -> Cause {
 }
 
 impl History {
-    /// Determines the cause of a thread's waiting changes, once its request has been served or has failed.
+    /// Completes a thread's waiting changes, once its request has been served or has failed.
     fn settle(&mut self, key: Key, tid: u32, request: Request, is_inferred: bool) {
         let Some(changes) = self.waiting.remove(&(key, tid)) else { return };
         for mut change in changes {
-            let is_gain = matches!(change.action, Action::SegmentAlloc | Action::SegmentMap);
-            change.cause = if is_gain { cause_of(&change, &request, is_inferred) } else { Cause::MakeRoom };
+            if matches!(change.action, Action::SegmentAlloc | Action::SegmentMap) {
+                change.cause = cause_of(&change, &request, is_inferred);
+            }
             change.request = Some(request);
             self.changes.push(change);
         }
@@ -316,50 +268,92 @@ impl History {
         self.ooms.clear();
     }
 
-    fn close(&mut self, of: (u32, u32, u32)) {
-        self.releases.extend(self.open.remove(&of).unwrap_or_default());
+    /// Completes a thread's releases. `asked` is the allocator of which the thread's next event shows that it
+    /// needed room for a request.
+    fn close(&mut self, thread: Thread, asked: Option<Key>) {
+        let Some(open) = self.open.remove(&thread) else { return };
+        for (mut release, changes) in open.releases {
+            if release.cause == Cause::NotKnown && asked == Some(release.key) {
+                release.cause = Cause::MakeRoom;
+            }
+            let cause = release.cause;
+            let changes = changes.into_iter().map(|change| Change { cause, ..change });
+            match cause {
+                Cause::MakeRoom => {
+                    self.waiting.entry((release.key, release.tid)).or_default().extend(changes);
+                }
+                _ => self.changes.extend(changes),
+            }
+            self.releases.push(release);
+        }
     }
 
     /// Adds the changes and releases that remained without an explanation at the end.
     fn give_up(&mut self) {
+        let known = self.releases.len();
+        let mut threads: Vec<Thread> = self.open.keys().copied().collect();
+        threads.sort_unstable();
+        threads.into_iter().for_each(|thread| self.close(thread, None));
+        self.releases[known..].sort_by_key(|release| (release.key, release.ts));
         let mut rest: Vec<_> = self.waiting.drain().flat_map(|(_, changes)| changes).collect();
         rest.sort_by_key(|change| (change.key, change.ts));
         self.changes.append(&mut rest);
-        let mut open: Vec<_> = self.open.drain().flat_map(|(_, releases)| releases).collect();
-        open.sort_by_key(|release| (release.key, release.ts));
-        self.releases.append(&mut open);
     }
 
+    /// Adds a segment that is about to be released to its release.
     fn gone(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let of = (key.run, key.pid, event.tid);
-        let releases = self.open.entry(of).or_default();
-        let place = match releases.iter().position(|release| release.key == key) {
+        let thread = (key.run, key.pid, event.tid);
+        // Without recorded calls, releases are told apart by their call stacks.
+        let is_other = |open: &Open| match event.is_of_empty_cache {
+            true => open.cause != Cause::EmptyCache,
+            false => open.is_by_stack,
+        };
+        if self.open.get(&thread).is_some_and(is_other) {
+            self.close(thread, None);
+        }
+        let change = changed(key, allocator, event);
+        let open = self.open.entry(thread).or_insert_with(|| Open {
+            cause: if event.is_of_empty_cache { Cause::EmptyCache } else { Cause::NotKnown },
+            is_by_stack: event.is_of_empty_cache,
+            releases: Vec::new(),
+        });
+        let place = match open.releases.iter().position(|(release, _)| release.key == key) {
             Some(place) => place,
             None => {
-                let before = *allocator.totals();
-                releases.push(opened(key, event.ts, event.tid, Cause::MakeRoom, before));
-                releases.len() - 1
+                let release = Release::new(key, allocator, event.ts, event.tid, open.cause);
+                open.releases.push((release, Vec::new()));
+                open.releases.len() - 1
             }
         };
-        let release = &mut releases[place];
+        let (release, changes) = &mut open.releases[place];
         release.last_ts = event.ts;
-        release.given_back_bytes += size_of(allocator, event);
+        release.given_back_bytes += change.size_bytes;
         release.segments_count += 1;
+        changes.push(change);
     }
 }
 
-fn opened(key: Key, ts: i64, tid: u32, cause: Cause, before: Totals) -> Release {
-    Release {
+/// Describes an event of segments that is about to be replayed; its cause is not determined yet.
+fn changed(key: Key, allocator: &Allocator, event: &Event) -> Change {
+    let pool = match event.action {
+        Action::SegmentFree | Action::SegmentUnmap => pool_of(allocator, event),
+        _ => PoolKey {
+            pool: event.pool,
+            stream: event.stream,
+            is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
+        },
+    };
+    Change {
         key,
-        ts,
-        tid,
-        cause,
-        last_ts: ts,
-        given_back_bytes: 0,
-        segments_count: 0,
-        before,
-        after: before,
-        pinned_bytes: 0,
+        ts: event.ts,
+        tid: event.tid,
+        action: event.action,
+        addr: event.addr,
+        size_bytes: size_of(allocator, event),
+        pool,
+        cause: Cause::NotKnown,
+        request: None,
+        before: PoolState::of(allocator.pools(), &pool),
     }
 }
 
@@ -367,63 +361,35 @@ impl Listener for History {
     const WANTS_POOLS: bool = true;
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let of = (key.run, key.pid, event.tid);
+        let thread = (key.run, key.pid, event.tid);
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap => {
-                let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
-                if is_loss {
-                    self.gone(key, allocator, event);
-                }
-                let is_asked = is_loss
-                    && self.open.get(&of).is_some_and(|of| of.iter().any(|r| r.cause == Cause::EmptyCache));
-                let pool = match is_loss {
-                    true => pool_of(allocator, event),
-                    false => PoolKey {
-                        pool: event.pool,
-                        stream: event.stream,
-                        is_small: event.size_bytes <= SMALL_SEGMENT_BYTES,
-                    },
-                };
-                let change = Change {
-                    key,
-                    ts: event.ts,
-                    tid: event.tid,
-                    action: event.action,
-                    addr: event.addr,
-                    size_bytes: size_of(allocator, event),
-                    pool,
-                    cause: if is_asked { Cause::EmptyCache } else { Cause::NotKnown },
-                    request: None,
-                    before: PoolState::of(allocator.pools(), &pool),
-                };
-                match is_asked {
-                    true => self.changes.push(change),
-                    false => self.waiting.entry((key, event.tid)).or_default().push(change),
-                }
-                if !is_loss {
-                    self.close(of);
-                }
+            Action::SegmentFree | Action::SegmentUnmap => self.gone(key, allocator, event),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                self.close(thread, allocator.knowledge().records_empty_cache.then_some(key));
+                let change = changed(key, allocator, event);
+                self.waiting.entry((key, event.tid)).or_default().push(change);
             }
             Action::Oom => {
+                self.close(thread, Some(key));
                 let block_bytes = allocator.settings().round(event.size_bytes);
                 let request = Request { requested_bytes: event.size_bytes, block_bytes, stack: event.stack };
                 self.settle(key, event.tid, request, false);
-                self.close(of);
-                self.ooms.push(out_of_memory(key, allocator, event, block_bytes));
+                self.ooms.push(Oom::of(key, allocator, event, block_bytes));
             }
-            // `empty_cache()` first completes the frees that other streams had delayed.
+            // A release first completes the frees that other streams had delayed.
             Action::FreeCompleted => (),
-            _ => self.close(of),
+            _ => self.close(thread, None),
         }
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
         match event.action {
             Action::SegmentFree | Action::SegmentUnmap => {
-                let releases = self.open.get_mut(&(key.run, key.pid, event.tid));
-                if let Some(release) = releases.and_then(|of| of.iter_mut().find(|r| r.key == key)) {
+                let open = self.open.get_mut(&(key.run, key.pid, event.tid));
+                let mut releases = open.into_iter().flat_map(|open| &mut open.releases);
+                if let Some((release, _)) = releases.find(|(release, _)| release.key == key) {
                     release.after = *allocator.totals();
-                    release.pinned_bytes = pinned_bytes(allocator);
+                    release.pinned_bytes = allocator.pools().map_or(0, Pools::pinned_bytes);
                 }
             }
             Action::Alloc | Action::UsageAlloc => {
@@ -440,143 +406,23 @@ impl Listener for History {
     }
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
-        self.close((run, pid, tid));
+        self.close((run, pid, tid), None);
+        let cause = Cause::EmptyCache;
         let of_process = replay.allocators().filter(|(key, _)| (key.run, key.pid) == (run, pid));
-        let releases = of_process.map(|(key, allocator)| Release {
-            pinned_bytes: pinned_bytes(allocator),
-            ..opened(key, ts, tid, Cause::EmptyCache, *allocator.totals())
-        });
-        self.open.insert((run, pid, tid), releases.collect());
+        let releases =
+            of_process.map(|(key, allocator)| (Release::new(key, allocator, ts, tid, cause), Vec::new()));
+        self.open.insert((run, pid, tid), Open { cause, is_by_stack: false, releases: releases.collect() });
+    }
+
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.close((run, pid, tid), None);
+        self.open.insert(
+            (run, pid, tid),
+            Open { cause: Cause::MakeRoom, is_by_stack: false, releases: Vec::new() },
+        );
     }
 
     fn end(&mut self) {
         self.give_up();
     }
-}
-
-fn out_of_memory(key: Key, allocator: &Allocator, event: &Event, block_bytes: u64) -> Oom {
-    let settings = allocator.settings();
-    let pool = PoolKey { pool: event.pool, stream: event.stream, is_small: block_bytes <= SMALL_BYTES };
-    let segment_bytes = settings.segment_bytes(block_bytes);
-    let device_free_bytes = event.addr;
-    // The segment was not available: less than that was free, and under a limit of the process possibly
-    // nothing.
-    let missing_bytes = match segment_bytes.checked_sub(device_free_bytes) {
-        None | Some(0) => segment_bytes,
-        Some(missing) => missing,
-    };
-    Oom {
-        key,
-        ts: event.ts,
-        tid: event.tid,
-        requested_bytes: event.size_bytes,
-        block_bytes,
-        device_free_bytes,
-        segment_bytes,
-        pool,
-        before: PoolState::of(allocator.pools(), &pool),
-        totals: *allocator.totals(),
-        pinned_bytes: pinned_bytes(allocator),
-        is_expandable: settings.expandable_segments,
-        expandable_helps: match settings.expandable_segments {
-            true => None,
-            false => expandable_helps(allocator, &pool, block_bytes, segment_bytes.min(device_free_bytes)),
-        },
-        hole: hole(allocator, &pool, block_bytes),
-        segments: emptied(allocator, missing_bytes),
-    }
-}
-
-/// Returns the segments with the smallest active share, as many as make up for the missing bytes; `None` if
-/// all of them are not enough.
-fn emptied(allocator: &Allocator, missing_bytes: u64) -> Option<Emptied> {
-    let mut segments: Vec<Emptied> = allocator
-        .segments()
-        .filter(|segment| !segment.is_expandable)
-        .map(|segment| {
-            let in_use = allocator.blocks_in(segment).filter(|block| block.state != State::Inactive);
-            let (in_use_bytes, in_use_count) =
-                in_use.fold((0, 0), |(bytes, count), block| (bytes + block.size_bytes, count + 1));
-            Emptied { segments_count: 1, size_bytes: segment.size_bytes, in_use_bytes, in_use_count }
-        })
-        .collect();
-    let share = |of: &Emptied| of.in_use_bytes as f64 / of.size_bytes.max(1) as f64;
-    segments.sort_by(|a, b| share(a).total_cmp(&share(b)).then(a.in_use_count.cmp(&b.in_use_count)));
-    let mut sum = Emptied::default();
-    for segment in segments {
-        sum.segments_count += 1;
-        sum.size_bytes += segment.size_bytes;
-        sum.in_use_bytes += segment.in_use_bytes;
-        sum.in_use_count += segment.in_use_count;
-        if sum.size_bytes >= missing_bytes {
-            return Some(sum);
-        }
-    }
-    None
-}
-
-/// Returns whether expandable segments would have served a request. With them, a pool's free memory consists
-/// of whole pages that may lie anywhere, and pages without active blocks can be released for other pools.
-/// They help for certain if the pages that the pool's active blocks hold at worst (each block begins and ends
-/// within a page) leave room. They cannot help if all free memory together is not enough. In between the
-/// answer is `None`.
-fn expandable_helps(
-    allocator: &Allocator,
-    pool: &PoolKey,
-    block_bytes: u64,
-    more_bytes: u64,
-) -> Option<bool> {
-    let large = allocator.settings().large_segment_bytes.max(1);
-    let page = if pool.is_small { SMALL_SEGMENT_BYTES } else { large };
-    let (mut reserved, mut at_worst, mut free) = (0_u64, 0_u64, 0_u64);
-    for block in allocator.blocks() {
-        let is_free = block.state == State::Inactive;
-        free += if is_free { block.size_bytes } else { 0 };
-        let segment = allocator.segment(block.segment);
-        if segment.is_some_and(|segment| PoolKey::of(segment) == *pool) {
-            reserved += block.size_bytes;
-            let pages = (block.size_bytes + page).saturating_sub(2) / page + 1;
-            at_worst += if is_free { 0 } else { pages.saturating_mul(page) };
-        }
-    }
-    let wanted = block_bytes.checked_next_multiple_of(page)?;
-    if at_worst.saturating_add(wanted) <= reserved {
-        Some(true)
-    } else if free.saturating_add(more_bytes) < block_bytes {
-        Some(false)
-    } else {
-        None
-    }
-}
-
-/// Returns the neighbouring blocks in one segment of the pool that make room for a block with the fewest
-/// active bytes.
-fn hole(allocator: &Allocator, pool: &PoolKey, block_bytes: u64) -> Option<Hole> {
-    let mut best: Option<Hole> = None;
-    for segment in allocator.segments().filter(|segment| PoolKey::of(segment) == *pool) {
-        let blocks: Vec<_> = allocator.blocks_in(segment).collect();
-        let (mut first, mut hole) = (0, Hole { addr: 0, size_bytes: 0, in_use_bytes: 0, in_use_count: 0 });
-        for block in &blocks {
-            hole.size_bytes += block.size_bytes;
-            if block.state != State::Inactive {
-                hole.in_use_bytes += block.size_bytes;
-                hole.in_use_count += 1;
-            }
-            while let Some(left) = blocks.get(first).filter(|b| hole.size_bytes - b.size_bytes >= block_bytes)
-            {
-                hole.size_bytes -= left.size_bytes;
-                if left.state != State::Inactive {
-                    hole.in_use_bytes -= left.size_bytes;
-                    hole.in_use_count -= 1;
-                }
-                first += 1;
-            }
-            let is_better =
-                |best: Hole| (hole.in_use_bytes, hole.in_use_count) < (best.in_use_bytes, best.in_use_count);
-            if hole.size_bytes >= block_bytes && best.is_none_or(is_better) {
-                best = Some(Hole { addr: blocks[first].addr, ..hole });
-            }
-        }
-    }
-    best
 }

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use trace_schema::{Lost, Run};
+use trace_schema::{AttachedProbe, Lost, Run};
 
 pub use super::decode::{Key, is_torch};
 use crate::{
@@ -38,6 +38,8 @@ use analyze_run::{
 /// driver calls (those below).
 const EVENT_PROBE: &str = "record_trace";
 const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
+/// The probe of `empty_cache()`.
+const EMPTY_CACHE_PROBE: &str = "emptyCache";
 
 /// Receives what a replay does, in order of time. Every method does nothing by default.
 pub trait Listener: Send {
@@ -55,6 +57,8 @@ pub trait Listener: Send {
     /// Called when a thread calls `empty_cache()`, which asks all allocators of its process to release what
     /// they can.
     fn empty_cache(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {}
+    /// Called when the device had no room for memory that the allocator of a thread wanted.
+    fn refused(&mut self, _run: u32, _pid: u32, _tid: u32) {}
     /// Called when the replay has passed the requested instant with this number.
     fn instant(&mut self, _run: u32, _number: usize, _replay: &Replay) {}
     /// Called when a block leaves its state; see [`Observer::block`].
@@ -92,6 +96,8 @@ impl<L: Listener> Observer for AllocatorObserver<'_, L> {
 #[derive(Clone, Debug, Default)]
 struct RunFacts {
     joined_running: bool,
+    /// Whether calls of `emptyCache` are recorded, and none was lost.
+    records_empty_cache: bool,
     settings: HashMap<u32, Settings>,
     /// Losses of the allocator's own events, and losses of usage reports and driver calls, each in order of
     /// time.
@@ -109,8 +115,11 @@ impl RunFacts {
             lost.sort_by_key(|lost| lost.from_ns);
             lost
         };
+        let is_attached =
+            |probe: &AttachedProbe| probe.error.is_none() && probe.symbol.contains(EMPTY_CACHE_PROBE);
         Self {
             joined_running: run.joined_running,
+            records_empty_cache: run.probes.iter().any(is_attached) && lost(&[EMPTY_CACHE_PROBE]).is_empty(),
             settings: run.processes.iter().map(of_process).collect(),
             lost: [lost(&[EVENT_PROBE]), lost(&REPORT_PROBES)],
         }
@@ -285,10 +294,17 @@ impl Replay {
         let facts = self.facts.get(key.run as usize);
         let recorded_kinds = self.recorded_kinds(key.run, key.pid);
         let split_policies = self.split_policies.get(&key).cloned().unwrap_or_default();
+        // A table without files tells by its rows whether calls of `emptyCache` are recorded.
+        let records_empty_cache = facts.map_or(recorded_kinds.empty_cache, |facts| facts.records_empty_cache);
         let allocator = match self.seeds.get(&key) {
             Some(seed) => Allocator::seeded(
                 settings,
-                Knowledge { split_policies, wants_pools: L::WANTS_POOLS, ..Knowledge::default() },
+                Knowledge {
+                    split_policies,
+                    wants_pools: L::WANTS_POOLS,
+                    records_empty_cache,
+                    ..Knowledge::default()
+                },
                 seed,
             ),
             None => {
@@ -297,6 +313,7 @@ impl Replay {
                     has_blocks: recorded_kinds.events || recorded_kinds.usage,
                     split_policies,
                     wants_pools: L::WANTS_POOLS,
+                    records_empty_cache,
                     ..Knowledge::default()
                 };
                 let lost = facts.map_or(&[][..], |facts| &facts.lost[usize::from(!recorded_kinds.events)]);
@@ -388,7 +405,7 @@ impl Consumer for First {
                 .or_insert_with(|| (InitialState::new(settings()), SnapshotState::default()));
             match item {
                 Item::Event(event) => initial_state.event(&event),
-                Item::EmptyCache { .. } => (),
+                Item::EmptyCache { .. } | Item::Refused { .. } => (),
                 Item::Segment(segment) => drop(snapshot.segments.insert(segment.addr, segment)),
                 Item::Block(block) => drop(snapshot.blocks.insert(block.addr, block)),
             }
@@ -435,6 +452,7 @@ impl<L: Listener> Consumer for Feed<L> {
             match item {
                 Item::Event(event) => replay.apply(key, &event, listener),
                 Item::EmptyCache { ts, tid } => listener.empty_cache(key.run, key.pid, tid, ts, replay),
+                Item::Refused { tid } => listener.refused(key.run, key.pid, tid),
                 Item::Segment(segment) => {
                     if !replay.allocators.contains_key(&key) {
                         replay.begin(key, ts, listener);

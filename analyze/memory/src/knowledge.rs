@@ -20,6 +20,8 @@ pub struct Knowledge {
     pub lost_count: u64,
     /// A listener needs free memory by pool, so that the allocator keeps `Pools`.
     pub wants_pools: bool,
+    /// The run records all calls of `emptyCache`.
+    pub records_empty_cache: bool,
 }
 
 impl Default for Knowledge {
@@ -31,6 +33,7 @@ impl Default for Knowledge {
             lost_until_ts: BEFORE,
             lost_count: 0,
             wants_pools: false,
+            records_empty_cache: false,
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod input;
 pub mod knowledge;
 pub mod leaks;
 mod listener_pair;
+pub mod oom;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]

@@ -36,6 +36,11 @@ impl<A: Listener, B: Listener> Listener for (A, B) {
         self.1.empty_cache(run, pid, tid, ts, replay);
     }
 
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.0.refused(run, pid, tid);
+        self.1.refused(run, pid, tid);
+    }
+
     fn instant(&mut self, run: u32, number: usize, replay: &Replay) {
         self.0.instant(run, number, replay);
         self.1.instant(run, number, replay);

@@ -37,6 +37,7 @@ fn event(ts: i64, words: &[&str]) -> Option<Event> {
         pool: DEFAULT_POOL,
         tid: 0,
         stack: None,
+        is_of_empty_cache: false,
     })
 }
 
@@ -257,6 +258,7 @@ fn a_pool_that_shows_nothing_is_not_known() {
         pool: (0, 5),
         tid: 0,
         stack: None,
+        is_of_empty_cache: false,
     };
     let events = [
         event(Action::SegmentAlloc, 20 << 20),

@@ -243,6 +243,7 @@ fn faults_name_their_cause() {
         pool: super::totals::DEFAULT_POOL,
         tid: 0,
         stack: None,
+        is_of_empty_cache: false,
     };
     // With four steps between powers of two 1200 bytes are 1536, and here 1280: 512 bytes are left.
     let mut allocator = Allocator::new(Settings::default(), Knowledge::default());

@@ -104,6 +104,12 @@ impl Pools {
         self.0.iter()
     }
 
+    /// Returns the free bytes of all pools that cannot be released to the driver because of active blocks in
+    /// the same segment or page.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.0.values().map(|pool| pool.free_bytes.saturating_sub(pool.releasable_bytes)).sum()
+    }
+
     pub(super) fn add_block(&mut self, block: &Block, segment: Option<&Segment>, is_added: bool) {
         let Some(segment) = segment else { return };
         let pool = self.0.entry(PoolKey::of(segment)).or_default();
@@ -132,5 +138,36 @@ impl Pools {
             false => pool.reserved_bytes.saturating_sub(segment.size_bytes),
         };
         pool.peak_bytes = pool.peak_bytes.max(pool.reserved_bytes);
+    }
+}
+
+/// What one pool, stream and size class held at a moment, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolState {
+    /// Reserved bytes.
+    pub reserved_bytes: u64,
+    /// The largest number of reserved bytes until then.
+    pub peak_bytes: u64,
+    /// Bytes in free blocks.
+    pub free_bytes: u64,
+    /// The size of the largest free block.
+    pub largest_free_bytes: u64,
+    /// The size of the largest free block of the same pool and size class that belongs to another stream.
+    pub other_stream_bytes: u64,
+}
+
+impl PoolState {
+    /// Returns the state of one pool; all of it is 0 if the pool never had memory.
+    pub fn of(pools: Option<&Pools>, key: &PoolKey) -> Self {
+        let pool = pools.and_then(|pools| pools.get(key));
+        let like = |other: &PoolKey| PoolKey { stream: key.stream, ..*other } == *key && other != key;
+        let others = pools.into_iter().flat_map(Pools::iter).filter(|(other, _)| like(other));
+        Self {
+            reserved_bytes: pool.map_or(0, |pool| pool.reserved_bytes),
+            peak_bytes: pool.map_or(0, |pool| pool.peak_bytes),
+            free_bytes: pool.map_or(0, |pool| pool.free_bytes),
+            largest_free_bytes: pool.map_or(0, Pool::largest_free_bytes),
+            other_stream_bytes: others.map(|(_, pool)| pool.largest_free_bytes()).max().unwrap_or(0),
+        }
     }
 }

@@ -116,6 +116,32 @@ fn what_a_release_leaves_is_the_sum_of_its_reasons() {
 }
 
 #[test]
+fn a_release_has_the_cause_that_the_record_shows() {
+    let causes = |path: &str| -> Vec<String> {
+        let found = json(&["releases", path, "--json"]);
+        let releases = found["releases"].as_array().unwrap().iter();
+        releases.map(|release| release["cause"].as_str().unwrap().to_owned()).collect()
+    };
+    let (emptied, made_room) = ("empty_cache", "make_room");
+    let plain = [emptied, emptied, emptied, made_room, emptied, emptied];
+    assert_eq!(causes(&run("plain")), plain);
+    assert_eq!(causes(&run("fallback")), plain);
+    // The driver refuses memory, and what is released makes room.
+    assert_eq!(causes(&run("crowded-expandable")), [made_room, emptied]);
+    // This recording has emptyCache as a call; the first of the two released nothing.
+    assert_eq!(causes(&testdata("h200/graphs.parquet")), [emptied, emptied]);
+    // Nothing probed emptyCache here, and no request failed.
+    let quiet = testdata("h200/qwen2-quiet.parquet");
+    assert_eq!(causes(&quiet), ["not_known"; 4]);
+    let (_, text, _) = outcome(&["releases", &quiet]);
+    assert!(text.contains("the record does not have the calls of emptyCache"), "{text}");
+    let found = json(&["releases", &quiet, "--json"]);
+    let released = found["causes"].as_array().unwrap().iter().filter(|sum| sum["is_gain"] == false);
+    let released: Vec<&str> = released.map(|sum| sum["cause"].as_str().unwrap()).collect();
+    assert_eq!(released, ["not_known"]);
+}
+
+#[test]
 fn a_resume_that_forgets_two_pieces_is_told() {
     let history = json(&["releases", &run("pause"), "--json"]);
     let pauses = history["pauses"].as_array().unwrap();

@@ -137,6 +137,14 @@ fn a_ring_that_was_full_tells_the_same_states() {
     }
 }
 
+#[test]
+fn call_stacks_show_that_the_cache_was_emptied() {
+    let (_kept, run) = import_as("torch-snapshot", snapshot("mixed-7gb.pickle.gz"));
+    let causes =
+        "SELECT cause, count(*) AS n, sum(segments_count) AS segments FROM memory_releases GROUP BY cause";
+    assert_eq!(stdout(&["sql", &run, causes]), "cause,n,segments\nempty_cache,5,49\n");
+}
+
 /// A snapshot as Python would write it (protocol 0), with one segment and no history.
 fn state_only(blocks: &[(u64, u64, &str)]) -> Vec<u8> {
     let block = |(size, requested, state): &(u64, u64, &str)| {

@@ -246,8 +246,8 @@ impl Replay {
                     after_bytes,
                 });
             }
-        } else if !outcome.ended.is_empty() {
-            self.pauses.released(pid, call.tid, call.ts.saturating_add(dur), after_bytes);
+        } else if let Some(piece) = outcome.ended.first() {
+            self.pauses.released(pid, call.tid, piece.addr, call.ts.saturating_add(dur), after_bytes);
         }
         self.paused.extend(self.pauses.take().into_iter().map(|pause| (run, pause)));
     }

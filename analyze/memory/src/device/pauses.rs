@@ -2,8 +2,9 @@
 //! later maps new memory at the same address.
 //!
 //! A pause is a series of unmappings by one thread of a process, and a resume is a series of mappings at
-//! addresses that were unmapped before. PyTorch's allocator also unmaps pages of expandable segments, but
-//! that is its own way of releasing memory: see the view `memory_releases`.
+//! addresses that were unmapped before. When the thread releases other memory, as `empty_cache()` does, the
+//! series ends, so that the bytes of each are known. PyTorch's allocator also unmaps pages of expandable
+//! segments, but that is its own way of releasing memory: see the view `memory_releases`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,6 +29,21 @@ impl Way {
     }
 }
 
+/// A range that was mapped or unmapped and stayed so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// The address of the first byte.
+    addr: u64,
+    /// The size in bytes.
+    size_bytes: u64,
+    /// The duration of the call in ns.
+    dur: i64,
+    /// The time at which the call, or the release of what lay behind the range, ended (ns, trace clock).
+    end_ts: i64,
+    /// The bytes that the process had allocated from the driver then.
+    after_bytes: i64,
+}
+
 /// One pause or resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
@@ -41,15 +57,10 @@ pub struct Pause {
     pub library: LibraryId,
     /// The time at which the first call began (ns, trace clock).
     pub ts: i64,
-    /// The time at which the last call ended (ns, trace clock).
-    pub end_ts: i64,
-    /// The ranges that were mapped or unmapped and stayed so: address, size in bytes, and duration of the
-    /// call in ns.
-    pub pieces: Vec<(u64, u64, i64)>,
+    /// The ranges that were mapped or unmapped.
+    parts: Vec<Part>,
     /// The bytes that the process had allocated from the driver just before.
     pub before_bytes: i64,
-    /// The bytes that it had allocated after the last call.
-    pub after_bytes: i64,
     /// The bytes that were still unmapped afterwards, their address kept; 0 for a pause.
     pub missing_bytes: u64,
     /// The number of ranges that were still unmapped afterwards; 0 for a pause.
@@ -59,12 +70,22 @@ pub struct Pause {
 impl Pause {
     /// Returns the paused or resumed bytes.
     pub fn bytes(&self) -> u64 {
-        self.pieces.iter().map(|(_, size_bytes, _)| size_bytes).sum()
+        self.parts.iter().map(|part| part.size_bytes).sum()
+    }
+
+    /// Returns the time at which the last call ended (ns, trace clock).
+    pub fn end_ts(&self) -> i64 {
+        self.parts.iter().map(|part| part.end_ts).max().unwrap_or(self.ts)
+    }
+
+    /// Returns the bytes that the process had allocated after the last call.
+    pub fn after_bytes(&self) -> i64 {
+        self.parts.last().map_or(self.before_bytes, |part| part.after_bytes)
     }
 
     /// Returns the durations of its calls in ns, sorted in ascending order.
     pub fn durs(&self) -> Vec<i64> {
-        let mut durs: Vec<i64> = self.pieces.iter().map(|(_, _, dur)| *dur).collect();
+        let mut durs: Vec<i64> = self.parts.iter().map(|part| part.dur).collect();
         durs.sort_unstable();
         durs
     }
@@ -125,46 +146,60 @@ impl Pauses {
         if self.open.get(&of).is_some_and(|open| open.way != way || open.library != moved.library) {
             self.finished.extend(self.open.remove(&of));
         }
-        let end_ts = moved.ts.saturating_add(moved.dur);
         let open = self.open.entry(of).or_insert_with(|| Pause {
             way,
             pid: moved.pid,
             tid: moved.tid,
             library: moved.library,
             ts: moved.ts,
-            end_ts,
-            pieces: Vec::new(),
+            parts: Vec::new(),
             before_bytes: moved.before_bytes,
-            after_bytes: moved.after_bytes,
             missing_bytes: 0,
             missing_count: 0,
         });
-        open.end_ts = open.end_ts.max(end_ts);
-        open.pieces.push((moved.addr, moved.size_bytes, moved.dur));
-        open.after_bytes = moved.after_bytes;
+        open.parts.push(Part {
+            addr: moved.addr,
+            size_bytes: moved.size_bytes,
+            dur: moved.dur,
+            end_ts: moved.ts.saturating_add(moved.dur),
+            after_bytes: moved.after_bytes,
+        });
         if way == Way::Resume {
             open.missing_bytes = away.values().sum();
             open.missing_count = away.len() as u64;
         }
     }
 
-    /// Notes that the memory behind a pause was released, which happens a moment after it was unmapped.
-    pub fn released(&mut self, pid: u32, tid: u32, end_ts: i64, after_bytes: i64) {
-        if let Some(open) = self.open.get_mut(&(pid, tid)).filter(|open| open.way == Way::Pause) {
-            open.end_ts = open.end_ts.max(end_ts);
-            open.after_bytes = after_bytes;
+    /// Notes that a thread released the memory at `addr`. What lies behind a pause is released a moment after it
+    /// was unmapped; the release of other memory ends the series.
+    pub fn released(&mut self, pid: u32, tid: u32, addr: u64, end_ts: i64, after_bytes: i64) {
+        let of = (pid, tid);
+        let mut parts = self.open.get_mut(&of).into_iter().flat_map(|open| &mut open.parts);
+        match parts.find(|part| part.addr == addr) {
+            Some(part) => (part.end_ts, part.after_bytes) = (part.end_ts.max(end_ts), after_bytes),
+            None => self.finished.extend(self.open.remove(&of)),
         }
     }
 
-    /// Notes that the address range itself was released: what was unmapped there was freed, not paused.
+    /// Notes that the address range itself was released: what was unmapped there was freed, not paused, and
+    /// the release ends the series.
     pub fn given_up(&mut self, pid: u32, addr: u64, size_bytes: u64) {
-        let end = addr.saturating_add(size_bytes);
+        let range = addr..addr.saturating_add(size_bytes);
         if let Some(away) = self.away.get_mut(&pid) {
-            away.retain(|at, _| !(addr..end).contains(at));
+            away.retain(|at, _| !range.contains(at));
         }
         let pausing = self.open.iter_mut().filter(|((of, _), open)| *of == pid && open.way == Way::Pause);
-        pausing.for_each(|(_, open)| open.pieces.retain(|(at, _, _)| !(addr..end).contains(at)));
-        self.open.retain(|_, open| !open.pieces.is_empty());
+        let mut ended = Vec::new();
+        for (of, open) in pausing {
+            let count = open.parts.len();
+            open.parts.retain(|part| !range.contains(&part.addr));
+            if open.parts.len() < count {
+                ended.push(*of);
+            }
+        }
+        for of in ended {
+            self.finished.extend(self.open.remove(&of).filter(|open| !open.parts.is_empty()));
+        }
     }
 
     /// Returns the pauses and resumes that are complete, and forgets them.

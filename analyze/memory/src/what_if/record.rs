@@ -202,6 +202,7 @@ impl Listener for Cases {
                 pool,
                 tid: 0,
                 stack: None,
+                is_of_empty_cache: false,
             };
             case.each().for_each(|served| served.event(&event));
         }

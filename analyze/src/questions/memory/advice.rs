@@ -209,7 +209,12 @@ fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
             ),
             _ => {
                 let releases = history.releases.iter().filter(|release| release.pid == sum.pid);
-                let (times, spent) = releases.fold((0, 0), |(n, ns), release| (n + 1, ns + release.dur_ns));
+                // A release that made room for a request was needed.
+                let emptied = releases.filter(|release| release.cause == "empty_cache");
+                let (times, spent) = emptied.fold((0, 0), |(n, ns), release| (n + 1, ns + release.dur_ns));
+                if times == 0 {
+                    continue;
+                }
                 (
                     "empty_cache_again",
                     format!(

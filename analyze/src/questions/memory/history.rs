@@ -17,8 +17,9 @@ use crate::trace::Trace;
 use analyze_memory::{
     allocator::Allocator,
     event::{Action, Event},
-    history::{Cause, History, Oom, Release},
+    history::{Cause, History, Release},
     input::{Input, Key, Listener, Replay},
+    oom::Oom,
 };
 use analyze_run::{
     columns::{Cell, integers, strings},
@@ -49,6 +50,10 @@ impl Listener for Watch {
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
         self.history.empty_cache(run, pid, tid, ts, replay);
+    }
+
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.history.refused(run, pid, tid);
     }
 
     fn instant(&mut self, _run: u32, number: usize, replay: &Replay) {
@@ -120,6 +125,7 @@ fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) 
         device: release.key.device,
         tid: release.tid,
         cause: release.cause.name(),
+        why_not_known: release.why_not_known(),
         ts_ns: release.ts,
         since_start_ns: release.ts - start_ns,
         dur_ns: last.max(release.last_ts) - release.ts,

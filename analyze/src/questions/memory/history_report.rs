@@ -1,5 +1,7 @@
 //! What the history of a run's memory consists of ([`super::history`] makes it).
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::state::{Moment, Share};
@@ -30,8 +32,10 @@ pub struct ReleaseReport {
     pub device: i32,
     /// The thread that released the memory.
     pub tid: u32,
-    /// The name of the cause: `empty_cache` or `make_room`.
+    /// The name of the cause: `empty_cache`, `make_room` or `not_known`.
     pub cause: &'static str,
+    /// A sentence that says why the cause is not known; `None` if it is known.
+    pub why_not_known: Option<&'static str>,
     /// The time at which the release began (ns, trace clock).
     pub ts_ns: i64,
     /// The time at which the release began, in ns since recording began.
@@ -215,4 +219,11 @@ pub struct HistoryReport {
     pub phases: Vec<PhaseReport>,
     /// Requests that failed.
     pub ooms: Vec<OomReport>,
+}
+
+impl HistoryReport {
+    /// Returns the sentences that say why causes of releases are not known, each once.
+    pub fn why_not_known(&self) -> BTreeSet<&'static str> {
+        self.releases.iter().filter_map(|release| release.why_not_known).collect()
+    }
 }

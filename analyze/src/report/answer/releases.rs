@@ -41,7 +41,8 @@ fn stayed(release: &ReleaseReport) -> String {
     parts.map(|(bytes, why)| format!("{} {why}", size(*bytes))).collect::<Vec<_>>().join(" + ")
 }
 
-fn releases(all: &[ReleaseReport], top: usize) -> Vec<Block> {
+fn releases(history: &HistoryReport, top: usize) -> Vec<Block> {
+    let all = &history.releases;
     let shown = most(all, top, |release| release.given_back_bytes as i64);
     let optional = |ns: Option<i64>| ns.map_or_else(String::new, time);
     let rows = shown.into_iter().map(|release| {
@@ -72,6 +73,7 @@ fn releases(all: &[ReleaseReport], top: usize) -> Vec<Block> {
     ];
     let mut blocks =
         vec![title("releases", all.len()), Block::Table(Table::texts(&columns, rows).of(all.len()))];
+    blocks.extend(history.why_not_known().into_iter().map(|why| Block::Note(format!("not_known: {why}"))));
     if let Some(last) = all.iter().rfind(|release| !release.others.is_empty()) {
         let line = |share: &crate::questions::memory::state::Share| {
             let process = share.pid.map(|pid| format!("process {pid}: ")).unwrap_or_default();
@@ -169,7 +171,7 @@ pub fn document(history: &HistoryReport, top: usize) -> Document {
                 .to_owned(),
         ));
     } else {
-        blocks.extend(releases(&history.releases, top));
+        blocks.extend(releases(history, top));
     }
     let mut add = |what: &str, count: usize, table: Table| {
         if count > 0 {

@@ -133,6 +133,7 @@ fn cause(name: &str) -> &str {
     match name {
         "make_room" => "PyTorch made room for a request",
         "empty_cache" => "the program called empty_cache",
+        "not_known" => "not known",
         other => other,
     }
 }
@@ -265,6 +266,8 @@ pub(super) fn build(report: &Report) -> Option<Section> {
             blocks.push(Block::Table(causes(&review.history.causes)));
             if !review.history.releases.is_empty() {
                 blocks.push(Block::Table(releases(&review.history.releases).caption("What was released, and what stayed")));
+                let whys = review.history.why_not_known();
+                blocks.extend(whys.into_iter().map(|why| Block::Note(format!("Not known: {why}."))));
             }
             blocks.push(Block::Figure(addresses));
             blocks.push(Block::Figure(lives));

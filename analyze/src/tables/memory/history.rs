@@ -51,6 +51,10 @@ impl<R: HistoryRows> Listener for Sink<R> {
         self.history.empty_cache(run, pid, tid, ts, replay);
     }
 
+    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
+        self.history.refused(run, pid, tid);
+    }
+
     fn end(&mut self) {
         self.history.end();
     }

@@ -3,10 +3,7 @@
 use std::vec::Drain;
 
 use analyze_engine::{derived_table::Writer, rows, rows::Word};
-use analyze_memory::{
-    history::{History, Oom},
-    input::Replay,
-};
+use analyze_memory::{history::History, input::Replay, oom::Oom};
 
 use super::{
     history::{HistoryRows, table},

@@ -45,7 +45,7 @@ impl OfDevices for PauseRows {
             pid: pause.pid,
             tid: pause.tid,
             ts: pause.ts,
-            dur: pause.end_ts.saturating_sub(pause.ts),
+            dur: pause.end_ts().saturating_sub(pause.ts),
             action: Word(pause.way.name()),
             library: Word(replay.library(pause.library)),
             size_bytes: pause.bytes() as i64,
@@ -54,7 +54,7 @@ impl OfDevices for PauseRows {
             call_p50_ns: durs.get(durs.len().saturating_sub(1) / 2).copied(),
             call_max_ns: durs.last().copied(),
             before_bytes: pause.before_bytes,
-            after_bytes: pause.after_bytes,
+            after_bytes: pause.after_bytes(),
             missing_bytes: pause.missing_bytes as i64,
             missing_count: pause.missing_count as i64,
         });
