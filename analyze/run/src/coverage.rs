@@ -18,16 +18,17 @@ use crate::{
     run_file::RunFile,
 };
 
-const WATCHED: &str = "SELECT DISTINCT run, CAST(pid AS BIGINT) AS pid FROM events WHERE kind = 'off_cpu'";
+const WATCHED: &str = "SELECT run, CAST(pid AS BIGINT) AS pid, min(ts) AS first, max(ts + coalesce(dur, 0)) AS last \
+     FROM events WHERE kind = 'off_cpu' GROUP BY run, pid";
 
 /// Names under which a recorder counts what it loses of the scheduler.
 const SCHEDULER: [&str; 2] = ["off_cpu", "run"];
 /// Names under which it counts losses that take nothing from calls, threads and their times.
 const HARMLESS: [&str; 3] = ["stack", "fault", "process"];
 
-/// The processes of each run, by name, of which the scheduler has rows.
+/// The processes of each run, by name, of which the scheduler has rows, and the first and last time of these rows.
 #[derive(Clone, Debug, Default)]
-pub struct Watched(HashSet<(String, u32)>);
+pub struct Watched(HashMap<(String, u32), (i64, i64)>);
 
 impl Watched {
     /// Reads them.
@@ -35,13 +36,14 @@ impl Watched {
     /// # Errors
     /// Returns an error if the events cannot be read.
     pub async fn read(events: &dyn Events) -> Result<Self, AnalyzeError> {
-        let mut found = HashSet::default();
+        let mut found = HashMap::default();
         let mut batches = events.select(WATCHED);
         while let Some(batch) = batches.try_next().await? {
             let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
-            found.extend(
-                (0..batch.num_rows()).map(|row| (runs.value(row).to_owned(), pids.value(row) as u32)),
-            );
+            let (first, last) = (integers(&batch, "first")?, integers(&batch, "last")?);
+            found.extend((0..batch.num_rows()).map(|row| {
+                ((runs.value(row).to_owned(), pids.value(row) as u32), (first.value(row), last.value(row)))
+            }));
         }
         Ok(Self(found))
     }
@@ -138,11 +140,21 @@ impl Coverage {
                     calls.push(hole);
                 }
             }
+            // A recorder watches from its beginning to its end. Another source's rows may cover a part of the run.
+            let is_counted = run.stored.iter().any(|stored| stored.is_of(Kind::OffCpu));
+            if run.probes.is_empty() && !is_counted {
+                let of_run = watched.0.iter().filter(|((of, _), _)| of == name).map(|(_, span)| *span);
+                let span = of_run.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+                let hole = |from, to| Hole { from, to, op: None, pid: None, tid: None };
+                schedule.extend(
+                    span.into_iter().flat_map(|(first, last)| [hole(i64::MIN, first), hole(last, i64::MAX)]),
+                );
+            }
             let (schedule, calls) = (Holes::new(schedule), Holes::new(calls));
             found.insert(names.number(name), OfRun { watched: HashSet::default(), schedule, calls });
         }
         // Rows without a file have no metadata, and nothing of them was lost.
-        for (name, pid) in &watched.0 {
+        for (name, pid) in watched.0.keys() {
             found.entry(names.number(name)).or_default().watched.insert(*pid);
         }
         Self(found)
@@ -205,7 +217,7 @@ mod tests {
             ..Run::default()
         };
         let mut names = Names::default();
-        let watched = Watched([("r".to_owned(), 1)].into_iter().collect());
+        let watched = Watched([(("r".to_owned(), 1), (5, 2_900))].into_iter().collect());
         let coverage = Coverage::new([("r", &run)].into_iter(), &watched, &mut names);
         let r = names.number("r");
         let schedule = |tid, from, to| coverage.has_schedule((r, 1, tid), from, to);
@@ -221,5 +233,18 @@ mod tests {
             "a loss is of its function"
         );
         assert!(!calls(launch, 1_999, 2_001) && calls(malloc, 1_000, 2_000) && calls(launch, 2_000, 2_001));
+    }
+    #[test]
+    fn rows_of_another_source_cover_what_lies_between_them() {
+        let mut names = Names::default();
+        let rows = [((1, 2), (20, 60)), ((1, 3), (10, 50)), ((2, 2), (10, 50))];
+        let rows = rows.into_iter().map(|((run, pid), span)| ((format!("r{run}"), pid), span));
+        let imported = Run::default();
+        let recorded = Run { probes: vec![trace_schema::AttachedProbe::default()], ..Run::default() };
+        let runs = [("r1", &imported), ("r2", &recorded)];
+        let coverage = Coverage::new(runs.into_iter(), &Watched(rows.collect()), &mut names);
+        let has = |run: &str, from, to| coverage.has_schedule((names.known(run).unwrap(), 2, 2), from, to);
+        assert!(has("r1", 10, 60) && !has("r1", 9, 12) && !has("r1", 59, 61));
+        assert!(has("r2", 0, 1_000));
     }
 }
