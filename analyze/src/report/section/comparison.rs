@@ -3,8 +3,9 @@
 
 use crate::{
     compare::{
+        change::Change,
         facts::Discord,
-        judge::{Change, Comparison, Judged, Outcome, Taking, p_shown, signed},
+        judge::{Comparison, Judged, Outcome, Taking, p_shown},
         why::Account,
     },
     report::{
@@ -94,8 +95,11 @@ fn gates(comparison: &Comparison) -> Section {
         number("p (Holm)"),
     ];
     let sql = "SELECT * FROM metrics_run";
-    let mut blocks =
-        vec![Block::Table(Table::new(&columns, comparison.gates.iter().map(row).collect(), sql))];
+    let mut blocks = Vec::new();
+    if !comparison.cautions.is_empty() {
+        blocks.push(Block::Warnings(comparison.cautions.clone()));
+    }
+    blocks.push(Block::Table(Table::new(&columns, comparison.gates.iter().map(row).collect(), sql)));
     let with_interval: Vec<&Judged> = comparison
         .gates
         .iter()
@@ -123,11 +127,13 @@ fn gates(comparison: &Comparison) -> Section {
         .collect();
     methods.sort_unstable();
     methods.dedup();
+    let resolution = comparison.rules.resolution_ratio.map_or_else(String::new, |ratio| {
+        format!(", or beyond the resolution of {} if that is larger", super::percent(ratio))
+    });
     blocks.push(Block::Note(format!(
-        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if a change beyond {} is excluded.",
+        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if its interval excludes such a change: one beyond its limit{resolution}.",
         methods.join(", "),
         comparison.rules.alpha,
-        signed(comparison.rules.resolution_ratio)
     )));
     Section {
         id: "gates",
@@ -254,9 +260,6 @@ fn runs(comparison: &Comparison) -> Section {
             comparison.discords.iter().map(discord).collect(),
             "SELECT * FROM runs",
         )));
-    }
-    if !comparison.cautions.is_empty() {
-        blocks.push(Block::List(comparison.cautions.clone()));
     }
     Section { id: "runs", short: "Runs", question: "May these runs be compared?".to_owned(), blocks }
 }
