@@ -12,6 +12,7 @@ use super::{
     runs::{About, Runs},
     samples::{Method, TEST_FROM, benjamini_hochberg, holm, runs_for},
     why::{self, Account},
+    work::{self, Work},
 };
 use analyze_run::error::AnalyzeError;
 
@@ -99,7 +100,9 @@ pub struct Comparison {
     pub new: Vec<Taking>,
     /// Circumstances that differ between runs.
     pub discords: Vec<Discord>,
-    /// Warnings that weaken the conclusions.
+    /// Kinds of work of which the sides do different amounts.
+    pub work: Vec<Work>,
+    /// Warnings that weaken the conclusions, the one about the work first.
     pub cautions: Vec<String>,
     /// Results of the gates.
     pub gates: Vec<Judged>,
@@ -334,6 +337,15 @@ pub fn compare(
         change.q = if change.difference.method == Method::None { None } else { corrected.next() };
     }
     let accounts = why::accounts(&all);
+    let work = work::differences(base, new);
+    if !work.is_empty() {
+        for gate in &mut gates {
+            if gate.outcome == Outcome::Regression && gate.key.metric.is_time() {
+                gate.reason += "; the sides do different work";
+            }
+        }
+    }
+    let cautions = work::caution(&work).into_iter().chain(facts::cautions(base, new)).collect();
     let is_listed = |change: &Change| {
         change.q.is_some_and(|q| q <= LISTED_Q)
             && change.share(change.difference.estimate).abs() >= LISTED_RATIO
@@ -370,7 +382,8 @@ pub fn compare(
         rules: rules.clone(),
         base: taking(base),
         new: taking(new),
-        cautions: facts::cautions(base, new),
+        work,
+        cautions,
         discords,
         gates,
         accounts,
@@ -382,7 +395,11 @@ pub fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{facts::Facts, figure::Figure, runs::RunFigures};
+    use crate::compare::{
+        facts::Facts,
+        figure::{Figure, Figures},
+        runs::RunFigures,
+    };
 
     /// Five runs whose wall times lie 1 % apart around 1 s times e to the power of `shift`.
     fn times(shift: f64) -> Vec<f64> {
@@ -447,5 +464,33 @@ mod tests {
             let gates = gates_of(&rules("alloc_calls_count < +0", None), &sides[0], &sides[1]).unwrap();
             assert_eq!(gates[0].outcome, Outcome::Pass, "{count}: one more call is within the floor");
         }
+    }
+
+    #[test]
+    fn more_work_is_said_before_a_regression() {
+        let of = |wall_ns: f64, launches: f64| {
+            let figure = |value: f64| Figure { value, calls_count: None };
+            let figures: Figures = [
+                (Key::of("wall_ns", None, None), figure(wall_ns)),
+                (Key::of("calls_count", Some("cuLaunchKernel"), None), figure(launches)),
+            ]
+            .into();
+            let run = RunFigures { name: String::new(), facts: Facts::default(), figures };
+            Runs::new(vec![run; 5]).unwrap()
+        };
+        let rules = rules("wall_ns < +2%", None);
+        let found = compare(&of(1e9, 57.0), &of(2e9, 114.0), &rules, &[]).unwrap();
+        assert_eq!(found.outcome, Outcome::Regression);
+        assert!(
+            found.gates[0].reason.ends_with("; the sides do different work"),
+            "{}",
+            found.gates[0].reason
+        );
+        let words = "the sides do different work: base 57 launches a run, new 114 (× 2.0)";
+        assert_eq!((found.cautions[0].as_str(), found.work.len()), (words, 1));
+        let json = found.json().unwrap();
+        assert!(json.contains(words) && json.contains("\"resolution_ratio\":null"), "{json}");
+        let same = compare(&of(1e9, 57.0), &of(2e9, 57.0), &rules, &[]).unwrap();
+        assert!(same.work.is_empty() && !same.gates[0].reason.contains("work"), "{}", same.gates[0].reason);
     }
 }

@@ -18,7 +18,8 @@
 //!    beyond its limit and its floor. A resolution that the user gives takes the place of smaller limits.
 //!    Otherwise the runs are too few or too noisy: the outcome is inconclusive, and its reason estimates how
 //!    many runs a side would decide.
-//! 6. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
+//! 6. Sides that do different amounts of work ([`work`]) are compared, but this is said before the verdict.
+//! 7. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
 //!    Hochberg), and never fails a comparison.
 
 pub mod baseline;
@@ -36,3 +37,4 @@ pub mod simulate;
 pub mod trend;
 pub mod why;
 pub mod wide;
+pub mod work;

@@ -34,12 +34,14 @@ fn headline(comparison: &Comparison) -> Headline {
         format!("{}{by}", gate.key)
     };
     let list = |outcome: Outcome| of(outcome).map(named).collect::<Vec<_>>().join(", ");
-    let scheduler = match comparison.outcome {
+    let verdict = match comparison.outcome {
         Outcome::Regression => format!("Regression: {}.", list(Outcome::Regression)),
         Outcome::Pass => "No regression.".to_owned(),
         Outcome::Suspect => format!("Suspect, but not proven: {}.", list(Outcome::Suspect)),
         Outcome::Inconclusive => "Inconclusive.".to_owned(),
     };
+    let work = if comparison.work.is_empty() { "" } else { "The sides do different work. " };
+    let scheduler = format!("{work}{verdict}");
     let count = |outcome: Outcome| of(outcome).count();
     let mut sentences = vec![format!(
         "{} on {} and {} runs: {} fail, {} pass, {} inconclusive.",
@@ -277,5 +279,49 @@ pub fn document(comparison: &Comparison) -> Document {
         verdict: headline(comparison),
         sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
         is_overview: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        compare::{
+            facts::Facts,
+            figure::{Figure, Key},
+            gate::Rules,
+            judge::compare,
+            runs::{RunFigures, Runs},
+        },
+        report,
+    };
+
+    #[test]
+    fn different_work_is_said_before_the_verdict() {
+        let side = |times: f64| {
+            let figure = |value: f64| Figure { value: value * times, calls_count: None };
+            let figures = [
+                (Key::of("wall_ns", None, None), figure(1e9)),
+                (Key::of("calls_count", Some("cuLaunchKernel"), None), figure(57.0)),
+            ];
+            let run = RunFigures { name: "run".to_owned(), facts: Facts::default(), figures: figures.into() };
+            Runs::new(vec![run; 5]).unwrap()
+        };
+        let rules = Rules::new(&["wall_ns < +2%".to_owned()], None, None).unwrap();
+        let document = document(&compare(&side(1.0), &side(2.0), &rules, &[]).unwrap());
+        let terminal = report::terminal(&document, report::Screen::default());
+        for text in [report::markdown(&document), terminal] {
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let places = [
+                "The sides do different work. Regression:",
+                "note: the sides do different work: base 57 launches a run",
+                "interval",
+                "It passes if its interval",
+            ]
+            .map(|part| words.find(part));
+            assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
+        }
+        let page = report::page(&document, "{}").unwrap();
+        assert!(page.contains("The sides do different work.") && page.contains("base 57 launches a run"));
     }
 }
