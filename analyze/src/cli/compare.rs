@@ -70,7 +70,7 @@ struct RuleArgs {
     /// Probability that any gate fails although nothing has changed [default: 0.05]
     #[arg(long, value_name = "P")]
     alpha: Option<f64>,
-    /// A gate passes only if a change beyond this is excluded; otherwise it is inconclusive [default: 10%]
+    /// A gate passes only if a change beyond its limit (or this, if larger) is excluded; else it is inconclusive
     #[arg(long, value_name = "SHARE", value_parser = gate::share)]
     resolution: Option<f64>,
     /// Queries of your own; those named metrics_… are metrics

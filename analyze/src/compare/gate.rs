@@ -8,8 +8,9 @@
 //! calls_count(*) < +0                    a separate gate for each function
 //! copy_rate_bytes(h2d) > -5%             for a metric of which more is better
 //! ```
-//! A gate file is TOML: `gates = ["…", …]`, and optionally `alpha` and `resolution`, which `--alpha` and
-//! `--resolution` override.
+//! A limit says how much worse is a failure, and what a pass excludes. A gate file is TOML: `gates = ["…", …]`,
+//! and optionally `alpha` and `resolution`, which `--alpha` and `--resolution` override. The resolution has no
+//! default: it is the wish to let gates with smaller limits pass on fewer runs.
 
 use std::{path::Path, str::FromStr};
 
@@ -65,7 +66,8 @@ pub struct Gate {
 }
 
 /// Gates used if the user gives none. They concern whole runs, and those that the recordings do not measure
-/// are skipped.
+/// are skipped. Their limit says which changes are worth a failure. Where runs differ by as much themselves, it
+/// takes many of them to pass, unless the user gives a resolution.
 pub const DEFAULTS: [&str; 6] = [
     "wall_ns < +2%",
     "launch_gap_ns < +2%",
@@ -156,15 +158,13 @@ pub struct Rules {
     are_default: bool,
     /// Probability that any gate fails although nothing changed (family-wise error rate).
     pub alpha: f64,
-    /// Share of the base value: a gate passes only if its confidence interval excludes a larger change for
-    /// the worse.
-    pub resolution_ratio: f64,
+    /// Share of the base value that the user asked for: a gate with a smaller limit passes if its confidence
+    /// interval excludes a change for the worse beyond this share. `None` if the limits alone apply.
+    pub resolution_ratio: Option<f64>,
 }
 
 /// Default of [`Rules::alpha`].
 pub const ALPHA: f64 = 0.05;
-/// Default of [`Rules::resolution_ratio`].
-pub const RESOLUTION: f64 = 0.10;
 
 /// Parses a share such as `10%` to a ratio, here 0.1.
 pub fn share(text: &str) -> Result<f64, String> {
@@ -228,8 +228,7 @@ impl Rules {
                 "alpha is {alpha}: it is a probability below 0.5, such as 0.05"
             )));
         }
-        let resolution_ratio = resolution.or(file_resolution).unwrap_or(RESOLUTION);
-        Ok(Self { gates, are_default, alpha, resolution_ratio })
+        Ok(Self { gates, are_default, alpha, resolution_ratio: resolution.or(file_resolution) })
     }
 }
 
@@ -391,6 +390,7 @@ mod tests {
         assert!(rules(&["wall_ns < +1%", "wall_ns < +2%"]).is_err());
         assert!(rules(&["wall_ns < +1%", "wall_ns > -2%"]).is_ok(), "a band");
         assert!(rules(&["no_such_file.toml"]).is_err());
-        assert_eq!(rules(&[]).expect("the usual").gates.len(), DEFAULTS.len());
+        let usual = rules(&[]).expect("the usual");
+        assert_eq!((usual.gates.len(), usual.resolution_ratio), (DEFAULTS.len(), None));
     }
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{
+    change::{Change, has, signed, values},
     facts::{self, Discord},
     figure::Key,
     gate::{Gate, Limit, Rules},
     runs::{About, Runs},
-    samples::{Difference, Method, TEST_FROM, benjamini_hochberg, difference, holm, mean, outliers},
+    samples::{Method, TEST_FROM, benjamini_hochberg, holm, runs_for},
     why::{self, Account},
+    work::{self, Work},
 };
 use analyze_run::error::AnalyzeError;
 
@@ -21,6 +23,8 @@ const VERSION: u32 = 1;
 const LISTED_RATIO: f64 = 0.01;
 /// False discovery rate of the listed changes.
 const LISTED_Q: f64 = 0.05;
+/// Largest number of runs a side that is estimated; a larger one is not worth a number.
+const MOST_RUNS: f64 = 1000.0;
 
 /// Outcome of one gate, or of all gates together. The order is that of severity: the outcome of a comparison
 /// is the maximum over its gates.
@@ -47,142 +51,6 @@ impl Outcome {
             Self::Regression => "regression",
         }
     }
-}
-
-/// Comparison of one figure between the two sides.
-#[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    #[serde(flatten)]
-    /// The figure.
-    pub key: Key,
-    /// Values of the base runs, in the figure's unit.
-    pub base: Vec<f64>,
-    /// Values of the new runs, in the figure's unit.
-    pub new: Vec<f64>,
-    /// Mean of the base values.
-    pub base_mean: f64,
-    /// Mean of the new values.
-    pub new_mean: f64,
-    /// Estimated ratio of new to base, minus 1; `None` if not all values are positive.
-    pub change_ratio: Option<f64>,
-    /// Lower end of the 95 % confidence interval of `change_ratio`; `None` if there are too few runs for an
-    /// interval, or if `change_ratio` is `None`.
-    pub low_ratio: Option<f64>,
-    /// Upper end of that interval; `None` as `low_ratio`.
-    pub high_ratio: Option<f64>,
-    #[serde(flatten)]
-    /// Result of the test.
-    pub difference: Difference,
-    /// Two-sided p, corrected by Benjamini and Hochberg's method over all figures; `None` if there was no
-    /// test.
-    pub q: Option<f64>,
-    /// Names of runs that lie far from the others of their side. They are not left out.
-    pub outliers: Vec<String>,
-}
-
-/// Returns a side's values of a figure, each with the place of its run.
-fn values(runs: &Runs, key: &Key) -> Vec<(usize, f64)> {
-    let declared = key.metric.declaration();
-    let mut figures = runs.figure(key).peekable();
-    let value = |run: usize| match figures.next_if(|(at, _)| *at == run) {
-        Some((_, figure)) => {
-            let enough =
-                declared.min_calls.is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
-            enough.then_some((run, figure.value))
-        }
-        None => (declared.is_zero_if_absent && runs.measures(run, key)).then_some((run, 0.0)),
-    };
-    (0..runs.each().len()).filter_map(value).collect()
-}
-
-/// Returns whether a run has the figure.
-fn has(runs: &Runs, key: &Key) -> bool {
-    runs.figure(key).next().is_some()
-}
-
-impl Change {
-    /// Compares one figure. Returns `None` if a side has no run with it. A figure that no run has is not
-    /// known to be zero, because it may not have been probed.
-    pub fn of(base: &Runs, new: &Runs, key: &Key) -> Option<Self> {
-        if !has(base, key) && !has(new, key) {
-            return None;
-        }
-        let (base_at, new_at) = (values(base, key), values(new, key));
-        let numbers = |side: &[(usize, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
-        let (base_values, new_values) = (numbers(&base_at), numbers(&new_at));
-        if base_values.is_empty() || new_values.is_empty() {
-            return None;
-        }
-        let found = difference(&base_values, &new_values);
-        let ratio = |end: f64| found.ratio(end).filter(|ratio| ratio.is_finite());
-        let far = |runs: &Runs, side: &[(usize, f64)], values: &[f64]| {
-            let name = |place: usize| runs.each()[side[place].0].name.clone();
-            outliers(values).into_iter().map(name).collect::<Vec<_>>()
-        };
-        Some(Self {
-            key: key.clone(),
-            base_mean: mean(&base_values),
-            new_mean: mean(&new_values),
-            change_ratio: ratio(found.estimate),
-            low_ratio: found.low.is_finite().then(|| ratio(found.low)).flatten(),
-            high_ratio: found.high.is_finite().then(|| ratio(found.high)).flatten(),
-            difference: found,
-            q: None,
-            outliers: [far(base, &base_at, &base_values), far(new, &new_at, &new_values)].concat(),
-            base: base_values,
-            new: new_values,
-        })
-    }
-
-    /// Converts a difference to the figure's unit.
-    fn delta(&self, difference: f64) -> f64 {
-        self.difference.ratio(difference).map_or(difference, |ratio| ratio * self.base_mean)
-    }
-
-    /// Estimated change, in the figure's unit.
-    pub fn estimate(&self) -> f64 {
-        self.delta(self.difference.estimate)
-    }
-
-    /// Converts a difference to a share of the base mean; infinite if the base mean is zero.
-    fn share(&self, difference: f64) -> f64 {
-        self.difference.ratio(difference).unwrap_or_else(|| match difference {
-            0.0 => 0.0,
-            _ if self.base_mean == 0.0 => f64::INFINITY.copysign(difference),
-            _ => difference / self.base_mean.abs(),
-        })
-    }
-
-    /// Formats the estimated change.
-    pub fn shown(&self) -> String {
-        let share = self.share(self.difference.estimate);
-        if share.is_infinite() { "from 0".to_owned() } else { signed(share) }
-    }
-
-    /// Formats the confidence interval of the change; a dash if there is none.
-    pub fn interval(&self) -> String {
-        let (low, high) = (self.difference.low, self.difference.high);
-        if self.difference.method == Method::None || !(low.is_finite() && high.is_finite()) {
-            return "–".to_owned();
-        }
-        let (low, high) = (self.share(low), self.share(high));
-        if low.is_finite() && high.is_finite() {
-            format!("{} to {}", signed(low), signed(high))
-        } else {
-            let by = |difference: f64| self.key.show(self.delta(difference));
-            format!("{} to {}", by(self.difference.low), by(self.difference.high))
-        }
-    }
-}
-
-/// Formats a relative change as a signed percentage, or as a multiple if it is tenfold or more.
-pub fn signed(ratio: f64) -> String {
-    if ratio >= 9.0 {
-        let times = 1.0 + ratio;
-        return if times < 99.95 { format!("× {times:.1}") } else { format!("× {times:.0}") };
-    }
-    let digits = if ratio.abs() < 0.0995 { 2 } else { 1 };
-    format!("{:+.digits$} %", 100.0 * ratio)
 }
 
 /// Result of a gate for one figure.
@@ -232,7 +100,9 @@ pub struct Comparison {
     pub new: Vec<Taking>,
     /// Circumstances that differ between runs.
     pub discords: Vec<Discord>,
-    /// Warnings that weaken the conclusions.
+    /// Kinds of work of which the sides do different amounts.
+    pub work: Vec<Work>,
+    /// Warnings that weaken the conclusions, the one about the work first.
     pub cautions: Vec<String>,
     /// Results of the gates.
     pub gates: Vec<Judged>,
@@ -271,6 +141,46 @@ impl Judged {
         if self.gate.may_not_fall { -value } else { value }
     }
 
+    /// Differences up to this amount do not count, in the figure's unit.
+    fn floor(&self) -> f64 {
+        self.gate.floor.unwrap_or_else(|| self.key.metric.declaration().floor)
+    }
+
+    /// Largest change for the worse that does not fail the gate, in the figure's unit: its limit, or its floor
+    /// if that is larger.
+    fn limit(&self, change: &Change) -> f64 {
+        let limit = match self.gate.limit {
+            Limit::Ratio(limit) => limit * change.base_mean.abs(),
+            Limit::By(limit) => limit,
+        };
+        limit.max(self.floor())
+    }
+
+    /// Returns whether a change by this share of the base's value is one for the worse that the gate is to fail
+    /// on; false if the figure could not be compared.
+    pub fn forbids(&self, change_ratio: f64) -> bool {
+        let forbids =
+            |change: &Change| self.adverse(change_ratio * change.base_mean.abs()) > self.limit(change);
+        self.change.as_ref().is_some_and(forbids)
+    }
+
+    /// Converts a change for the worse from the figure's unit to the scale of differences, worse being
+    /// positive. It is larger by what rounding may do, so that a change of just that amount lies within it.
+    fn reach(&self, change: &Change, amount: f64) -> f64 {
+        const ROUNDING: (f64, f64) = (1e-9, 1e-12);
+        let reach = self.adverse(change.difference_of(self.adverse(amount)));
+        reach * (1.0 + ROUNDING.0) + ROUNDING.1
+    }
+
+    /// Formats a change for the worse by an amount in the figure's unit: as a share if the gate's limit is one.
+    fn bound(&self, change: &Change, amount: f64) -> String {
+        let is_share = matches!(self.gate.limit, Limit::Ratio(_)) && amount > self.floor();
+        if is_share && change.base_mean != 0.0 {
+            return signed(self.adverse(amount / change.base_mean.abs()));
+        }
+        format!("{}{}", if self.gate.may_not_fall { '-' } else { '+' }, self.key.show(amount))
+    }
+
     /// Judges the gate, which is one of `gates_count` gates with a p-value.
     fn judge(mut self, rules: &Rules, gates_count: usize) -> Self {
         let Some(change) = &self.change else { return self };
@@ -281,13 +191,14 @@ impl Judged {
             _ if base == new => format!("{base} runs a side"),
             _ => format!("{base} and {new} runs"),
         };
-        let worst = if self.gate.may_not_fall { found.low } else { found.high };
-        let floor = self.gate.floor.unwrap_or_else(|| self.key.metric.declaration().floor);
-        let by = self.adverse(change.estimate());
-        let is_beyond = match self.gate.limit {
-            Limit::Ratio(limit) => self.adverse(change.share(found.estimate)) > limit,
-            Limit::By(limit) => by > limit,
-        } && by > floor;
+        let ends = if self.gate.may_not_fall { (found.high, found.low) } else { (found.low, found.high) };
+        let (best, worst) = (self.adverse(ends.0), self.adverse(ends.1));
+        let estimate = self.adverse(found.estimate);
+        // A change beyond `limit` fails, and a pass excludes one beyond `bound`.
+        let limit = self.limit(change);
+        let bound = rules.resolution_ratio.map_or(limit, |ratio| limit.max(ratio * change.base_mean.abs()));
+        let (fails_from, passes_to) = (self.reach(change, limit), self.reach(change, bound));
+        let is_beyond = estimate > fails_from;
         let shown = change.shown();
         if found.method == Method::None {
             let beyond = if is_beyond { "beyond its limit" } else { "within its limit" };
@@ -306,28 +217,33 @@ impl Judged {
             return self;
         }
         let p = self.p.unwrap_or(1.0);
+        let shown = format!("{shown} (95 %: {})", change.interval());
         if p <= rules.alpha && is_beyond {
             self.outcome = Outcome::Regression;
-            self.reason = format!("{shown} (95 %: {}), p {}", change.interval(), p_shown(p));
+            self.reason = format!("{shown}, p {}", p_shown(p));
             return self;
         }
-        let allowed = match self.gate.limit {
-            Limit::Ratio(limit) => self.adverse(change.share(worst)) <= limit.max(rules.resolution_ratio),
-            Limit::By(limit) => {
-                self.adverse(change.delta(worst)) <= limit.max(rules.resolution_ratio * change.base_mean)
-            }
-        } || self.adverse(change.delta(worst)) <= floor;
-        self.outcome = if allowed { Outcome::Pass } else { Outcome::Inconclusive };
-        self.reason = if !allowed {
+        if worst <= passes_to {
+            self.outcome = Outcome::Pass;
+            let is_change = p <= rules.alpha && estimate > 0.0;
+            self.reason = if is_change { format!("{shown}: a change, within its limit") } else { shown };
+            return self;
+        }
+        let to_pass = runs_for(base.min(new), worst - estimate, passes_to - estimate);
+        let to_fail = runs_for(base.min(new), estimate - best, estimate - fails_from);
+        let decides = match to_pass.min(to_fail) {
+            count if count <= MOST_RUNS => format!("about {count:.0} runs a side would decide"),
+            _ => "more than 1,000 runs a side would be needed to decide".to_owned(),
+        };
+        self.outcome = Outcome::Inconclusive;
+        self.reason = if is_beyond {
             format!(
-                "{shown} (95 %: {}): {runs} and their noise do not exclude a change beyond {}",
-                change.interval(),
-                signed(rules.resolution_ratio)
+                "{shown}: beyond its limit, but with {runs} not significant (p {}); {decides}",
+                p_shown(p)
             )
-        } else if p <= rules.alpha && by > 0.0 {
-            format!("{shown} (95 %: {}): a change, within its limit", change.interval())
         } else {
-            format!("{shown} (95 %: {})", change.interval())
+            let bound = self.bound(change, bound);
+            format!("{shown}: {runs} and their noise do not exclude a change beyond {bound}; {decides}")
         };
         self
     }
@@ -421,6 +337,15 @@ pub fn compare(
         change.q = if change.difference.method == Method::None { None } else { corrected.next() };
     }
     let accounts = why::accounts(&all);
+    let work = work::differences(base, new);
+    if !work.is_empty() {
+        for gate in &mut gates {
+            if gate.outcome == Outcome::Regression && gate.key.metric.is_time() {
+                gate.reason += "; the sides do different work";
+            }
+        }
+    }
+    let cautions = work::caution(&work).into_iter().chain(facts::cautions(base, new)).collect();
     let is_listed = |change: &Change| {
         change.q.is_some_and(|q| q <= LISTED_Q)
             && change.share(change.difference.estimate).abs() >= LISTED_RATIO
@@ -457,11 +382,115 @@ pub fn compare(
         rules: rules.clone(),
         base: taking(base),
         new: taking(new),
-        cautions: facts::cautions(base, new),
+        work,
+        cautions,
         discords,
         gates,
         accounts,
         changes,
         figures_count,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{
+        facts::Facts,
+        figure::{Figure, Figures},
+        runs::RunFigures,
+    };
+
+    /// Five runs whose wall times lie 1 % apart around 1 s times e to the power of `shift`.
+    fn times(shift: f64) -> Vec<f64> {
+        (-2..=2).map(|place| 1e9 * (shift + f64::from(place) / 100.0).exp()).collect()
+    }
+
+    fn side(metric: &str, values: &[f64]) -> Runs {
+        let run = |(number, value): (usize, &f64)| RunFigures {
+            name: format!("r{number}"),
+            facts: Facts::default(),
+            figures: [(Key::of(metric, None, None), Figure { value: *value, calls_count: None })].into(),
+        };
+        Runs::new(values.iter().enumerate().map(run)).unwrap()
+    }
+
+    fn rules(gate: &str, resolution: Option<f64>) -> Rules {
+        Rules::new(&[gate.to_owned()], Some(0.01), resolution).unwrap()
+    }
+
+    /// Judges a gate on wall times that differ by `shift`; the interval is `shift` and 3 % to either side, all on
+    /// the scale of logarithms.
+    fn judged(gate: &str, resolution: Option<f64>, shift: f64) -> (Outcome, String) {
+        let (base, new) = (side("wall_ns", &times(0.0)), side("wall_ns", &times(shift)));
+        let gate = gates_of(&rules(gate, resolution), &base, &new).unwrap().remove(0);
+        (gate.outcome, gate.reason)
+    }
+
+    #[test]
+    fn a_pass_excludes_what_is_beyond_the_limit() {
+        let (outcome, reason) = judged("wall_ns < +2%", None, 0.01);
+        assert_eq!(outcome, Outcome::Inconclusive, "{reason}");
+        assert_eq!(
+            reason,
+            "+1.01 % (95 %: -1.98 % to +4.08 %): 5 runs a side and their noise do not exclude a change beyond +2.00 %; about 47 runs a side would decide"
+        );
+        assert_eq!(judged("wall_ns < +2%", Some(0.10), 0.01).0, Outcome::Pass, "the user said so");
+        assert_eq!(judged("wall_ns < +2%", Some(0.01), 0.01).0, Outcome::Inconclusive, "below the limit");
+        assert_eq!(judged("wall_ns < +5%", None, 0.01).0, Outcome::Pass);
+        assert_eq!(judged("wall_ns < +41ms", None, 0.01).0, Outcome::Pass);
+        assert_eq!(judged("wall_ns < +1% floor 42ms", None, 0.01).0, Outcome::Pass);
+        let (_, reason) = judged("wall_ns < +20ms", None, 0.01);
+        assert!(reason.contains("do not exclude a change beyond +20.0 ms; about 47 runs"), "{reason}");
+        let (_, reason) = judged("wall_ns > -2%", None, -0.01);
+        assert!(reason.contains("do not exclude a change beyond -2.00 %; about 44 runs"), "{reason}");
+        let (_, reason) = judged("wall_ns < +2%", None, 0.0195);
+        assert!(reason.contains("more than 1,000 runs a side"), "{reason}");
+    }
+
+    #[test]
+    fn what_is_not_significant_says_how_many_runs_would_make_it_so() {
+        let (outcome, reason) = judged("wall_ns < +2%", None, 0.029);
+        assert_eq!(outcome, Outcome::Inconclusive, "{reason}");
+        let words = "beyond its limit, but with 5 runs a side not significant (p 0.028); about 54 runs a side would decide";
+        assert!(reason.ends_with(words), "{reason}");
+        assert_eq!(judged("wall_ns < +2%", None, 0.06).0, Outcome::Regression);
+    }
+
+    #[test]
+    fn a_change_of_just_the_limit_is_within_it() {
+        for count in 2..200 {
+            let sides = [count, count + 1].map(|count| side("alloc_calls_count", &[f64::from(count); 5]));
+            let gates = gates_of(&rules("alloc_calls_count < +0", None), &sides[0], &sides[1]).unwrap();
+            assert_eq!(gates[0].outcome, Outcome::Pass, "{count}: one more call is within the floor");
+        }
+    }
+
+    #[test]
+    fn more_work_is_said_before_a_regression() {
+        let of = |wall_ns: f64, launches: f64| {
+            let figure = |value: f64| Figure { value, calls_count: None };
+            let figures: Figures = [
+                (Key::of("wall_ns", None, None), figure(wall_ns)),
+                (Key::of("calls_count", Some("cuLaunchKernel"), None), figure(launches)),
+            ]
+            .into();
+            let run = RunFigures { name: String::new(), facts: Facts::default(), figures };
+            Runs::new(vec![run; 5]).unwrap()
+        };
+        let rules = rules("wall_ns < +2%", None);
+        let found = compare(&of(1e9, 57.0), &of(2e9, 114.0), &rules, &[]).unwrap();
+        assert_eq!(found.outcome, Outcome::Regression);
+        assert!(
+            found.gates[0].reason.ends_with("; the sides do different work"),
+            "{}",
+            found.gates[0].reason
+        );
+        let words = "the sides do different work: base 57 launches a run, new 114 (× 2.0)";
+        assert_eq!((found.cautions[0].as_str(), found.work.len()), (words, 1));
+        let json = found.json().unwrap();
+        assert!(json.contains(words) && json.contains("\"resolution_ratio\":null"), "{json}");
+        let same = compare(&of(1e9, 57.0), &of(2e9, 57.0), &rules, &[]).unwrap();
+        assert!(same.work.is_empty() && !same.gates[0].reason.contains("work"), "{}", same.gates[0].reason);
+    }
 }

@@ -104,6 +104,14 @@ impl Difference {
     }
 }
 
+/// Estimates how many runs a side bring the end of a confidence interval to a distance from its estimate, if
+/// `runs` runs a side leave it at `width`: the width falls with the root of the number of runs. The answer is
+/// more than `runs`, and infinite if the distance is not positive.
+pub fn runs_for(runs: usize, width: f64, distance: f64) -> f64 {
+    let runs = runs as f64;
+    if distance > 0.0 { (runs * (width / distance).powi(2)).ceil().max(runs + 1.0) } else { f64::INFINITY }
+}
+
 /// Arithmetic mean; 0 for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -363,6 +371,13 @@ mod tests {
             assert!((found - expected).abs() < 1e-12, "{found}");
         }
         assert!(holm(&[]).is_empty());
+    }
+
+    #[test]
+    fn intervals_narrow_with_the_root_of_the_runs() {
+        assert_eq!(runs_for(5, 0.04, 0.02), 20.0);
+        assert_eq!(runs_for(5, 0.01, 0.02), 6.0, "five runs did not decide");
+        assert!(runs_for(5, 0.04, 0.0).is_infinite() && runs_for(5, 0.04, -0.1).is_infinite());
     }
 
     #[test]

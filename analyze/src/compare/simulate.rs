@@ -1,6 +1,7 @@
-//! Checks that the rule keeps its promise, on simulated comparisons whose truth is known: how often any gate
-//! fails although nothing changed, and how often one fails when something did. Common alternatives are
-//! measured beside it: a rank test and a t-test on pooled calls, and a plain limit in percent.
+//! Checks that the rule keeps its promises, on simulated comparisons whose truth is known: how often any gate
+//! fails although nothing changed, how often one fails when something did, and how often one passes although
+//! the change is beyond its limit. Common alternatives are measured beside it: a rank test and a t-test on
+//! pooled calls, and a plain limit in percent.
 //!
 //! Runs are either generated, with the noise that benchmarks have, or drawn from recorded runs.
 
@@ -14,7 +15,7 @@ use super::{
     facts::Facts,
     figure::{Figure, Figures, Key},
     gate::Rules,
-    judge::{Outcome, gates_of},
+    judge::{Judged, Outcome, gates_of},
     runs::{RunFigures, Runs},
     samples::{mean, moments},
 };
@@ -149,21 +150,27 @@ fn means_say_slower(base: &[f64], new: &[f64]) -> bool {
     1.0 - Normal::standard().cdf((now - old) / (a + b).sqrt()) < CALLS_ALPHA
 }
 
-/// The methods that report a regression, and whether the gates leave it undecided.
+/// The methods that report a regression, whether the gates leave it undecided, whether the change is beyond the
+/// limit of any gate on a time, and whether such a gate passes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Says {
     gates: bool,
     undecided: bool,
+    is_beyond: bool,
+    false_pass: bool,
     ranks: bool,
     means: bool,
     percent: bool,
 }
 
-fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, AnalyzeError> {
+/// Compares runs whose times are longer by the ratio `change` on the new side.
+fn says(rules: &Rules, base: &[Simulated], new: &[Simulated], change: f64) -> Result<Says, AnalyzeError> {
     let runs = |side: &[Simulated]| Runs::new(side.iter().map(|one| one.run.clone()));
     let (old, now) = (runs(base)?, runs(new)?);
     let gates = gates_of(rules, &old, &now)?;
     let worst = gates.iter().map(|gate| gate.outcome).max();
+    let beyond: Vec<&Judged> =
+        gates.iter().filter(|gate| gate.key.metric.is_time() && gate.forbids(change)).collect();
     let pooled =
         |side: &[Simulated]| side.iter().flat_map(|one| one.calls_ns.iter().copied()).collect::<Vec<_>>();
     let (a, b) = (pooled(base), pooled(new));
@@ -174,6 +181,8 @@ fn says(rules: &Rules, base: &[Simulated], new: &[Simulated]) -> Result<Says, An
     Ok(Says {
         gates: worst == Some(Outcome::Regression),
         undecided: worst == Some(Outcome::Inconclusive),
+        is_beyond: !beyond.is_empty(),
+        false_pass: beyond.iter().any(|gate| gate.outcome == Outcome::Pass),
         ranks: has_calls && ranks_say_slower(&a, &b),
         means: has_calls && means_say_slower(&a, &b),
         percent: mean_wall(&now) > (1.0 + PLAIN_LIMIT) * mean_wall(&old),
@@ -195,6 +204,9 @@ pub struct Line {
     pub gates_ratio: f64,
     /// Share of comparisons that the gates leave inconclusive.
     pub undecided_ratio: f64,
+    /// Share of comparisons in which a gate on a time passes although the change is beyond its limit; `None` if
+    /// the change is beyond no gate's limit.
+    pub false_pass_ratio: Option<f64>,
     /// Share in which the rank test on pooled calls reports a regression; `None` if calls are unknown.
     pub pooled_ranks_ratio: Option<f64>,
     /// Share in which the t-test on pooled calls reports a regression; `None` if calls are unknown.
@@ -244,7 +256,7 @@ impl Plan<'_> {
         let one = |number: usize| {
             let mut random = Random::nth(SEED, number as u64);
             let (base, new) = self.draw(noise, runs, change, &mut random);
-            says(self.rules, &base, &new)
+            says(self.rules, &base, &new, change)
         };
         let all = (0..self.comparisons).into_par_iter().map(one).collect::<Result<Vec<Says>, _>>()?;
         let ratio = |of: fn(&Says) -> bool| {
@@ -258,6 +270,7 @@ impl Plan<'_> {
             comparisons_count: all.len(),
             gates_ratio: ratio(|says| says.gates),
             undecided_ratio: ratio(|says| says.undecided),
+            false_pass_ratio: all.iter().any(|says| says.is_beyond).then(|| ratio(|says| says.false_pass)),
             pooled_ranks_ratio: has_calls.then(|| ratio(|says| says.ranks)),
             pooled_means_ratio: has_calls.then(|| ratio(|says| says.means)),
             percent_ratio: ratio(|says| says.percent),
@@ -364,5 +377,24 @@ mod tests {
         }
         let calls = line(Noise::Autocorrelated, 5, 0.0);
         assert!(calls.pooled_ranks_ratio > Some(0.15), "calls of a run are not independent: {calls:?}");
+    }
+
+    #[test]
+    fn a_gate_does_not_pass_what_is_beyond_its_limit() {
+        let line = |gate: &str, noise, change| {
+            let rules = Rules::new(&[gate.to_owned()], None, None).expect("a gate");
+            let plan = Plan { rules: &rules, comparisons: 200, recorded: &[] };
+            [3, 5].map(|runs| plan.line(noise, runs, change).expect("a line").expect("generated"))
+        };
+        for noise in Noise::GENERATED {
+            for found in line("wall_ns < +2%", noise, 0.05) {
+                assert!(found.false_pass_ratio.is_some_and(|ratio| ratio <= 0.05), "{found:?}");
+            }
+        }
+        // A change within the limit passes, and rightly so; none is beyond it.
+        for found in line("wall_ns < +25%", Noise::Normal, 0.05) {
+            let passes = 1.0 - found.gates_ratio - found.undecided_ratio;
+            assert!(found.false_pass_ratio.is_none() && passes >= 0.9, "{found:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 use trace_schema::{Class, Op};
 
-use super::{figure::Key, judge::Change, metric::Metric};
+use super::{change::Change, figure::Key, metric::Metric};
 use crate::questions::host_gaps;
 
 /// Number of functions that are broken down.

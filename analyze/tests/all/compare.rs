@@ -50,6 +50,7 @@ fn faults_are_found_and_named() {
         }
         assert!(stderr(&output).starts_with("analyze: regression: "), "{}", stderr(&output));
         assert!(stdout(&output).lines().all(|line| line.chars().count() <= 80));
+        assert!(!text.contains("do different work"), "the faults launch as much: {text}");
     }
 }
 
@@ -136,6 +137,16 @@ fn what_cannot_be_told_is_said() {
     let output = analyze(&["compare", &one, &other]);
     assert_eq!(output.status.code(), Some(3), "{}", stdout(&output));
     assert!(stderr(&output).contains("one run a side"), "{}", stderr(&output));
+
+    // Runs that are too noisy for a limit of 2 % say how many would do; a resolution that the user gives decides.
+    let output = compare("none.baseline", "sync.baseline", &["--gate", "calls_ns < +2%"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stdout(&output));
+    let words =
+        "beyond its limit, but with 18 and 6 runs not significant (p 0.100); about 50 runs a side would";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    let output =
+        compare("none.baseline", "sync.baseline", &["--gate", "calls_ns < +2%", "--resolution", "10%"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 
     // No such function in any run; too few calls for a quantile.
     let output = compare("none.baseline", "sync.baseline", &["--gate", "p50(cuMemcpy) < +5%"]);

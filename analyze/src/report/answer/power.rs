@@ -33,12 +33,19 @@ pub fn plan(powers: &[Power], runs_count: usize, comparisons: usize) -> Document
             ),
         }
     };
+    let decided = match powers.iter().find(|power| power.undecided_ratio <= 0.1) {
+        Some(power) => format!("No change: {} runs a side decide nine times in ten.", power.runs_a_side),
+        None => format!(
+            "No change: not even {} runs a side decide nine times in ten. More runs do, and so do gates with larger limits and a --resolution.",
+            simulate::RUNS[simulate::RUNS.len() - 1]
+        ),
+    };
     Document::answer(vec![
         Block::Note(format!(
-            "How often a change of all times would be found, by runs like these {runs_count} ({comparisons} simulated comparisons each):"
+            "How often a change of all times would be found, by runs like these {runs_count} ({comparisons} simulated comparisons each). Without a change a gate passes once its interval excludes one beyond its limit; until then it is undecided:"
         )),
         Block::Table(Table::texts(&columns, powers.iter().map(row))),
-        Block::List(changes.iter().map(enough).collect()),
+        Block::List(changes.iter().map(enough).chain([decided]).collect()),
     ])
 }
 
@@ -51,6 +58,7 @@ pub fn calibration(lines: &[Line], comparisons: usize) -> Document {
             format!("{:.0} %", 100.0 * line.change_ratio),
             shown(line.gates_ratio),
             shown(line.undecided_ratio),
+            shown(line.false_pass_ratio),
             shown(line.pooled_ranks_ratio),
             shown(line.pooled_means_ratio),
             shown(line.percent_ratio),
@@ -62,13 +70,14 @@ pub fn calibration(lines: &[Line], comparisons: usize) -> Document {
         number("slower by"),
         number("gates"),
         number("undecided"),
+        number("false passes"),
         number("ranks of calls"),
         number("means of calls"),
         number("> 5 %"),
     ];
     Document::answer(vec![
         Block::Note(format!(
-            "Share of {comparisons} comparisons called a regression; where nothing is slower, each is a false alarm:"
+            "Share of {comparisons} comparisons called a regression; where nothing is slower, each is a false alarm. In a false pass a gate on a time passes although the change is beyond its limit:"
         )),
         Block::Table(Table::texts(&columns, lines.iter().map(row))),
     ])

@@ -2,7 +2,7 @@
 
 use crate::{
     compare::{
-        judge::signed,
+        change::signed,
         samples::Level,
         trend::{Point, Series},
     },

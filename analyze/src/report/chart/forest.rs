@@ -12,8 +12,9 @@ use super::{
 };
 use crate::{
     compare::{
+        change::signed,
         gate::Limit,
-        judge::{Judged, Outcome, signed},
+        judge::{Judged, Outcome},
     },
     report::svg::LINE,
 };

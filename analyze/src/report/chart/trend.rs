@@ -9,7 +9,7 @@ use super::{
     mark::Mark,
 };
 use crate::{
-    compare::{judge::signed, trend::Series},
+    compare::{change::signed, trend::Series},
     report::svg::LINE,
 };
 

@@ -3,8 +3,9 @@
 
 use crate::{
     compare::{
+        change::Change,
         facts::Discord,
-        judge::{Change, Comparison, Judged, Outcome, Taking, p_shown, signed},
+        judge::{Comparison, Judged, Outcome, Taking, p_shown},
         why::Account,
     },
     report::{
@@ -33,12 +34,14 @@ fn headline(comparison: &Comparison) -> Headline {
         format!("{}{by}", gate.key)
     };
     let list = |outcome: Outcome| of(outcome).map(named).collect::<Vec<_>>().join(", ");
-    let scheduler = match comparison.outcome {
+    let verdict = match comparison.outcome {
         Outcome::Regression => format!("Regression: {}.", list(Outcome::Regression)),
         Outcome::Pass => "No regression.".to_owned(),
         Outcome::Suspect => format!("Suspect, but not proven: {}.", list(Outcome::Suspect)),
         Outcome::Inconclusive => "Inconclusive.".to_owned(),
     };
+    let work = if comparison.work.is_empty() { "" } else { "The sides do different work. " };
+    let scheduler = format!("{work}{verdict}");
     let count = |outcome: Outcome| of(outcome).count();
     let mut sentences = vec![format!(
         "{} on {} and {} runs: {} fail, {} pass, {} inconclusive.",
@@ -94,8 +97,11 @@ fn gates(comparison: &Comparison) -> Section {
         number("p (Holm)"),
     ];
     let sql = "SELECT * FROM metrics_run";
-    let mut blocks =
-        vec![Block::Table(Table::new(&columns, comparison.gates.iter().map(row).collect(), sql))];
+    let mut blocks = Vec::new();
+    if !comparison.cautions.is_empty() {
+        blocks.push(Block::Warnings(comparison.cautions.clone()));
+    }
+    blocks.push(Block::Table(Table::new(&columns, comparison.gates.iter().map(row).collect(), sql)));
     let with_interval: Vec<&Judged> = comparison
         .gates
         .iter()
@@ -123,11 +129,13 @@ fn gates(comparison: &Comparison) -> Section {
         .collect();
     methods.sort_unstable();
     methods.dedup();
+    let resolution = comparison.rules.resolution_ratio.map_or_else(String::new, |ratio| {
+        format!(", or beyond the resolution of {} if that is larger", super::percent(ratio))
+    });
     blocks.push(Block::Note(format!(
-        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if a change beyond {} is excluded.",
+        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if its interval excludes such a change: one beyond its limit{resolution}.",
         methods.join(", "),
         comparison.rules.alpha,
-        signed(comparison.rules.resolution_ratio)
     )));
     Section {
         id: "gates",
@@ -255,9 +263,6 @@ fn runs(comparison: &Comparison) -> Section {
             "SELECT * FROM runs",
         )));
     }
-    if !comparison.cautions.is_empty() {
-        blocks.push(Block::List(comparison.cautions.clone()));
-    }
     Section { id: "runs", short: "Runs", question: "May these runs be compared?".to_owned(), blocks }
 }
 
@@ -274,5 +279,49 @@ pub fn document(comparison: &Comparison) -> Document {
         verdict: headline(comparison),
         sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
         is_overview: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        compare::{
+            facts::Facts,
+            figure::{Figure, Key},
+            gate::Rules,
+            judge::compare,
+            runs::{RunFigures, Runs},
+        },
+        report,
+    };
+
+    #[test]
+    fn different_work_is_said_before_the_verdict() {
+        let side = |times: f64| {
+            let figure = |value: f64| Figure { value: value * times, calls_count: None };
+            let figures = [
+                (Key::of("wall_ns", None, None), figure(1e9)),
+                (Key::of("calls_count", Some("cuLaunchKernel"), None), figure(57.0)),
+            ];
+            let run = RunFigures { name: "run".to_owned(), facts: Facts::default(), figures: figures.into() };
+            Runs::new(vec![run; 5]).unwrap()
+        };
+        let rules = Rules::new(&["wall_ns < +2%".to_owned()], None, None).unwrap();
+        let document = document(&compare(&side(1.0), &side(2.0), &rules, &[]).unwrap());
+        let terminal = report::terminal(&document, report::Screen::default());
+        for text in [report::markdown(&document), terminal] {
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let places = [
+                "The sides do different work. Regression:",
+                "note: the sides do different work: base 57 launches a run",
+                "interval",
+                "It passes if its interval",
+            ]
+            .map(|part| words.find(part));
+            assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");
+        }
+        let page = report::page(&document, "{}").unwrap();
+        assert!(page.contains("The sides do different work.") && page.contains("base 57 launches a run"));
     }
 }

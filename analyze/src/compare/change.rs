@@ -1,0 +1,155 @@
+//! One figure on both sides, and how it differs between them: means, estimate, confidence interval and test.
+
+use serde::Serialize;
+
+use super::{
+    figure::Key,
+    runs::Runs,
+    samples::{Difference, Method, difference, mean, outliers},
+};
+
+/// Comparison of one figure between the two sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    #[serde(flatten)]
+    /// The figure.
+    pub key: Key,
+    /// Values of the base runs, in the figure's unit.
+    pub base: Vec<f64>,
+    /// Values of the new runs, in the figure's unit.
+    pub new: Vec<f64>,
+    /// Mean of the base values.
+    pub base_mean: f64,
+    /// Mean of the new values.
+    pub new_mean: f64,
+    /// Estimated ratio of new to base, minus 1; `None` if not all values are positive.
+    pub change_ratio: Option<f64>,
+    /// Lower end of the 95 % confidence interval of `change_ratio`; `None` if there are too few runs for an
+    /// interval, or if `change_ratio` is `None`.
+    pub low_ratio: Option<f64>,
+    /// Upper end of that interval; `None` as `low_ratio`.
+    pub high_ratio: Option<f64>,
+    #[serde(flatten)]
+    /// Result of the test.
+    pub difference: Difference,
+    /// Two-sided p, corrected by Benjamini and Hochberg's method over all figures; `None` if there was no
+    /// test.
+    pub q: Option<f64>,
+    /// Names of runs that lie far from the others of their side. They are not left out.
+    pub outliers: Vec<String>,
+}
+
+/// Returns a side's values of a figure, each with the place of its run.
+pub(super) fn values(runs: &Runs, key: &Key) -> Vec<(usize, f64)> {
+    let declared = key.metric.declaration();
+    let mut figures = runs.figure(key).peekable();
+    let value = |run: usize| match figures.next_if(|(at, _)| *at == run) {
+        Some((_, figure)) => {
+            let enough =
+                declared.min_calls.is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
+            enough.then_some((run, figure.value))
+        }
+        None => (declared.is_zero_if_absent && runs.measures(run, key)).then_some((run, 0.0)),
+    };
+    (0..runs.each().len()).filter_map(value).collect()
+}
+
+/// Returns whether a run has the figure.
+pub(super) fn has(runs: &Runs, key: &Key) -> bool {
+    runs.figure(key).next().is_some()
+}
+
+impl Change {
+    /// Compares one figure. Returns `None` if a side has no run with it. A figure that no run has is not
+    /// known to be zero, because it may not have been probed.
+    pub fn of(base: &Runs, new: &Runs, key: &Key) -> Option<Self> {
+        if !has(base, key) && !has(new, key) {
+            return None;
+        }
+        let (base_at, new_at) = (values(base, key), values(new, key));
+        let numbers = |side: &[(usize, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<f64>>();
+        let (base_values, new_values) = (numbers(&base_at), numbers(&new_at));
+        if base_values.is_empty() || new_values.is_empty() {
+            return None;
+        }
+        let found = difference(&base_values, &new_values);
+        let ratio = |end: f64| found.ratio(end).filter(|ratio| ratio.is_finite());
+        let far = |runs: &Runs, side: &[(usize, f64)], values: &[f64]| {
+            let name = |place: usize| runs.each()[side[place].0].name.clone();
+            outliers(values).into_iter().map(name).collect::<Vec<_>>()
+        };
+        Some(Self {
+            key: key.clone(),
+            base_mean: mean(&base_values),
+            new_mean: mean(&new_values),
+            change_ratio: ratio(found.estimate),
+            low_ratio: found.low.is_finite().then(|| ratio(found.low)).flatten(),
+            high_ratio: found.high.is_finite().then(|| ratio(found.high)).flatten(),
+            difference: found,
+            q: None,
+            outliers: [far(base, &base_at, &base_values), far(new, &new_at, &new_values)].concat(),
+            base: base_values,
+            new: new_values,
+        })
+    }
+
+    /// Converts a difference to the figure's unit.
+    fn delta(&self, difference: f64) -> f64 {
+        self.difference.ratio(difference).map_or(difference, |ratio| ratio * self.base_mean)
+    }
+
+    /// Converts a change in the figure's unit to a difference, as `delta` converts back; a fall to zero and below
+    /// is infinite on a scale of logarithms.
+    pub(super) fn difference_of(&self, delta: f64) -> f64 {
+        if !self.difference.is_log {
+            return delta;
+        }
+        let ratio = delta / self.base_mean;
+        if ratio > -1.0 { ratio.ln_1p() } else { f64::NEG_INFINITY }
+    }
+
+    /// Estimated change, in the figure's unit.
+    pub fn estimate(&self) -> f64 {
+        self.delta(self.difference.estimate)
+    }
+
+    /// Converts a difference to a share of the base mean; infinite if the base mean is zero.
+    pub(super) fn share(&self, difference: f64) -> f64 {
+        self.difference.ratio(difference).unwrap_or_else(|| match difference {
+            0.0 => 0.0,
+            _ if self.base_mean == 0.0 => f64::INFINITY.copysign(difference),
+            _ => difference / self.base_mean.abs(),
+        })
+    }
+
+    /// Formats the estimated change.
+    pub fn shown(&self) -> String {
+        let share = self.share(self.difference.estimate);
+        if share.is_infinite() { "from 0".to_owned() } else { signed(share) }
+    }
+
+    /// Formats the confidence interval of the change; a dash if there is none.
+    pub fn interval(&self) -> String {
+        let (low, high) = (self.difference.low, self.difference.high);
+        if self.difference.method == Method::None || !(low.is_finite() && high.is_finite()) {
+            return "–".to_owned();
+        }
+        let (low, high) = (self.share(low), self.share(high));
+        if low.is_finite() && high.is_finite() {
+            format!("{} to {}", signed(low), signed(high))
+        } else {
+            let by = |difference: f64| self.key.show(self.delta(difference));
+            format!("{} to {}", by(self.difference.low), by(self.difference.high))
+        }
+    }
+}
+
+/// Formats a relative change as a signed percentage, or as a multiple if it is tenfold or more.
+pub fn signed(ratio: f64) -> String {
+    if ratio >= 9.0 {
+        let times = 1.0 + ratio;
+        return if times < 99.95 { format!("× {times:.1}") } else { format!("× {times:.0}") };
+    }
+    let digits = if ratio.abs() < 0.0995 { 2 } else { 1 };
+    format!("{:+.digits$} %", 100.0 * ratio)
+}
