@@ -164,9 +164,9 @@ mod tests {
                 "the sides do different work: base 57 launches a run, new 114 (× 2.0); base 1.00 GiB copied a run, new 2.00 GiB (× 2.0)"
             )
         );
-        assert_eq!(said(&[&twice; 3], &[&twice; 3]), None);
+        assert_eq!(said(&[&twice[..]; 3], &[&twice[..]; 3]), None);
         // A run of one side that does as much as one of the other makes it noise; so does a small difference.
-        assert_eq!(said(&[&once, &once, &twice], &[&twice; 3]), None);
+        assert_eq!(said(&[&once, &once, &twice], &[&twice[..]; 3]), None);
         assert_eq!(said(&[&run(100.0, 0.0)], &[&run(105.0, 0.0)]), None);
         assert!(said(&[&run(100.0, 0.0)], &[&run(94.0, 0.0)]).unwrap().contains("(× 0.94)"));
     }

@@ -268,16 +268,20 @@ fn ingero_databases_are_read_and_others_refused() {
         "good.db",
         &format!(
             "{shape} INSERT INTO events VALUES (1, 1000, 7, 8, 1, 3, 100, 0, 77, 0, 0), \
-        (2, 1060, 8, 8, 3, 1, 30, 0, 0, 9, 0), (3, 2000, 7, 8, 1, 5, 10, 0, 0, 0, 0);"
+        (2, 1060, 8, 8, 3, 1, 30, 0, 0, 9, 0), (3, 2000, 7, 8, 1, 5, 10, 0, 0, 0, 0), \
+        (4, 900, 8, 9, 3, 1, 5, 0, 0, 0, 0), (5, 1900, 8, 9, 3, 1, 5, 0, 0, 0, 0);"
         ),
     );
     let before = fs::read(&good).unwrap();
     let out = path("good.parquet");
-    assert!(stdout(&["import", "ingero", &good, "--out", &out]).starts_with("3 events"));
+    assert!(stdout(&["import", "ingero", &good, "--out", &out]).starts_with("5 events"));
     assert_eq!(fs::read(&good).unwrap(), before, "the source is not touched");
     let rows = stdout(&["sql", &out, "SELECT op, ts, dur, unknown_ns FROM op_time ORDER BY ts"]);
-    // The switch row's time is its end: [1030, 1060) lies in [1000, 1100).
-    assert_eq!(rows, "op,ts,dur,unknown_ns\ncudaLaunchKernel,1000,100,30\ncudaStreamSynchronize,2000,10,0\n");
+    // The switch row's time is its end: [1030, 1060) lies in [1000, 1100). After the last row of the scheduler nothing is known.
+    assert_eq!(
+        rows,
+        "op,ts,dur,unknown_ns\ncudaLaunchKernel,1000,100,30\ncudaStreamSynchronize,2000,10,10\n"
+    );
 
     let negative = sqlite(
         "negative.db",

@@ -14,6 +14,7 @@ mod imports;
 mod leaks;
 mod ledger_recorded;
 mod library;
+mod lies;
 mod memory;
 mod quantiles;
 mod report;

@@ -53,7 +53,7 @@ pub struct Run {
     pub lost: Vec<Lost>,
     /// Whether the source counts the events that it loses. If not, an empty `lost` does not mean that none were lost.
     pub lost_is_counted: bool,
-    /// Of events that the source counted without storing all of them: how many there were, and how many have rows.
+    /// Statements about events that the source counted without storing all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stored: Vec<Stored>,
     /// Whether off-CPU time of throttled control groups has a state of its own (`throttled`); if not, it counts as `preempted`.
