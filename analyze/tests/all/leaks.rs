@@ -126,6 +126,24 @@ fn people_read_verdict_account_and_sites() {
     assert!(!out.contains("#2"), "{out}");
 }
 
+/// A job that keeps all there is until memory is out, and is emptied at the end, looks like a leak.
+#[test]
+fn the_answer_has_the_reservations_of_the_report() {
+    let run = testdata("memory/crowded.parquet");
+    let (code, out, err) = outcome(&["leaks", &run]);
+    assert_eq!(code, 0, "{err}");
+    let line = out.lines().find(|line| line.contains(" were retained over ")).unwrap();
+    for said in ["the program marks none", "freed after the last epoch", "Memory ran out"] {
+        assert!(line.contains(said), "{said}: {out}");
+    }
+    let (_, report, _) = outcome(&["report", &run, "--markdown"]);
+    assert!(report.contains(line.trim_start_matches("- ")), "{line}: {report}");
+    let growth = &json(&["leaks", &run, "--json"])["allocators"][0];
+    let curve = rows(&run, "SELECT allocated_bytes FROM memory_curve ORDER BY ts DESC LIMIT 1");
+    assert_eq!(growth["end_bytes"], curve[0]["allocated_bytes"]);
+    assert_eq!(number(&growth["failed_count"]), 2);
+}
+
 #[test]
 fn without_an_allocator_there_is_nothing_to_judge() {
     let run = testdata("courtroom/vm/nothing.parquet");

@@ -159,6 +159,8 @@ fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Gr
         ages: ages(sites.values()),
         sizes: sizes(&sites),
         points,
+        end_bytes: heard.live.bytes,
+        failed_count: heard.failed_count,
     };
     (growth.verdict, growth.reasons) = verdict::decide(&growth, &heard.faults, run);
     growth

@@ -114,4 +114,8 @@ pub struct Growth {
     pub sizes: Vec<Bin>,
     /// The totals at each epoch bound.
     pub points: Vec<Point>,
+    /// The bytes that are live at the end of the run.
+    pub end_bytes: i64,
+    /// The number of requests that failed.
+    pub failed_count: u64,
 }

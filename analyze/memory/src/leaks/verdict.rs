@@ -191,6 +191,8 @@ mod tests {
             ages: Vec::new(),
             sizes: Vec::new(),
             points,
+            end_bytes: 0,
+            failed_count: 0,
         }
     }
 

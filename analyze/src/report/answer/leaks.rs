@@ -5,7 +5,7 @@ use trace_schema::Bytes;
 use super::memory::{account, line};
 use crate::report::{
     document::{Block, Document, Row, Table, number, whole, word},
-    section::size,
+    section::{Leak, size},
 };
 use analyze_memory::leaks::{
     account::{Account, Suspect},
@@ -85,9 +85,11 @@ fn histogram(what: &str, bins: &[Bin], name: impl Fn(u64) -> String) -> Vec<Bloc
 
 fn of_growth(growth: &Growth, top: usize) -> Vec<Block> {
     let verdict = growth.verdict.name();
+    let mut reasons = growth.reasons.clone();
+    reasons.extend(Leak::of(growth).map(|leak| leak.to_string()));
     let mut blocks = vec![
         Block::Heading(format!("process {}, device {}: {verdict}", growth.pid, growth.device)),
-        Block::List(growth.reasons.clone()),
+        Block::List(reasons),
         Block::Heading(format!(
             "{} epochs ({}), the first {} of them warm-up",
             growth.epochs_count,
