@@ -28,8 +28,8 @@ pub struct Heard {
     pub sites: HashMap<Place, Site>,
     /// The allocator's totals at each epoch bound that has passed.
     pub totals: Vec<Totals>,
-    /// The blocks that are live at the end of the run.
-    pub live: Amount,
+    /// The blocks that are live at the end of the run, by where they were allocated.
+    pub live: HashMap<Place, Amount>,
     /// The number of requests that failed.
     pub failed_count: u64,
     /// The totals after the last event.
@@ -44,7 +44,7 @@ impl Heard {
             epochs,
             sites: HashMap::new(),
             totals: Vec::new(),
-            live: Amount::default(),
+            live: HashMap::new(),
             failed_count: 0,
             now: Totals::default(),
             faults: Faults::new(),
@@ -67,7 +67,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Creates a listener for the allocators that have epochs; all others are ignored.
+    /// Creates a listener. Of an allocator without epochs it collects what is live at the end, and only that.
     pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
         Self { epochs, heard: HashMap::new() }
     }
@@ -90,9 +90,15 @@ impl Listener for Survivors {
         if block.state != State::Active {
             return;
         }
+        if end.is_none() && !self.epochs.contains_key(&key) {
+            self.heard.entry(key).or_insert_with(|| Heard::new(Epochs::none()));
+        }
         let Some(heard) = self.of(key) else { return };
         if end.is_none() {
-            heard.live.add(Amount::one(block.size_bytes));
+            heard.live.entry(Place::of(block)).or_default().add(Amount::one(block.size_bytes));
+        }
+        if heard.epochs.bounds_ns.is_empty() {
+            return;
         }
         let last = heard.epochs.count() + 1;
         let warm_up = heard.epochs.warm_up_count();

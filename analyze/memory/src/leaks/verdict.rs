@@ -192,6 +192,7 @@ mod tests {
             sizes: Vec::new(),
             points,
             end_bytes: 0,
+            live_sites: Vec::new(),
             failed_count: 0,
         }
     }
