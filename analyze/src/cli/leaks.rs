@@ -19,6 +19,7 @@ use analyze_run::error::AnalyzeError;
 /// Verdicts: leak; one-off growth (retained, by sites that do not go on); fragmentation (allocated memory is flat, reserved
 /// memory grows, most of it inactive split); caching (the same, most of it reclaimable by empty_cache(), or half of the
 /// reserved memory is free); none; inconclusive (events are missing, too few epochs, or growth in blocks that are replaced).
+/// Where no verdict is possible, as of a snapshot of memory, what is live at the end of the run is listed by site.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The run

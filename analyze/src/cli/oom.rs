@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::answer;
-use crate::{questions::memory::history, report::answer::oom::document, trace::Trace};
+use crate::{questions::memory::expandable, report::answer::oom::document, trace::Trace};
 use analyze_run::error::AnalyzeError;
 
 /// Explain why requests for GPU memory failed: what was free, how it was fragmented, what used the rest, and what would have made room
@@ -22,7 +22,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let ooms = history::run(&trace).await?.ooms;
+        let ooms = expandable::failures(&trace).await?;
         answer(self.json, &ooms, |ooms| document(ooms, self.top))
     }
 }

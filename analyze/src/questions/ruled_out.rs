@@ -1,7 +1,9 @@
 //! Causes that were examined and found not to be a factor, each with the figure that rules it out.
 //!
 //! Counts in a window, the load of the machine, and the sleep of other threads are evidence neither for nor
-//! against a cause. They are listed with the part of them that lies inside slow calls.
+//! against a cause. They are listed with the part of them that lies inside slow calls. A cause is ruled out only if
+//! the source records what would show it: of sleep that a thread slept, and, where it matters, who ended it and in
+//! which system call it was.
 
 use serde::Serialize;
 use trace_schema::Nanos;
@@ -10,12 +12,13 @@ use crate::questions::share::{NOT_A_FACTOR_RATIO, Share, share_of};
 use analyze_run::hash::HashSet;
 use analyze_verdict::derived::Derived;
 use analyze_verdict::{
+    blocker::Blocker,
     causes::{self, Cause},
     classify::SlowCall,
     culprits::Blame,
     measure::is_sized,
     schedule::ThreadKey,
-    thread_state::State,
+    thread_state::{State, ThreadState},
 };
 
 /// A cause that is not a factor.
@@ -35,10 +38,10 @@ pub struct RuledOut {
 const SUSPECTS: [Cause; 9] = [
     Cause::Scheduler,
     Cause::Throttled,
-    Cause::Blocked(analyze_verdict::blocker::Blocker::Futex),
-    Cause::Blocked(analyze_verdict::blocker::Blocker::PageFault),
-    Cause::Blocked(analyze_verdict::blocker::Blocker::Disk),
-    Cause::Blocked(analyze_verdict::blocker::Blocker::Ioctl),
+    Cause::Blocked(Blocker::Futex),
+    Cause::Blocked(Blocker::PageFault),
+    Cause::Blocked(Blocker::Disk),
+    Cause::Blocked(Blocker::Ioctl),
     Cause::Size,
     Cause::FirstCall,
     Cause::Nested,
@@ -63,6 +66,22 @@ pub struct SuspectContext<'a> {
 }
 
 impl SuspectContext<'_> {
+    /// Returns whether a sleep that is on record has what is asked for.
+    fn has_sleep_with(&self, what: impl Fn(&ThreadState) -> bool) -> bool {
+        let schedule = &self.derived.schedule;
+        let of_run = schedule.threads().filter(|key| key.0 == self.run);
+        let mut states = of_run.flat_map(|key| schedule.thread_states(key));
+        states.any(|thread_state| matches!(thread_state.state, State::Blocked(_)) && what(thread_state))
+    }
+
+    /// Returns whether it is on record what threads slept in: their system calls, or that no slow call slept in one
+    /// that is not known.
+    fn knows_sleeps(&self) -> bool {
+        let slept = |blocker| self.touched[Cause::Blocked(blocker).index()] > 0;
+        !slept(Blocker::Other) && !slept(Blocker::PageFault)
+            || self.has_sleep_with(|thread_state| thread_state.syscall().is_some())
+    }
+
     /// Returns whether the run has the data that would show this cause.
     fn is_on_record(&self, cause: Cause) -> bool {
         let of_run = || self.derived.schedule.threads().filter(|key| key.0 == self.run);
@@ -70,8 +89,10 @@ impl SuspectContext<'_> {
         match cause {
             Cause::Scheduler => of_run().next().is_some(),
             Cause::Throttled => info.is_some_and(|run| run.throttling_is_recorded),
-            Cause::Blocked(_) => {
-                of_run().next().is_some() && !self.derived.schedule.is_without_reasons(self.run)
+            Cause::Blocked(blocker) => {
+                of_run().next().is_some()
+                    && !self.derived.schedule.is_without_reasons(self.run)
+                    && (blocker == Blocker::PageFault || self.knows_sleeps())
             }
             Cause::FirstCall => {
                 info.is_none_or(|run| !run.joined_running) && self.derived.with_first.contains(&self.run)
@@ -132,9 +153,14 @@ pub fn find(context: &SuspectContext<'_>) -> Vec<RuledOut> {
     ruled_out
 }
 
-/// Rules out threads that made no slow call: their sleep is no evidence unless a slow call waited for them.
+/// Rules out threads that made no slow call: their sleep is no evidence unless a slow call waited for them. A source
+/// that records neither sleep nor who ended it says nothing of that.
 fn other_threads(context: &SuspectContext<'_>) -> Option<RuledOut> {
     let schedule = &context.derived.schedule;
+    let has_waker = |thread_state: &ThreadState| schedule.waker(thread_state).is_some();
+    if schedule.is_without_reasons(context.run) || !context.has_sleep_with(has_waker) {
+        return None;
+    }
     let helpers: Vec<ThreadKey> = schedule
         .threads()
         .filter(|key| {

@@ -30,6 +30,8 @@ impl FromStr for Threshold {
                 let percent: f64 = percent.trim().parse().map_err(|_| bad())?;
                 (0.0..=100.0).contains(&percent).then_some(Self::Ratio(percent / 100.0)).ok_or_else(bad)
             }
+            // A number alone may have been meant as a percentage.
+            None if text.trim().ends_with(|c: char| c.is_ascii_digit()) => Err(bad()),
             None => text.parse().map(|Bytes(bytes)| Self::Bytes(bytes)).map_err(|_| bad()),
         }
     }

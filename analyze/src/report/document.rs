@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::section::{percent, time};
+use super::section::{FEW, FEW_NOTE, percent, time};
 use crate::questions::share::Share;
 
 /// A whole report.
@@ -320,6 +320,13 @@ impl Table {
     /// Sets the number of rows of the whole result.
     pub fn of(self, all_count: usize) -> Self {
         Self { all_count, ..self }
+    }
+
+    /// Returns the note on the marked percentiles among the first `rows` rows; `None` if none is marked.
+    pub fn footnote(&self, rows: usize) -> Option<&'static str> {
+        let is_marked = |(cell, column): (&Cell, &Column)| column.is_number && cell.text.ends_with(FEW);
+        let mut shown = self.rows.iter().take(rows);
+        shown.any(|row| row.cells.iter().zip(&self.columns).any(is_marked)).then_some(FEW_NOTE)
     }
 
     /// Collapses the table until the reader opens it.

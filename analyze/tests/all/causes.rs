@@ -72,8 +72,62 @@ fn an_imported_run_with_unix_times_has_its_slow_calls_and_its_alibi() {
         "{text}"
     );
     assert!(!text.contains("no clock tells"), "no row was left out: {text}");
+    // The source knows neither sleep nor wakers: what would need them is not ruled out.
+    assert!(!text.contains("sleep of other threads") && !text.contains("blocked:"), "{text}");
     let rows = stdout(&["sql", run, "SELECT op, ts, verdict FROM slow_calls"]);
     assert_eq!(rows, format!("op,ts,verdict\ncudaFree,{},unexplained\n", UNIX_NS + 30 * 5_000_000));
+}
+
+/// One slow free, on a thread that lost its CPU before it, and a helper that sleeps meanwhile; `sleep` is what else is
+/// known of the sleeps. If `is_blocked`, the slow free sleeps, too.
+fn one_slow_free(folder: &Path, name: &str, sleep: &Value, is_blocked: bool) -> String {
+    let row = |ts: i64, dur: i64, kind: &str, op: &str, tid: i64| {
+        let mut row = serde_json::json!({"ts": ts, "dur": dur, "kind": kind, "op": op, "pid": 100, "tid": tid, "comm": "python3"});
+        let more = sleep.as_object().filter(|_| op == "sleeping").into_iter().flatten();
+        more.for_each(|(column, value)| row[column.as_str()] = value.clone());
+        row
+    };
+    let mut rows: Vec<Value> = (0..40)
+        .map(|n| {
+            row(1_000_000 + n * 5_000_000, if n == 30 { 2_000_000 } else { 10_000 }, "call", "cudaFree", 101)
+        })
+        .collect();
+    rows.push(row(0, 100_000, "off_cpu", "preempted", 101));
+    rows.push(row(150_900_000, 2_600_000, "off_cpu", "sleeping", 102));
+    if is_blocked {
+        rows.push(row(151_100_000, 1_800_000, "off_cpu", "sleeping", 101));
+    }
+    rows.sort_by_key(|row| row["ts"].as_i64());
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let (source, run) = (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.parquet")));
+    fs::write(&source, text).unwrap();
+    stdout(&["import", "events", source.to_str().unwrap(), "--out", run.to_str().unwrap()]);
+    run.to_str().unwrap().to_owned()
+}
+
+/// A cause is ruled out only if the source records what would show it.
+#[test]
+fn what_a_source_does_not_record_is_not_ruled_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let ruled_out = |name: &str, sleep: &Value, is_blocked: bool| -> Vec<String> {
+        let run = one_slow_free(folder.path(), name, sleep, is_blocked);
+        let answer = json(&["chains", "--json", &run]);
+        let suspects = answer["alibis"].as_array().unwrap().iter();
+        suspects.map(|suspect| suspect["suspect"].as_str().unwrap().to_owned()).collect()
+    };
+    let has = |suspects: &[String], name: &str| suspects.iter().any(|suspect| suspect == name);
+    let known =
+        serde_json::json!({"syscall": 202, "waker_pid": 100, "waker_tid": 103, "waker_comm": "python3"});
+    let found = ruled_out("known", &known, false);
+    assert!(has(&found, "sleep of other threads") && has(&found, "blocked:ioctl"), "{found:?}");
+    // Nobody is known to have ended a sleep, so that a slow call may have waited for any thread.
+    let found = ruled_out("no-waker", &serde_json::json!({}), false);
+    assert!(!has(&found, "sleep of other threads") && has(&found, "blocked:ioctl"), "{found:?}");
+    // The slow call slept, in what is not known.
+    let found = ruled_out("no-syscall", &serde_json::json!({}), true);
+    assert!(!has(&found, "blocked:ioctl") && !has(&found, "blocked:futex"), "{found:?}");
+    let found = ruled_out("in-futex", &known, true);
+    assert!(has(&found, "blocked:ioctl") && !has(&found, "blocked:futex"), "{found:?}");
 }
 
 /// A lock whose holder had lost its CPU: the calls slept for a futex, and the scheduler is behind it.

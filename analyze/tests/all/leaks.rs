@@ -126,6 +126,52 @@ fn people_read_verdict_account_and_sites() {
     assert!(!out.contains("#2"), "{out}");
 }
 
+/// A job that keeps all there is until memory is out, and is emptied at the end, looks like a leak.
+#[test]
+fn the_answer_has_the_reservations_of_the_report() {
+    let run = testdata("memory/crowded.parquet");
+    let (code, out, err) = outcome(&["leaks", &run]);
+    assert_eq!(code, 0, "{err}");
+    let line = out.lines().find(|line| line.contains(" were retained over ")).unwrap();
+    for said in ["the program marks none", "freed after the last epoch", "Memory ran out"] {
+        assert!(line.contains(said), "{said}: {out}");
+    }
+    let (_, report, _) = outcome(&["report", &run, "--markdown"]);
+    assert!(report.contains(line.trim_start_matches("- ")), "{line}: {report}");
+    let growth = &json(&["leaks", &run, "--json"])["allocators"][0];
+    let curve = rows(&run, "SELECT allocated_bytes FROM memory_curve ORDER BY ts DESC LIMIT 1");
+    assert_eq!(growth["end_bytes"], curve[0]["allocated_bytes"]);
+    assert_eq!(number(&growth["failed_count"]), 2);
+}
+
+/// A snapshot allows no verdict; the blocks in it are listed by site all the same.
+#[test]
+fn what_is_live_in_a_snapshot_is_listed_by_site() {
+    let state = "SELECT count(*) AS n, sum(value) AS bytes FROM events WHERE op = 'state_block' AND detail = 'active_allocated'";
+    for (name, innermost) in [
+        ("snapshots/mixed-7gb", "<module> (/job/wl2.py:17)"),
+        ("snapshots/tail", "<module> (/job/wl2.py:17)"),
+        ("memory/history.snapshot", "buffer ("),
+    ] {
+        let run = testdata(&format!("{name}.pickle.gz"));
+        let growth = &json(&["leaks", &run, "--json"])["allocators"][0];
+        assert_eq!(growth["verdict"], "inconclusive", "{name}");
+        let sites = growth["live_sites"].as_array().unwrap();
+        let of = |field: &str| -> Vec<i64> { sites.iter().map(|site| number(&site[field])).collect() };
+        let state = &rows(&run, state)[0];
+        assert_eq!(of("blocks_count").iter().sum::<i64>(), number(&state["n"]), "{name}");
+        assert_eq!(of("blocks_bytes").iter().sum::<i64>(), number(&state["bytes"]), "{name}");
+        assert_eq!(growth["end_bytes"], state["bytes"], "{name}");
+        assert!(of("blocks_bytes").is_sorted_by(|a, b| a >= b), "{name}: {sites:?}");
+        let (code, out, err) = outcome(&["leaks", &run]);
+        assert!(code == 0 && out.contains("live at the end of the run, by site"), "{name}: {out} {err}");
+        assert!(out.contains(&format!("allocated by {innermost}")), "{name}: {out}");
+    }
+    // Where there is a verdict, its sites are the answer.
+    let growth = &json(&["leaks", &testdata("memory/leak.parquet"), "--json"])["allocators"][0];
+    assert_eq!(growth["live_sites"], Value::Array(Vec::new()));
+}
+
 #[test]
 fn without_an_allocator_there_is_nothing_to_judge() {
     let run = testdata("courtroom/vm/nothing.parquet");

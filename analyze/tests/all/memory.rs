@@ -192,6 +192,57 @@ fn advice_rests_on_what_the_run_shows() {
     assert!(out.contains("none: nothing that the run shows"), "{out}");
 }
 
+/// What advice says of expandable segments is what the simulator says, or no figure.
+#[test]
+fn advice_on_expandable_segments_quotes_the_simulator() {
+    let advised = |run: &str| -> Vec<Value> {
+        let review = json(&["memory", run, "--advice", "--json"]);
+        let advice = review["advice"].as_array().unwrap().iter();
+        advice.filter(|advice| advice["rule"] == "expandable_segments").cloned().collect()
+    };
+    for name in ["h200/qwen2-profiled", "memory/examples", "memory/leak"] {
+        let run = testdata(&format!("{name}.parquet"));
+        let found = json(&["what-if", &run, "--conf", "expandable_segments:True", "--json"]);
+        let advice = advised(&run);
+        assert_eq!(advice.len(), 1, "{name}");
+        assert_eq!(advice[0]["size_bytes"], found[0]["outcomes"][0]["saved_bytes"], "{name}");
+    }
+    let profiled = testdata("h200/qwen2-profiled.parquet");
+    let (_, text, _) = outcome(&["memory", &profiled, "--advice"]);
+    let (_, report, _) = outcome(&["report", &profiled, "--markdown"]);
+    for (form, text) in [("memory", text), ("report", report)] {
+        let line = text.lines().find(|line| line.contains("were caused by fragmentation")).unwrap();
+        assert!(
+            line.contains("(96.0 MiB") && line.contains("a peak that is lower by 96.0 MiB"),
+            "{form}: {line}"
+        );
+    }
+    // They were on: the simulator saves nothing.
+    assert_eq!(advised(&run("examples-expandable")), Vec::<Value>::new());
+    // The simulation ends where it serves what failed: no peak can be compared.
+    for name in ["plain", "crowded"] {
+        let advice = advised(&run(name));
+        assert_eq!((advice.len(), &advice[0]["size_bytes"]), (1, &0.into()), "{name}");
+        assert!(advice[0]["text"].as_str().unwrap().contains("the rest is not known"), "{name}: {advice:?}");
+    }
+}
+
+#[test]
+fn requests_that_failed_are_simulated_with_expandable_segments() {
+    let ooms = json(&["oom", &run("plain"), "--json"]);
+    let [first, second] = &ooms.as_array().unwrap()[..] else { panic!("{ooms}") };
+    assert_eq!((&first["expandable_serves"], &first["expandable_reason"]), (&true.into(), &Value::Null));
+    assert_eq!(second["expandable_serves"], Value::Null);
+    assert!(second["expandable_reason"].as_str().unwrap().contains("the rest is not known"), "{second}");
+    let (_, text, _) = outcome(&["oom", &run("plain")]);
+    assert!(text.contains("`analyze what-if` serves the request with them"), "{text}");
+    let (_, text, _) = outcome(&["oom", &testdata("h200/mixed-7gb.parquet")]);
+    assert!(text.contains("`analyze what-if` cannot serve the request with them"), "{text}");
+    // Where it is certain anyway, nothing is simulated.
+    let ooms = json(&["oom", &run("crowded"), "--json"]);
+    assert!(ooms.as_array().unwrap().iter().all(|oom| oom["expandable_serves"].is_null()), "{ooms}");
+}
+
 #[test]
 fn the_page_shows_where_memory_was() {
     let folder = tempfile::tempdir().unwrap();

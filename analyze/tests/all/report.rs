@@ -354,6 +354,34 @@ fn what_is_not_recorded_is_no_zero() {
 }
 
 #[test]
+fn percentiles_of_few_calls_are_marked_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = |op: &'static str, count: i64, tid: i64| {
+        (0..count).map(move |n| call(n * 1_000_000 + tid, 1000 + n, op, tid))
+    };
+    let few = calls("cudaMalloc", 16, 1).chain(calls("cudaFree", 100, 2));
+    let run = rows(folder.path(), "few", few.collect());
+    let note = "* So few calls that the percentile is the longest of them or nearly so";
+    // The p99 of 16 calls, and in the answer of `chains` the one without the scheduler; neither their p90, nor any of 100.
+    for (verb, marks) in [("summary", 1), ("chains", 2)] {
+        let text = stdout(&[verb, &run]);
+        let line = text.lines().find(|line| line.starts_with("cudaMalloc")).unwrap();
+        assert_eq!(line.matches(" µs*").count(), marks, "{verb}: {text}");
+        assert_eq!(text.matches('*').count(), marks + 1, "{verb}: {text}");
+        assert_eq!(text.matches(note).count(), 1, "{verb}: {text}");
+    }
+    // Two tables of the report have percentiles: each has the note once.
+    let terminal = forms(&run).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(terminal.matches(note).count(), 2, "{terminal}");
+    let markdown = stdout(&["report", &run, "--markdown"]);
+    assert_eq!(markdown.matches(&format!("\\{note}")).count(), 2, "{markdown}");
+    let html = fs::read_to_string(format!("{run}.html")).unwrap();
+    assert_eq!(html.matches(note).count(), 2, "{html}");
+    let data = support::json(&["summary", &run, "--json"]);
+    assert!(data["strata"].as_array().unwrap().iter().all(|line| line["p99_ns"].is_number()), "{data}");
+}
+
+#[test]
 fn what_is_large_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let day = 86_400 * 1_000_000_000;

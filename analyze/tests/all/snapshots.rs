@@ -177,6 +177,14 @@ fn a_state_without_a_history_is_shown_as_it_is() {
         assert_eq!(held["pinned"][0]["pins"][0]["age_ns"], Value::Null);
         assert_eq!(held["faults"], serde_json::json!([]));
     }
+    // Without an allocation there are no epochs, and what is allocated is listed all the same.
+    let growth = &json(&["leaks", &run, "--json"])["allocators"][0];
+    assert_eq!((&growth["verdict"], &growth["epochs_count"]), (&"inconclusive".into(), &0.into()));
+    let site = serde_json::json!({"frames": null, "tid": 0, "stream": 0, "blocks_count": 1, "blocks_bytes": 1024,
+        "smallest_bytes": 1024, "largest_bytes": 1024});
+    assert_eq!(growth["live_sites"], serde_json::json!([site]));
+    let text = stdout(&["leaks", &run]);
+    assert!(text.contains("no call stack is on record") && !text.contains("warm-up"), "{text}");
 }
 
 #[test]

@@ -70,9 +70,11 @@ impl FromStr for Bytes {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, SIZES)
-            .map(Self)
-            .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a size such as 512KiB or 64MiB" })
+        let plain = || text.trim().parse::<u64>().ok().and_then(|bytes| i64::try_from(bytes).ok());
+        parse(text, SIZES).or_else(plain).map(Self).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            expected: "a size such as 512KiB, 64MiB or 1048576 (bytes)",
+        })
     }
 }
 
@@ -134,6 +136,16 @@ mod tests {
         assert_eq!("64MiB".parse(), Ok(Bytes(64 << 20)));
         for bad in ["", "90", "s", "-1s", "1e9s", "9999999999999999h", "1 parsec", "1..2s"] {
             assert!(bad.parse::<Nanos>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_size_without_a_unit_is_in_bytes() {
+        assert_eq!("85899345920".parse(), Ok(Bytes(80 << 30)));
+        assert_eq!(" 0 ".parse(), Ok(Bytes(0)));
+        assert_eq!(i64::MAX.to_string().parse(), Ok(Bytes(i64::MAX)));
+        for bad in ["", "1.5", "-1", "1e9", "9223372036854775808", "64 Mib"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
     }
 }

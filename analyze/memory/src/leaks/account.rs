@@ -31,7 +31,7 @@ pub(super) struct Named {
 impl Named {
     /// Returns the coarser site that includes all sizes, and, if the stack has a name, all threads and
     /// streams.
-    fn coarse(&self) -> Self {
+    pub(super) fn coarse(&self) -> Self {
         let of_place = self.frames.is_none();
         Self {
             frames: self.frames.clone(),

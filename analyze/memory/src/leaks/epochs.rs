@@ -91,6 +91,11 @@ impl Epochs {
         }
     }
 
+    /// Returns the epochs of an allocator of which no allocation is on record: there are none.
+    pub(super) fn none() -> Self {
+        Self { origin: Origin::Allocations, name: None, joined_count: MIN_ALLOCATIONS, bounds_ns: Vec::new() }
+    }
+
     fn of_marks(origin: Origin, name: &str, start: i64, mut ends: Vec<i64>) -> Self {
         ends.sort_unstable();
         let joined_count = ends.len().div_ceil(MAX_COUNT).max(1);

@@ -11,8 +11,9 @@ use trace_schema::Run;
 use super::{
     account::{self, Named},
     epochs::{self, Epochs},
+    live,
     measured::Verdict,
-    site::{Amount, Site},
+    site::{Amount, Place, Site},
     stacks::{self, Frames},
     survivors::{Heard, Survivors},
     trend::trend,
@@ -109,7 +110,7 @@ impl Plan {
         let heard: BTreeMap<Key, Heard> = survivors.heard.into_iter().collect();
         let mut wanted = HashSet::new();
         for (key, heard) in &heard {
-            let stacks = heard.sites.keys().filter_map(|place| place.stack);
+            let stacks = heard.sites.keys().chain(heard.live.keys()).filter_map(|place| place.stack);
             wanted.extend(stacks.map(|stack| (replay.name(key.run).to_owned(), key.pid, stack)));
         }
         let frames = stacks::frames(&**events, &wanted).await?;
@@ -124,16 +125,15 @@ impl Plan {
 }
 
 fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Growth {
+    let named = |place: &Place| Named {
+        frames: place.stack.and_then(|stack| frames.get(&(name.to_owned(), key.pid, stack)).cloned()),
+        tid: Some(place.tid),
+        stream: Some(place.stream),
+        size_class: Some(place.size_class),
+    };
     let mut sites: BTreeMap<Named, Site> = BTreeMap::new();
     for (place, site) in &heard.sites {
-        let frames = place.stack.and_then(|stack| frames.get(&(name.to_owned(), key.pid, stack)).cloned());
-        let named = Named {
-            frames,
-            tid: Some(place.tid),
-            stream: Some(place.stream),
-            size_class: Some(place.size_class),
-        };
-        sites.entry(named).and_modify(|sum| sum.merge(site)).or_insert_with(|| site.clone());
+        sites.entry(named(place)).and_modify(|sum| sum.merge(site)).or_insert_with(|| site.clone());
     }
     let warm_up = heard.epochs.warm_up_count();
     let points = points(heard);
@@ -159,8 +159,14 @@ fn growth(key: Key, name: &str, run: &Run, heard: &Heard, frames: &Frames) -> Gr
         ages: ages(sites.values()),
         sizes: sizes(&sites),
         points,
+        end_bytes: heard.live.values().collect::<Amount>().bytes,
+        live_sites: Vec::new(),
+        failed_count: heard.failed_count,
     };
     (growth.verdict, growth.reasons) = verdict::decide(&growth, &heard.faults, run);
+    if growth.verdict == Verdict::Inconclusive {
+        growth.live_sites = live::sites(heard.live.iter().map(|(place, amount)| (named(place), *amount)));
+    }
     growth
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     account::{Account, Suspect},
     epochs::Epochs,
+    live::LiveSite,
     trend::Trend,
 };
 
@@ -114,4 +115,10 @@ pub struct Growth {
     pub sizes: Vec<Bin>,
     /// The totals at each epoch bound.
     pub points: Vec<Point>,
+    /// The bytes that are live at the end of the run.
+    pub end_bytes: i64,
+    /// These bytes by call stack, those with most first; only if the verdict is inconclusive.
+    pub live_sites: Vec<LiveSite>,
+    /// The number of requests that failed.
+    pub failed_count: u64,
 }

@@ -3,12 +3,14 @@
 //! ```text
 //! marks, allocations ──► epochs ─┐
 //! allocator events ────► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
-//!                                  └► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
+//!                                  ├► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
+//!                                  └► live (what is live at the end, if there is no verdict) ──┘
 //! ```
 
 pub mod account;
 pub mod epochs;
 pub mod growth;
+pub mod live;
 pub mod measured;
 pub mod site;
 pub mod stacks;

@@ -63,7 +63,7 @@ pub struct Amount {
 
 impl Amount {
     /// Returns the amount of one block.
-    fn one(bytes: u64) -> Self {
+    pub(super) fn one(bytes: u64) -> Self {
         Self { count: 1, bytes: bytes as i64, smallest_bytes: bytes, largest_bytes: bytes }
     }
 

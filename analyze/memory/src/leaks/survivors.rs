@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use super::{
     epochs::Epochs,
-    site::{Place, Site},
+    site::{Amount, Place, Site},
 };
 use crate::{
     allocator::Allocator,
-    event::Event,
+    event::{Action, Event},
     fault::Faults,
     input::{Key, Listener},
     span::{Block, Segment, State},
@@ -28,6 +28,10 @@ pub struct Heard {
     pub sites: HashMap<Place, Site>,
     /// The allocator's totals at each epoch bound that has passed.
     pub totals: Vec<Totals>,
+    /// The blocks that are live at the end of the run, by where they were allocated.
+    pub live: HashMap<Place, Amount>,
+    /// The number of requests that failed.
+    pub failed_count: u64,
     /// The totals after the last event.
     now: Totals,
     /// The faults found until the last bound.
@@ -40,6 +44,8 @@ impl Heard {
             epochs,
             sites: HashMap::new(),
             totals: Vec::new(),
+            live: HashMap::new(),
+            failed_count: 0,
             now: Totals::default(),
             faults: Faults::new(),
         }
@@ -61,7 +67,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Creates a listener for the allocators that have epochs; all others are ignored.
+    /// Creates a listener. Of an allocator without epochs it collects what is live at the end, and only that.
     pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
         Self { epochs, heard: HashMap::new() }
     }
@@ -84,7 +90,16 @@ impl Listener for Survivors {
         if block.state != State::Active {
             return;
         }
+        if end.is_none() && !self.epochs.contains_key(&key) {
+            self.heard.entry(key).or_insert_with(|| Heard::new(Epochs::none()));
+        }
         let Some(heard) = self.of(key) else { return };
+        if end.is_none() {
+            heard.live.entry(Place::of(block)).or_default().add(Amount::one(block.size_bytes));
+        }
+        if heard.epochs.bounds_ns.is_empty() {
+            return;
+        }
         let last = heard.epochs.count() + 1;
         let warm_up = heard.epochs.warm_up_count();
         let born = heard.epochs.slot(block.alloc_ts);
@@ -99,6 +114,7 @@ impl Listener for Survivors {
         let Some(heard) = self.of(key) else { return };
         heard.pass(event.ts);
         heard.now = *allocator.totals();
+        heard.failed_count += u64::from(event.action == Action::Oom);
         let is_judged = heard.totals.len() < heard.epochs.bounds_ns.len();
         if is_judged && !allocator.faults().is_empty() {
             heard.faults.clone_from(allocator.faults());

@@ -191,6 +191,9 @@ mod tests {
             ages: Vec::new(),
             sizes: Vec::new(),
             points,
+            end_bytes: 0,
+            live_sites: Vec::new(),
+            failed_count: 0,
         }
     }
 

@@ -4,7 +4,7 @@
 //! | rule | evidence |
 //! |---|---|
 //! | `pinned` | at the peak, free memory that active blocks in the same segments kept from being released |
-//! | `expandable_segments` | segments reserved due to fragmentation; a failed request that they would serve |
+//! | `expandable_segments` | segments reserved due to fragmentation, or a failed request, and what the simulator says |
 //! | `other_stream` | segments reserved although another stream had a free block |
 //! | `empty_cache_again` | memory released by `empty_cache()` and reserved again |
 //! | `empty_cache_early` | memory that became free after the last `empty_cache()` and remained reserved |
@@ -19,8 +19,9 @@ use serde::Serialize;
 use trace_schema::{Bytes, Nanos, Run};
 
 use crate::questions::memory::{
+    expandable::{Expandable, Finding},
     history,
-    history_report::HistoryReport,
+    history_report::{CauseSum, HistoryReport, OomReport},
     state::{self, At, Held, Moment},
 };
 use crate::trace::Trace;
@@ -36,7 +37,8 @@ pub struct Advice {
     pub rule: &'static str,
     /// The process; `None` for the whole run.
     pub pid: Option<u32>,
-    /// The largest number of bytes that following the advice would free; 0 if it saves no memory.
+    /// The number of bytes that following the advice would free: of `expandable_segments` what the simulator saves
+    /// of the peak, of all others at most; 0 if it saves no memory, or that is not known.
     pub size_bytes: i64,
     /// What to do and why, with the figures.
     pub text: String,
@@ -51,7 +53,7 @@ pub struct Review {
     pub end: Moment,
     /// The history.
     pub history: HistoryReport,
-    /// The advice, that with the most bytes first.
+    /// The advice: on requests that failed, then that with the most bytes first.
     pub advice: Vec<Advice>,
 }
 
@@ -65,17 +67,48 @@ pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
         return Err(AnalyzeError::Internal("an instant has no moment".to_owned()));
     };
     let history = history::run(trace).await?;
-    Ok(review(trace, peak, end, history))
+    review(trace, peak, end, history).await
 }
 
-/// Derives the advice from the states and the history.
-pub fn review(trace: &Trace, peak: Moment, end: Moment, history: HistoryReport) -> Review {
+/// Derives the advice from the states and the history; where it is about expandable segments, the run is simulated.
+///
+/// # Errors
+/// Returns an error if the run's data cannot be read.
+pub async fn review(
+    trace: &Trace,
+    peak: Moment,
+    end: Moment,
+    mut history: HistoryReport,
+) -> Result<Review, AnalyzeError> {
+    let expandable = match wants_simulation(&peak, &history) {
+        true => Expandable::of(trace).await?,
+        false => Expandable::default(),
+    };
+    expandable.explain(&mut history.ooms);
     let runs: Vec<&Run> = trace.files().iter().map(|file| &file.run).collect();
-    let mut advice = of_state(&peak, &end, &history);
-    advice.extend(of_history(&peak, &history));
-    advice.extend(by_design(&runs));
-    advice.sort_by_key(|advice| std::cmp::Reverse(advice.size_bytes));
-    Review { peak, end, history, advice }
+    let mut advice = of_failures(&history, &expandable);
+    let mut others = of_state(&peak, &end, &history);
+    others.extend(of_history(&peak, &history, &expandable, &advice));
+    others.extend(by_design(&runs));
+    others.sort_by_key(|advice| std::cmp::Reverse(advice.size_bytes));
+    advice.append(&mut others);
+    Ok(Review { peak, end, history, advice })
+}
+
+/// Returns how much of a process was reserved at the peak.
+fn reserved_bytes(peak: &Moment, pid: u32) -> i64 {
+    peak.allocators.iter().filter(|held| held.pid == pid).map(|held| held.reserved_bytes).sum()
+}
+
+/// Returns whether advice on expandable segments may follow.
+fn wants_simulation(peak: &Moment, history: &HistoryReport) -> bool {
+    let is_open = |oom: &OomReport| !oom.is_expandable && oom.expandable_helps != Some(false);
+    let is_fragmentation = |sum: &CauseSum| {
+        sum.is_gain
+            && sum.cause == "fragmentation"
+            && is_worth(sum.size_bytes as i64, reserved_bytes(peak, sum.pid))
+    };
+    history.ooms.iter().any(is_open) || history.causes.iter().any(is_fragmentation)
 }
 
 fn is_worth(bytes: i64, of: i64) -> bool {
@@ -154,51 +187,70 @@ fn of_state(peak: &Moment, end: &Moment, history: &HistoryReport) -> Vec<Advice>
     advice
 }
 
-/// Returns the advice that follows from what was reserved, released, and refused.
-fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
-    let mut advice = Vec::new();
-    let reserved = |pid: u32| -> i64 {
-        peak.allocators.iter().filter(|held| held.pid == pid).map(|held| held.reserved_bytes).sum()
+/// Returns the advice on requests that failed and that expandable segments would have served.
+fn of_failures(history: &HistoryReport, expandable: &Expandable) -> Vec<Advice> {
+    let served =
+        history.ooms.iter().filter(|oom| oom.expandable_helps.or(oom.expandable_serves) == Some(true));
+    let advice = |oom: &OomReport| {
+        let why = match oom.expandable_helps {
+            Some(_) => "would have had room, wherever the blocks had lain",
+            None => "would have had room",
+        };
+        let (size_bytes, said) = simulated(expandable, oom.pid, oom.device);
+        let text = format!(
+            "a request for {} failed {} after recording began while {} were free in its pool, in pieces of at most {}: expandable segments \
+             (PYTORCH_ALLOC_CONF=expandable_segments:True) {why}{said}",
+            Bytes(oom.requested_bytes as i64),
+            Nanos(oom.since_start_ns),
+            Bytes(oom.pool_free_bytes as i64),
+            Bytes(oom.largest_free_bytes as i64)
+        );
+        Advice { rule: "expandable_segments", pid: Some(oom.pid), size_bytes, text }
     };
-    for oom in &history.ooms {
-        if oom.expandable_helps == Some(true) {
-            let text = format!(
-                "a request for {} failed {} after recording began while {} were free in its pool, in pieces of at most {}: expandable segments \
-                 (PYTORCH_ALLOC_CONF=expandable_segments:True) would have had room, wherever the blocks had lain",
-                Bytes(oom.requested_bytes as i64),
-                Nanos(oom.since_start_ns),
-                Bytes(oom.pool_free_bytes as i64),
-                Bytes(oom.largest_free_bytes as i64)
-            );
-            advice.push(Advice {
-                rule: "expandable_segments",
-                pid: Some(oom.pid),
-                size_bytes: oom.pinned_bytes as i64,
-                text,
-            });
-        }
-    }
+    served.map(advice).collect()
+}
+
+/// Returns the bytes that the simulator saves with expandable segments, 0 if it does not tell, and its words.
+fn simulated(expandable: &Expandable, pid: u32, device: i32) -> (i64, String) {
+    let finding = expandable.finding(pid, device);
+    let size_bytes = match finding {
+        Some(Finding::Saves(bytes)) => (*bytes).max(0),
+        _ => 0,
+    };
+    (size_bytes, finding.map_or_else(String::new, |finding| format!("; {finding}")))
+}
+
+/// Returns the advice that follows from what was reserved and released. `known` is the advice on requests that
+/// failed.
+fn of_history(
+    peak: &Moment,
+    history: &HistoryReport,
+    expandable: &Expandable,
+    known: &[Advice],
+) -> Vec<Advice> {
+    let mut advice = Vec::new();
     for sum in history.causes.iter().filter(|sum| sum.is_gain && history::is_avoidable(sum.cause)) {
         let size_bytes = sum.size_bytes as i64;
-        if !is_worth(size_bytes, reserved(sum.pid)) {
+        if !is_worth(size_bytes, reserved_bytes(peak, sum.pid)) {
             continue;
         }
         let (count, bytes) = (sum.segments_count, Bytes(size_bytes));
-        let is_known = advice
-            .iter()
-            .any(|known: &Advice| known.rule == "expandable_segments" && known.pid == Some(sum.pid));
+        let is_known = known.iter().any(|known| known.pid == Some(sum.pid));
+        let (saved_bytes, said) = simulated(expandable, sum.pid, sum.device);
         let (rule, text) = match sum.cause {
-            // A failed request has shown it already, or expandable segments are on: there is nothing more to
-            // say.
+            // A failed request has shown it already, or expandable segments are on or would not help: there is
+            // nothing more to say.
             "fragmentation"
-                if is_known || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable) =>
+                if is_known
+                    || history.ooms.iter().any(|oom| oom.pid == sum.pid && oom.is_expandable)
+                    || expandable.finding(sum.pid, sum.device).is_some_and(Finding::is_no_help) =>
             {
                 continue;
             }
             "fragmentation" => (
                 "expandable_segments",
                 format!(
-                    "{count} cudaMalloc calls ({bytes}) were caused by fragmentation, as enough was free in the pool but no block was large enough: expandable segments join free pages, or sizes that vary less fit better"
+                    "{count} cudaMalloc calls ({bytes}) were caused by fragmentation, as enough was free in the pool but no block was large enough: expandable segments join free pages, or sizes that vary less fit better{said}"
                 ),
             ),
             "other_stream" => (
@@ -224,8 +276,12 @@ fn of_history(peak: &Moment, history: &HistoryReport) -> Vec<Advice> {
                 )
             }
         };
-        // Avoiding it saves time, but frees no memory.
-        let size_bytes = if rule == "empty_cache_again" { 0 } else { size_bytes };
+        let size_bytes = match rule {
+            "expandable_segments" => saved_bytes,
+            // Avoiding it saves time, but frees no memory.
+            "empty_cache_again" => 0,
+            _ => size_bytes,
+        };
         advice.push(Advice { rule, pid: Some(sum.pid), size_bytes, text });
     }
     advice

@@ -196,6 +196,8 @@ fn failed(oom: &Oom, start_ns: i64) -> OomReport {
         other_stream_bytes: oom.before.other_stream_bytes,
         is_expandable: oom.is_expandable,
         expandable_helps: oom.expandable_helps,
+        expandable_serves: None,
+        expandable_reason: None,
         hole_addr: oom.hole.map(|hole| hole.addr),
         hole_in_use_bytes: oom.hole.map(|hole| hole.in_use_bytes),
         hole_in_use_count: oom.hole.map(|hole| hole.in_use_count),

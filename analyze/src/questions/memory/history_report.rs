@@ -186,6 +186,11 @@ pub struct OomReport {
     /// Whether expandable segments would have served the request; `None` if they were on, or if it depends on
     /// where the blocks would have been placed.
     pub expandable_helps: Option<bool>,
+    /// Where [`Self::expandable_helps`] is open: whether the simulator of `analyze what-if` serves the request with
+    /// expandable segments; `None` if it does not tell, or was not asked.
+    pub expandable_serves: Option<bool>,
+    /// Why the simulator does not tell, in its words; `None` if it does, or was not asked.
+    pub expandable_reason: Option<String>,
     /// The address of the first of the neighbouring blocks with the fewest bytes in use which, if they were
     /// free, would have served the request; `None` if there are none.
     pub hole_addr: Option<u64>,

@@ -2,6 +2,7 @@
 
 pub mod advice;
 pub mod curve;
+pub mod expandable;
 pub mod exports;
 pub mod history;
 pub mod history_report;

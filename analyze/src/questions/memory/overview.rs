@@ -63,7 +63,7 @@ pub async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
     history.add_moments(moments);
     Ok(Some(Overview {
         curve: filling.finish(trace).await?,
-        review: advice::review(trace, peak, end, history),
+        review: advice::review(trace, peak, end, history).await?,
         map: Map::of(layout, lives),
         growth,
     }))

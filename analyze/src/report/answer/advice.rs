@@ -4,7 +4,7 @@ use crate::{
     questions::memory::advice::Review,
     report::{
         document::{Block, Document, Table, number, whole},
-        section::size,
+        section::{amount, size},
     },
 };
 
@@ -23,12 +23,9 @@ pub fn document(review: &Review) -> Document {
     let columns =
         [number("process"), number("device"), whole(""), whole("cause"), number("times"), number("bytes")];
     let advice = review.advice.iter().map(|advice| {
-        let size = match advice.size_bytes {
-            bytes if bytes > 0 => format!("at most {}", size(bytes)),
-            _ => "-".to_owned(),
-        };
+        let amount = amount(advice).unwrap_or_else(|| "-".to_owned());
         let process = advice.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-        format!("{} ({size}{process}): {}", advice.rule, advice.text)
+        format!("{} ({amount}{process}): {}", advice.rule, advice.text)
     });
     let mut blocks = vec![
         Block::Heading("segments reserved and released, by cause (see the view memory_requests)".to_owned()),

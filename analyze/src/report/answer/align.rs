@@ -6,7 +6,10 @@ use trace_schema::{Alignment, Bytes, Nanos};
 
 use crate::{
     align::rewrite::Outcome,
-    report::document::{Block, Document, Table},
+    report::{
+        document::{Block, Document, Table},
+        section::is_few,
+    },
 };
 
 /// Describes how well an alignment is known, as names and values.
@@ -16,6 +19,10 @@ pub fn facts(alignment: &Alignment) -> [(&'static str, String); 4] {
     let error = match alignment.offset_error_ns {
         Some(error) => format!("within {}", Nanos(error)),
         None => "error not known: records of calls do not enclose one another".to_owned(),
+    };
+    let p99 = match is_few(0.99, *matched_count as i64) {
+        true => String::new(),
+        false => format!("p99 {}, ", Nanos(alignment.residual_p99_ns)),
     };
     [
         ("matched", format!("{matched_count} of {matchable_count} calls ({share:.2} %)")),
@@ -30,9 +37,8 @@ pub fn facts(alignment: &Alignment) -> [(&'static str, String); 4] {
         (
             "residual",
             format!(
-                "median {}, p99 {}, largest {}",
+                "median {}, {p99}largest {}",
                 Nanos(alignment.residual_median_ns),
-                Nanos(alignment.residual_p99_ns),
                 Nanos(alignment.residual_max_ns)
             ),
         ),

@@ -6,7 +6,7 @@ use crate::{
     questions::chains::{Chains, Example, Link, Verdict},
     report::{
         document::{Block, Document, Table, number, whole, word},
-        section::time,
+        section::{percentile, time},
     },
 };
 
@@ -17,12 +17,13 @@ const INDENT: &str = "\u{a0}\u{a0}";
 
 fn functions(answer: &Chains) -> Table {
     let row = |verdict: &Verdict| {
+        let of_calls = |q: f64, ns: f64| percentile(q, ns, verdict.calls_count as i64);
         [
             verdict.op.clone(),
             verdict.calls_count.to_string(),
-            time(verdict.p50_ns),
-            time(verdict.p99_ns),
-            time(verdict.p99_without_scheduler_ns),
+            of_calls(0.5, verdict.p50_ns),
+            of_calls(0.99, verdict.p99_ns),
+            of_calls(0.99, verdict.p99_without_scheduler_ns),
             verdict.slow_count.to_string(),
             verdict.overlapping_count.to_string(),
             time(verdict.excess_ns),

@@ -5,11 +5,12 @@ use trace_schema::Bytes;
 use super::memory::{account, line};
 use crate::report::{
     document::{Block, Document, Row, Table, number, whole, word},
-    section::size,
+    section::{Leak, percent, size},
 };
 use analyze_memory::leaks::{
     account::{Account, Suspect},
     growth::{Bin, Growth},
+    live::LiveSite,
 };
 use analyze_run::symbols;
 
@@ -29,10 +30,6 @@ fn of_account(of: &Account) -> Block {
 
 fn sites(all: &[Suspect], top: usize) -> Table {
     let row = |(number, site): (usize, &Suspect)| -> Row {
-        let sizes = match site.smallest_bytes == site.largest_bytes {
-            true => site.smallest_bytes.to_string(),
-            false => format!("{}-{}", site.smallest_bytes, site.largest_bytes),
-        };
         let mut row: Row = vec![
             format!("#{}", number + 1).into(),
             if site.is_leak { "leak" } else { "once" }.into(),
@@ -43,7 +40,7 @@ fn sites(all: &[Suspect], top: usize) -> Table {
             format!("{}/{}", site.generations_count, site.possible_count).into(),
             format!("{}-{}", site.first_epoch, site.last_epoch).into(),
             site.horizon_epochs.into(),
-            sizes.into(),
+            sizes(site.smallest_bytes, site.largest_bytes).into(),
             site.tid.map_or_else(|| "any".to_owned(), |tid| tid.to_string()).into(),
             site.stream.map_or_else(|| "any".to_owned(), |stream| format!("{stream:#x}")).into(),
         ]
@@ -73,6 +70,45 @@ fn sites(all: &[Suspect], top: usize) -> Table {
     Table::new(&columns, rows, "").of(all.len())
 }
 
+/// Describes the size of some blocks.
+fn sizes(smallest_bytes: u64, largest_bytes: u64) -> String {
+    match smallest_bytes == largest_bytes {
+        true => smallest_bytes.to_string(),
+        false => format!("{smallest_bytes}-{largest_bytes}"),
+    }
+}
+
+/// Lists what is live at the end of the run, which needs no verdict.
+fn live(growth: &Growth, top: usize) -> Vec<Block> {
+    if growth.live_sites.is_empty() {
+        return Vec::new();
+    }
+    let row = |(number, site): (usize, &LiveSite)| -> Row {
+        let share = site.blocks_bytes as f64 / growth.end_bytes.max(1) as f64;
+        let mut row: Row = vec![
+            format!("#{}", number + 1).into(),
+            site.blocks_count.into(),
+            size(site.blocks_bytes).into(),
+            percent(share).into(),
+            sizes(site.smallest_bytes, site.largest_bytes).into(),
+        ]
+        .into();
+        row.note = match (&site.frames, site.tid, site.stream) {
+            (Some(frames), ..) => format!("allocated by {}", symbols::innermost(frames, FRAMES)),
+            (None, Some(tid), Some(stream)) => {
+                format!("no call stack is on record: thread {tid}, stream {stream:#x}")
+            }
+            _ => "no call stack is on record".to_owned(),
+        };
+        row
+    };
+    let columns = [whole("site"), number("blocks"), number("live"), number("share"), whole("bytes each")];
+    let rows = growth.live_sites.iter().take(top).enumerate().map(row).collect();
+    let table = Table::new(&columns, rows, "").of(growth.live_sites.len());
+    let title = format!("live at the end of the run, by site: {}", size(growth.end_bytes));
+    vec![Block::Heading(title), Block::Table(table)]
+}
+
 fn histogram(what: &str, bins: &[Bin], name: impl Fn(u64) -> String) -> Vec<Block> {
     if bins.is_empty() {
         return Vec::new();
@@ -85,17 +121,23 @@ fn histogram(what: &str, bins: &[Bin], name: impl Fn(u64) -> String) -> Vec<Bloc
 
 fn of_growth(growth: &Growth, top: usize) -> Vec<Block> {
     let verdict = growth.verdict.name();
+    let mut reasons = growth.reasons.clone();
+    reasons.extend(Leak::of(growth).map(|leak| leak.to_string()));
     let mut blocks = vec![
         Block::Heading(format!("process {}, device {}: {verdict}", growth.pid, growth.device)),
-        Block::List(growth.reasons.clone()),
-        Block::Heading(format!(
-            "{} epochs ({}), the first {} of them warm-up",
-            growth.epochs_count,
-            growth.epochs.label(),
-            growth.warm_up_count
-        )),
-        of_account(&growth.account),
+        Block::List(reasons),
     ];
+    blocks.extend(live(growth, top));
+    if growth.epochs_count == 0 {
+        return blocks;
+    }
+    blocks.push(Block::Heading(format!(
+        "{} epochs ({}), the first {} of them warm-up",
+        growth.epochs_count,
+        growth.epochs.label(),
+        growth.warm_up_count
+    )));
+    blocks.push(of_account(&growth.account));
     let mut trends = Vec::new();
     for (what, trend) in [("live", growth.live_trend), ("reserved", growth.reserved_trend)] {
         if let Some(trend) = trend {

@@ -55,15 +55,20 @@ fn facts(oom: &OomReport) -> Vec<String> {
         let size = bytes(size);
         facts.push(format!("or in {segments} whole segments without their {count} live blocks ({size})"));
     }
-    let expandable = match (oom.is_expandable, oom.expandable_helps) {
-        (true, _) => "segments were expandable",
-        (_, Some(true)) => "expandable segments would have had room, wherever the blocks had been",
-        (_, Some(false)) => "expandable segments would have had no room either",
-        (_, None) => {
-            "expandable segments: not known, it depends on where the blocks would have been; `analyze what-if RUN` replays them"
+    let expandable = match (oom.is_expandable, oom.expandable_helps, oom.expandable_serves) {
+        (true, ..) => "segments were expandable",
+        (_, Some(true), _) => "expandable segments would have had room, wherever the blocks had been",
+        (_, Some(false), _) => "expandable segments would have had no room either",
+        (_, None, Some(true)) => {
+            "expandable segments would have had room: `analyze what-if` serves the request with them"
         }
+        (_, None, Some(false)) => {
+            "expandable segments would have had no room either: `analyze what-if` cannot serve the request with them"
+        }
+        (_, None, None) => "expandable segments: not known, it depends on where the blocks would have been",
     };
-    facts.push(expandable.to_owned());
+    let reason = oom.expandable_reason.iter().map(|reason| format!("; {reason}")).collect::<String>();
+    facts.push(format!("{expandable}{reason}"));
     facts
 }
 

@@ -6,7 +6,7 @@ use crate::{
     questions::memory::history_report::{ExitReport, HistoryReport, PauseReport, PhaseReport, ReleaseReport},
     report::{
         document::{Block, Document, Table, number, whole, word},
-        section::size,
+        section::{percentile, size},
     },
 };
 
@@ -54,7 +54,10 @@ fn releases(history: &HistoryReport, top: usize) -> Vec<Block> {
             size(release.given_back_bytes as i64),
             time(release.dur_ns),
             release.calls_count.map_or_else(String::new, |count| count.to_string()),
-            optional(release.call_p50_ns),
+            release
+                .call_p50_ns
+                .zip(release.calls_count)
+                .map_or_else(String::new, |(ns, count)| percentile(0.5, ns as f64, count as i64)),
             optional(release.call_max_ns),
             stayed(release),
         ]
@@ -104,7 +107,7 @@ fn pauses(all: &[PauseReport], top: usize) -> Table {
             size(pause.after_bytes),
             time(pause.dur_ns),
             pause.calls_count.to_string(),
-            time(pause.call_p50_ns),
+            percentile(0.5, pause.call_p50_ns as f64, pause.calls_count),
             time(pause.call_max_ns),
             note,
         ]

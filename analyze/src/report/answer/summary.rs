@@ -6,20 +6,23 @@ use crate::{
     questions::{phases::Phase, summary::Line},
     report::{
         document::{Block, Document, Table, number, word},
-        section::time,
+        section::{percentile, time},
     },
 };
 
 fn functions(lines: &[Line]) -> Table {
     let shown = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| {
+        let of_calls = |q: f64, ns: Option<f64>| {
+            ns.map_or_else(|| "–".to_owned(), |ns| percentile(q, ns, line.calls_count))
+        };
         [
             line.op.clone(),
             line.stratum(),
             line.calls_count.to_string(),
-            shown(line.p50_ns),
-            shown(line.p90_ns),
-            shown(line.p99_ns),
+            of_calls(0.5, line.p50_ns),
+            of_calls(0.9, line.p90_ns),
+            of_calls(0.99, line.p99_ns),
             shown(line.max_ns.map(|ns| ns as f64)),
             shown(line.total_ns.map(|ns| ns as f64)),
         ]

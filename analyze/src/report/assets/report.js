@@ -66,10 +66,10 @@
   }
   document.querySelector("nav").after(tools);
 
-  // Tables are sorted by a click on a heading. Units are as the page writes them.
+  // Tables are sorted by a click on a heading. Units are as the page writes them; a percentile of few calls has a mark.
   const units = { ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
   const value = (text) => {
-    const match = /^(-?[\d.]+)\s*(\S*)$/.exec(text.trim());
+    const match = /^(-?[\d.]+)\s*([^\s*]*)\*?$/.exec(text.trim());
     return match ? Number(match[1]) * (units[match[2]] ?? 1) : null;
   };
   for (const table of document.querySelectorAll("table")) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     questions::chains::Verdict,
-    report::{section::time, svg::LINE},
+    report::{section::percentile, svg::LINE},
 };
 
 /// Largest number of functions that are drawn.
@@ -37,22 +37,28 @@ pub(in crate::report) fn draw(verdicts: &[&Verdict], has_schedule: bool) -> Stri
             let (row, op) = (number as f64, &verdict.op);
             let at = row + MIDDLE;
             let (p50, p99, p999) = (verdict.p50_ns, verdict.p99_ns, verdict.p999_ns);
-            let right = format!("{} / {} / {}", time(p50), time(p99), time(p999));
+            let shown = |q: f64, ns: f64| percentile(q, ns, verdict.calls_count as i64);
+            let right = format!("{} / {} / {}", shown(0.5, p50), shown(0.99, p99), shown(0.999, p999));
             caption(area, ROW * row, op, &right)?;
             let span =
                 |from: f64, to: f64, width| PathElement::new(vec![(from, at), (to, at)], stroke(width));
-            let title = format!("{op}: p50 {}, p99 {}, p99.9 {}", time(p50), time(p99), time(p999));
+            let title = format!(
+                "{op}: p50 {}, p99 {}, p99.9 {}",
+                shown(0.5, p50),
+                shown(0.99, p99),
+                shown(0.999, p999)
+            );
             chart.draw_series([Mark::new("not-known", title, span(p50, p999, 2))])?;
             let without = verdict.p99_without_scheduler_ns;
             if has_schedule && without < p99 {
-                let title = format!("{op}: p99 {} without the scheduler", time(without));
+                let title = format!("{op}: p99 {} without the scheduler", shown(0.99, without));
                 chart.draw_series([Mark::new("scheduler", title, span(without, p99, 5))])?;
             }
-            for (name, value, class) in
-                [("p50", p50, "host"), ("p99", p99, "used"), ("p99.9", p999, "not-known")]
+            for (name, q, value, class) in
+                [("p50", 0.5, p50, "host"), ("p99", 0.99, p99, "used"), ("p99.9", 0.999, p999, "not-known")]
             {
                 let dot = Circle::new((value, at), fine(4.0), filled());
-                chart.draw_series([Mark::new(class, format!("{op}: {name} {}", time(value)), dot)])?;
+                chart.draw_series([Mark::new(class, format!("{op}: {name} {}", shown(q, value)), dot)])?;
             }
         }
         Ok(())

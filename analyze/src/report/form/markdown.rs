@@ -41,6 +41,9 @@ fn table(table: &Table) -> String {
     if table.rows.len() < table.all_count {
         text += &format!("\n{} of {} shown.\n", table.rows.len(), table.all_count);
     }
+    if let Some(note) = table.footnote(table.rows.len()) {
+        text += &format!("\n{}\n", escaped(note));
+    }
     let notes = table.rows.iter().filter(|row| !row.note.is_empty());
     let notes: Vec<String> = notes
         .map(|row| {

@@ -213,6 +213,9 @@ pub(super) fn text(table: &Table, room: usize, rows: usize, palette: Palette) ->
     if shown.len() < table.all_count {
         text += &format!("{} of {} shown\n", shown.len(), table.all_count);
     }
+    if let Some(note) = table.footnote(shown.len()) {
+        text += &wrapped(note, "", room);
+    }
     text
 }
 

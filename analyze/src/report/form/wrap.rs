@@ -43,7 +43,7 @@ const UNITS: [&str; 16] =
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let is_unit = UNITS.contains(&word.trim_end_matches(|c: char| ",.;:)".contains(c)));
+        let is_unit = UNITS.contains(&word.trim_end_matches(|c: char| ",.;:)*".contains(c)));
         match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_digit())) {
             Some(number) => *number += &format!(" {word}"),
             None => words.push(word.to_owned()),

@@ -1,6 +1,6 @@
 //! All functions: how slow their calls were, and whether the scheduler was a cause.
 
-use super::{chains::linked, if_known, time};
+use super::{FEW_NOTE, chains::linked, if_known, is_few, percentile, time};
 use crate::{
     questions::chains::{Chains, Scheduler, Verdict},
     report::{
@@ -35,12 +35,13 @@ fn row(chains: &Chains, verdict: &Verdict, has_schedule: bool) -> Row {
         Scheduler::Behind => ("root cause", Tone::Bad),
         Scheduler::Inconclusive => ("–", Tone::Open),
     };
+    let of_calls = |q: f64, ns: f64| percentile(q, ns, verdict.calls_count as i64);
     let mut row = Row::from(vec![
         (&verdict.op).into(),
         verdict.calls_count.into(),
-        time(verdict.p50_ns).into(),
-        time(verdict.p99_ns).into(),
-        if_known(has_schedule, time(verdict.p99_without_scheduler_ns)).into(),
+        of_calls(0.5, verdict.p50_ns).into(),
+        of_calls(0.99, verdict.p99_ns).into(),
+        if_known(has_schedule, of_calls(0.99, verdict.p99_without_scheduler_ns)).into(),
         if_known(is_judged, verdict.slow_count).into(),
         if_known(is_judged && has_schedule, verdict.overlapping_count).into(),
         if_known(is_judged, time(verdict.excess_ns)).into(),
@@ -77,11 +78,13 @@ fn figure(chains: &Chains, has_schedule: bool) -> Option<Figure> {
     if has_schedule {
         legend.push(("scheduler", "part of p99 due to the scheduler".to_owned()));
     }
+    let is_marked = slow.iter().any(|verdict| is_few(0.999, verdict.calls_count as i64));
+    let note = if is_marked { format!(". {FEW_NOTE}") } else { String::new() };
     Some(Figure {
         name: "latency".to_owned(),
-        caption:
-            "Latency of the slow functions with the most excess: p50, p99 and p99.9, on a logarithmic axis"
-                .to_owned(),
+        caption: format!(
+            "Latency of the slow functions with the most excess: p50, p99 and p99.9, on a logarithmic axis{note}"
+        ),
         svg: latency::draw(&slow, has_schedule),
         legend,
         spark: Vec::new(),

@@ -5,65 +5,55 @@ use std::fmt;
 use super::size;
 use crate::{
     questions::memory::overview::Overview,
-    report::document::{Cell, Row, Table, number, whole},
+    report::document::{Row, Table, number, whole},
 };
 use analyze_memory::leaks::{epochs::Origin, growth::Growth};
 
 /// Bytes retained epoch after epoch, and what became of them.
-pub(super) struct Leak<'a> {
+pub(in crate::report) struct Leak<'a> {
     /// Growth of the allocator's memory across epochs.
     pub growth: &'a Growth,
-    /// Bytes allocated at the end of the run; `None` if unknown.
-    end_bytes: Option<i64>,
-    failed_count: usize,
+}
+
+impl<'a> Leak<'a> {
+    /// Returns the leak of an allocator; `None` if it retained no memory across epochs.
+    pub(in crate::report) fn of(growth: &'a Growth) -> Option<Self> {
+        (growth.account.leaked_bytes > 0).then_some(Self { growth })
+    }
 }
 
 impl fmt::Display for Leak<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let leaked_bytes = self.growth.account.leaked_bytes;
-        write!(f, "{} were retained over {} epochs", size(leaked_bytes), self.growth.epochs_count)?;
-        if !matches!(self.growth.epochs.origin, Origin::Ranges | Origin::Moments) {
+        let Growth { account, epochs, epochs_count, end_bytes, failed_count, .. } = self.growth;
+        let (leaked_bytes, end) = (account.leaked_bytes, size(*end_bytes));
+        let is_marked = matches!(epochs.origin, Origin::Ranges | Origin::Moments);
+        write!(f, "{} were retained over {epochs_count} epochs", size(leaked_bytes))?;
+        if !is_marked {
             write!(f, " (equal numbers of allocations: the program marks none)")?;
         }
-        match self.end_bytes {
-            Some(bytes) if bytes < leaked_bytes => write!(
+        write!(f, "; at the end of the run {end} were allocated")?;
+        if *end_bytes < leaked_bytes {
+            write!(
                 f,
-                "; at the end of the run {} were allocated, so at least {} of them were freed after the last epoch: a program that fills up and is emptied looks the same until then",
-                size(bytes),
-                size(leaked_bytes - bytes)
-            )?,
-            Some(bytes) => write!(f, "; at the end of the run {} were allocated", size(bytes))?,
-            None => write!(f, "; the bytes allocated at the end of the run are not known")?,
+                ", so at least {} of them were freed after the last epoch: a program that fills up and is emptied looks the same until then",
+                size(leaked_bytes - end_bytes)
+            )?;
         }
-        if self.failed_count > 0 {
+        if *failed_count > 0 && !is_marked {
             write!(f, ". Memory ran out: without marks, filling up on purpose and leaking look alike")?;
         }
         Ok(())
     }
 }
 
-fn of<'a>(memory: &Overview, growth: &'a Growth) -> Leak<'a> {
-    let held = memory.review.end.allocators.iter();
-    let end = held.clone().find(|held| (held.pid, held.device) == (growth.pid, growth.device));
-    let is_marked = matches!(growth.epochs.origin, Origin::Ranges | Origin::Moments);
-    let failed = memory.review.history.ooms.iter().filter(|oom| oom.pid == growth.pid && !is_marked);
-    Leak {
-        growth,
-        end_bytes: end.map(|held| held.allocated_bytes + held.outside_bytes),
-        failed_count: failed.count(),
-    }
-}
-
 /// Returns the leak of each allocator that retained memory across epochs.
 pub(super) fn found(memory: &Overview) -> impl Iterator<Item = Leak<'_>> {
-    let leaking = memory.growth.iter().filter(|growth| growth.account.leaked_bytes > 0);
-    leaking.map(|growth| of(memory, growth))
+    memory.growth.iter().filter_map(Leak::of)
 }
 
 /// Builds the table of all allocators.
 pub(super) fn table(memory: &Overview) -> Table {
     let row = |growth: &Growth| -> Row {
-        let of = of(memory, growth);
         let mut row = Row::from(vec![
             growth.pid.into(),
             growth.device.into(),
@@ -72,11 +62,11 @@ pub(super) fn table(memory: &Overview) -> Table {
             size(growth.account.leaked_bytes).into(),
             size(growth.account.kept_once_bytes).into(),
             size(growth.account.after_bytes).into(),
-            of.end_bytes.map_or_else(|| Cell::from("not known"), |bytes| size(bytes).into()),
+            size(growth.end_bytes).into(),
         ]);
         row.note = growth.reasons.join("; ");
-        if growth.account.leaked_bytes > 0 {
-            row.note += &format!(". {of}");
+        if let Some(leak) = Leak::of(growth) {
+            row.note += &format!(". {leak}");
         }
         row
     };

@@ -5,6 +5,7 @@ use trace_schema::Nanos;
 use super::size;
 use crate::{
     questions::memory::{
+        advice::Advice,
         history_report::{CauseSum, OomReport, ReleaseReport},
         overview::Overview,
         state::{Device, Held},
@@ -87,7 +88,7 @@ fn failures(ooms: &[OomReport]) -> Table {
     let row = |oom: &OomReport| -> Row {
         let free = size(oom.device_free_bytes as i64);
         let limit = if oom.is_limited { ", a limit forbade more" } else { "" };
-        let helps = match (oom.is_expandable, oom.expandable_helps) {
+        let helps = match (oom.is_expandable, oom.expandable_helps.or(oom.expandable_serves)) {
             (true, _) => "were on",
             (_, Some(true)) => "would have helped",
             (_, Some(false)) => "would not have helped",
@@ -221,6 +222,16 @@ fn figures(memory: &Overview) -> [Figure; 3] {
     [over_time, addresses, lives]
 }
 
+/// Returns how much memory advice would free; `None` if that is none, or not known.
+pub(in crate::report) fn amount(advice: &Advice) -> Option<String> {
+    match (advice.rule, advice.size_bytes) {
+        (_, ..=0) => None,
+        // The simulator's figure.
+        ("expandable_segments", bytes) => Some(size(bytes)),
+        (_, bytes) => Some(format!("at most {}", size(bytes))),
+    }
+}
+
 /// Builds the section, which says so if no allocator event was recorded (`None`).
 pub(super) fn build(report: &Report) -> Option<Section> {
     let memory = report.memory.as_ref();
@@ -234,12 +245,11 @@ pub(super) fn build(report: &Report) -> Option<Section> {
             let [over_time, addresses, lives] = figures(memory);
             blocks.push(Block::Figure(over_time));
             if !review.advice.is_empty() {
-                let bytes = |bytes: i64| match bytes {
-                    0 => String::new(),
-                    bytes => format!(" (at most {})", size(bytes)),
+                let shown = |one: &Advice| {
+                    let amount = amount(one).map_or_else(String::new, |amount| format!(" ({amount})"));
+                    format!("{}{amount}: {}", one.rule, one.text)
                 };
-                let advice = review.advice.iter();
-                let advice = advice.map(|one| format!("{}{}: {}", one.rule, bytes(one.size_bytes), one.text));
+                let advice = review.advice.iter().map(shown);
                 blocks.push(Block::Heading("What would use less".to_owned()));
                 blocks.push(Block::List(advice.collect()));
             }

@@ -7,7 +7,9 @@ mod next_steps;
 mod text;
 
 pub(super) use headline::build as headline;
-pub(in crate::report) use text::{if_known, percent, size, time};
+pub(in crate::report) use leaks::Leak;
+pub(in crate::report) use memory::amount;
+pub(in crate::report) use text::{FEW, FEW_NOTE, if_known, is_few, percent, percentile, size, time};
 
 /// Declares the modules of the sections and lists their builders in the order of the report.
 macro_rules! sections {

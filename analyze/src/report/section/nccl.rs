@@ -1,6 +1,6 @@
 //! Time that NCCL operations took on the threads that enqueued them.
 
-use super::{size, time};
+use super::{percentile, size, time};
 use crate::{
     questions::nccl::Volume,
     report::{
@@ -25,7 +25,7 @@ pub(super) fn build(report: &Report) -> Option<Section> {
             volume.calls_count.into(),
             volume.volume_bytes.map_or_else(unknown, size).into(),
             volume.call_ns.map_or_else(unknown, |ns| time(ns as f64)).into(),
-            volume.p99_call_ns.map_or_else(unknown, time).into(),
+            volume.p99_call_ns.map_or_else(unknown, |ns| percentile(0.99, ns, volume.calls_count)).into(),
         ]
         .into()
     };

@@ -1,7 +1,7 @@
 //! What to do next: a step for each cause with a substantial share, which follows from the nature of the
 //! cause, and the first recommendation on memory. A cause with a small share gets no step.
 
-use super::size;
+use super::amount;
 use crate::{
     questions::{chains::MAIN_CAUSE_RATIO, share::Share},
     report::data::Report,
@@ -72,12 +72,8 @@ pub(super) fn all(report: &Report) -> Vec<String> {
         .map(|share| format!("{}: {}", share.cause.label(), step(share.cause)))
         .collect();
     if let Some(advice) = report.memory.as_ref().and_then(|memory| memory.review.advice.first()) {
-        let at_most = if advice.size_bytes > 0 {
-            format!(" (at most {})", size(advice.size_bytes))
-        } else {
-            String::new()
-        };
-        steps.push(format!("memory{at_most}: {}.", advice.text.trim_end_matches('.')));
+        let amount = amount(advice).map_or_else(String::new, |amount| format!(" ({amount})"));
+        steps.push(format!("memory{amount}: {}.", advice.text.trim_end_matches('.')));
     }
     if steps.is_empty() {
         steps.push("Nothing that this run shows.".to_owned());

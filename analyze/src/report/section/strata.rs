@@ -1,6 +1,6 @@
 //! All functions by group, largest total first.
 
-use super::time;
+use super::{percentile, time};
 use crate::{
     questions::summary::Line,
     report::{
@@ -17,13 +17,16 @@ pub(super) fn build(report: &Report) -> Option<Section> {
     let lines = &report.strata;
     let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
     let row = |line: &Line| -> Row {
+        let of_calls = |q: f64, ns: Option<f64>| {
+            ns.map_or_else(|| "–".to_owned(), |ns| percentile(q, ns, line.calls_count))
+        };
         vec![
             (&line.op).into(),
             line.stratum().into(),
             line.calls_count.into(),
-            cell(line.p50_ns).into(),
-            cell(line.p90_ns).into(),
-            cell(line.p99_ns).into(),
+            of_calls(0.5, line.p50_ns).into(),
+            of_calls(0.9, line.p90_ns).into(),
+            of_calls(0.99, line.p99_ns).into(),
             cell(line.max_ns.map(|ns| ns as f64)).into(),
             cell(line.total_ns.map(|ns| ns as f64)).into(),
         ]
