@@ -25,7 +25,9 @@ pub(super) fn build(report: &Report) -> Option<Section> {
     if gaps.gaps_count == 0 {
         let why = match gaps.stored_launches {
             Some((rows, made)) => {
-                format!("{rows} of at least {made} launches are stored, and any of the others may lie between two of them")
+                format!(
+                    "{rows} of at least {made} launches are stored, and any of the others may lie between two of them"
+                )
             }
             None => "no thread has two launches on record".to_owned(),
         };
