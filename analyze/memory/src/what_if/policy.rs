@@ -438,9 +438,15 @@ impl Policy {
         }
         let wanted = size.max(limit);
         let Some(free) = self.free.get(&class) else { return false };
-        let of_stream = |(of, ..): &&(u64, u64, u64)| *of == stream;
-        if let Some((_, _, addr)) = free.range((stream, wanted, 0)..).next().filter(of_stream) {
-            self.release(*addr);
+        // Pages of expandable segments are not released.
+        let is_released = |addr: u64| {
+            let block = self.blocks.get(&addr);
+            block.is_some_and(|block| self.spaces[block.space].page_bytes.is_none())
+        };
+        let next = free.range((stream, wanted, 0)..).next();
+        let single = next.filter(|(of, _, addr)| *of == stream && is_released(*addr));
+        if let Some((_, _, addr)) = single.copied() {
+            self.release(addr);
             return true;
         }
         let smaller = free.range(..(stream, wanted, 0)).rev();
@@ -451,8 +457,7 @@ impl Policy {
             if total >= wanted {
                 break;
             }
-            // Pages of expandable segments are not released.
-            if self.blocks.get(addr).is_some_and(|block| self.spaces[block.space].page_bytes.is_none()) {
+            if is_released(*addr) {
                 total += size;
                 chosen.push(*addr);
             }
