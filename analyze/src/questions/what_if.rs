@@ -115,23 +115,16 @@ fn processes(trace: &Trace) -> impl Iterator<Item = (u32, &ProcessInfo)> {
 /// Parses settings for a process with that version of PyTorch.
 fn parsed(conf: &str, version: &str) -> Result<Settings, AnalyzeError> {
     let settings = Settings::parse(conf, version);
-    if let Some(unknown) = settings.unknown.first() {
-        return Err(AnalyzeError::Query(format!(
-            "{conf:?}: {unknown:?} is no setting of PyTorch's allocator"
-        )));
+    match settings.refused.iter().chain(&settings.not_simulated).next() {
+        Some(refusal) => Err(AnalyzeError::Query(refusal.to_string())),
+        None => Ok(settings),
     }
-    if settings.gc_threshold_ratio.is_some() {
-        return Err(AnalyzeError::Query(format!(
-            "{conf:?}: garbage_collection_threshold is not known here: what it gives back depends on a limit of the process"
-        )));
-    }
-    Ok(settings)
 }
 
 /// Analyzes every allocator of one run.
 ///
 /// # Errors
-/// Returns an error if the run's data cannot be read, or settings are not understood.
+/// Returns an error if the run's data cannot be read, or if settings cannot be followed.
 pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
     let usual = USUAL.map(str::to_owned);
     let asked = if params.settings.is_empty() { &usual[..] } else { &params.settings };
@@ -283,7 +276,7 @@ fn rests(layout: &Layout) -> Vec<Rests> {
 /// Compares the requests of a file with the `cudaMalloc` calls of each process.
 ///
 /// # Errors
-/// Returns an error if the file or the run cannot be read, or settings are not understood.
+/// Returns an error if the file or the run cannot be read, or if settings cannot be followed.
 pub async fn explain(trace: &Trace, path: &Path, conf: Option<&str>) -> Result<Vec<Explained>, AnalyzeError> {
     let requests = requests::read(path)?;
     let batches = trace
