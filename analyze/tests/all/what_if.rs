@@ -166,6 +166,86 @@ fn settings_that_pytorch_or_the_simulation_does_not_know_are_refused() {
 }
 
 #[test]
+fn settings_without_effect_are_named_and_change_nothing() {
+    let run = testdata("memory/examples.parquet");
+    let conf = "release_lock_on_cudamalloc:True,backend:native,pinned_num_register_threads:8,";
+    let found = &json(&["what-if", &run, "--conf", "", "--conf", conf, "--json"])[0];
+    for outcome in found["outcomes"].as_array().unwrap() {
+        assert_eq!((&outcome["saved_bytes"], &outcome["is_known"]), (&0.into(), &true.into()), "{outcome}");
+        assert!(outcome["limit_bytes"].is_null(), "{outcome}");
+    }
+    let notes = found["notes"].as_array().unwrap();
+    let expected = "without effect on what is reserved: pinned_num_register_threads (pinned memory is the host's), \
+                    release_lock_on_cudamalloc (requests are served in the recorded order)";
+    assert!(notes.contains(&expected.into()), "{notes:?}");
+}
+
+#[test]
+fn a_share_of_the_device_limits_what_is_reserved() {
+    const MIB: i64 = 1 << 20;
+    let run = testdata("memory/examples.parquet");
+    // Peak, limit, and the request that failed. The device has 150,109,880,320 bytes.
+    for (conf, peak_bytes, limit_bytes, failed_bytes) in [
+        ("per_process_memory_fraction:0.01", 256 * MIB, 1_501_098_803_i64, None),
+        ("per_process_memory_fraction:0.001", 128 * MIB, 150_109_880, None),
+        ("per_process_memory_fraction:0.01,garbage_collection_threshold:0.1", 160 * MIB, 1_501_098_803, None),
+        ("per_process_memory_fraction:0", 0, 0, Some(32 * MIB)),
+        (
+            "expandable_segments:True,per_process_memory_fraction:0.0009",
+            120 * MIB,
+            135_098_892,
+            Some(16 * MIB),
+        ),
+    ] {
+        let found = &json(&["what-if", &run, "--conf", conf, "--json"])[0];
+        let outcome = &found["outcomes"][0];
+        assert_eq!(outcome["peak_reserved_bytes"], peak_bytes, "{conf}");
+        assert_eq!(outcome["limit_bytes"], limit_bytes, "{conf}");
+        assert_eq!(outcome["ended_requested_bytes"].as_i64(), failed_bytes, "{conf}");
+        assert_eq!(outcome["fails_since_start_ns"].is_i64(), failed_bytes.is_some(), "{conf}");
+        assert_eq!(outcome["is_known"], true, "{conf}");
+    }
+    let text = stdout(&["what-if", &run, "--conf", "per_process_memory_fraction:0"]);
+    assert!(text.contains("for 32.0 MiB, because per_process_memory_fraction allows 0 B"), "{text}");
+}
+
+/// These programs set the limit themselves, to 2500 MiB, and ran into it: the setting has the same effect.
+#[test]
+fn a_share_of_the_device_is_what_a_program_had_that_set_it() {
+    let fraction = "per_process_memory_fraction:0.01746347405255196";
+    for (name, conf) in
+        [("plain", fraction.to_owned()), ("expandable", format!("expandable_segments:True,{fraction}"))]
+    {
+        let run = testdata(&format!("memory/{name}.parquet"));
+        let found = &json(&["what-if", &run, "--conf", &conf, "--capacity", "139GiB", "--json"])[0];
+        assert_eq!(found["failed_count"], 2, "{name}");
+        assert!(found["control"]["serves_since_start_ns"].is_i64(), "{name}: it had no such setting");
+        let outcome = &found["outcomes"][0];
+        assert_eq!(outcome["limit_bytes"], 2500_i64 << 20, "{name}");
+        assert!(outcome["ended_requested_bytes"].is_null(), "{name}: {outcome}");
+        for field in ["peak_reserved_bytes", "end_reserved_bytes"] {
+            assert_eq!(outcome[field], found[field], "{name} {field}");
+        }
+    }
+}
+
+#[test]
+fn a_share_of_a_device_of_unknown_size_is_refused() {
+    let run = testdata("leaks/leak-10.parquet");
+    let conf = "per_process_memory_fraction:0.5";
+    let err = support::refused(&["what-if", &run, "--conf", conf]);
+    let reason = "per_process_memory_fraction: it is a share of the device's total memory, which the record does not tell";
+    assert!(err.contains(reason) && err.contains("--capacity"), "{err}");
+    let found = &json(&["what-if", &run, "--conf", conf, "--capacity", "80GiB", "--json"])[0];
+    assert_eq!(found["outcomes"][0]["limit_bytes"], 40_i64 << 30);
+    let folder = tempfile::tempdir().unwrap();
+    let requests = write(folder.path(), "512\n");
+    let neighbour = testdata("memory/neighbour.parquet");
+    let err = support::refused(&["what-if", &neighbour, "--requests", &requests, "--conf", conf]);
+    assert!(err.contains("per_process_memory_fraction: the requests of --requests are laid out"), "{err}");
+}
+
+#[test]
 fn what_is_not_understood_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let run = testdata("memory/neighbour.parquet");
