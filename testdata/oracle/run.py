@@ -17,7 +17,9 @@ then `INQUEST_ORACLE=DIR cargo nextest run -p analyze oracle` compares them all 
 
 With --pairs each workload runs twice, with other settings (DIR/N-a.txt, DIR/N-b.txt): what `analyze what-if` says of the
 second from the first is compared by `INQUEST_PAIRS=DIR`. No event tells of an empty_cache; here each is between two
-snapshots, and a line `X K` says that it followed the Kth, from 0. `M` has the bytes of the device.
+snapshots, and a line `X K` says that it followed the Kth, from 0. `M` has the bytes of the device that can be
+allocated, `D` all of them. With --limited, too, settings limit the process and collect unused segments; none rounds
+sizes up, because the event of a request that failed has its rounded size.
 """
 
 import argparse
@@ -29,6 +31,7 @@ import tempfile
 
 MIB = 1 << 20
 SIZES = [64, 512, 4096, 100_000, 900_000, MIB, MIB + 1, 3 * MIB, 9 * MIB, 11 * MIB, 25 * MIB, 70 * MIB, 300 * MIB]
+DEVICE_BYTES = 80 << 30
 DIVISIONS = ["1", "2", "4", "8", "16", "[256:1,512:2,1024:4,>:8]", "[1:8,64:2,>:1]"]
 
 
@@ -38,6 +41,15 @@ def settings(chance):
         words.append(f"max_split_size_mb:{chance.choice([21, 32, 64, 128, 512])}")
     if chance.random() < 0.4:
         words.append(f"roundup_power2_divisions:{chance.choice(DIVISIONS)}")
+    return ",".join(words)
+
+
+def limited(chance):
+    words = [word for word in settings(chance).split(",") if word.startswith(("expandable", "max_split"))]
+    limit_bytes = chance.choice([100, 200, 600]) * MIB
+    words.append(f"per_process_memory_fraction:{limit_bytes / DEVICE_BYTES:.6f}")
+    if chance.random() < 0.7:
+        words.append(f"garbage_collection_threshold:{chance.choice([0.2, 0.5, 0.8])}")
     return ",".join(words)
 
 
@@ -80,7 +92,7 @@ def run(oracle, version, config, lines, cap_bytes, out):
         ops.write_text("\n".join(lines) + "\n")
         result = pathlib.Path(folder, "out")
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": config, "FAKE_CAP": str(cap_bytes)}
-        environment["FAKE_LOG"] = os.devnull
+        environment |= {"FAKE_TOTAL": str(DEVICE_BYTES), "FAKE_LOG": os.devnull}
         subprocess.run([oracle, ops, result], env=environment, check=True, timeout=60)
         out.write_text(f"C {version} {config}\n{result.read_text()}")
 
@@ -101,11 +113,13 @@ def in_snapshots(lines):
 
 def run_pair(arguments, number):
     chance = random.Random(number)
-    configs = [settings(chance), settings(chance)]
-    cap_bytes = chance.choice([80 << 30, 600 * MIB, 200 * MIB, 100 * MIB])
+    chosen = limited if arguments.limited else settings
+    configs = [chosen(chance), chosen(chance)]
+    cap_bytes = DEVICE_BYTES if arguments.limited else chance.choice([80 << 30, 600 * MIB, 200 * MIB, 100 * MIB])
     length = arguments.length or chance.randint(50, 1500)
-    lines, notes = in_snapshots(workload(chance, length, has_tensors=cap_bytes > 4 << 30))
-    notes.append(f"M {cap_bytes}")
+    has_tensors = cap_bytes > 4 << 30 and not arguments.limited
+    lines, notes = in_snapshots(workload(chance, length, has_tensors))
+    notes += [f"M {cap_bytes}", f"D {DEVICE_BYTES}"]
     for letter, config in zip("ab", configs):
         out = arguments.keep / f"{number}-{letter}.txt"
         run(arguments.oracle.resolve(), arguments.torch_version, config, lines, cap_bytes, out)
@@ -120,6 +134,7 @@ def main():
     parser.add_argument("--length", type=int, default=0, help="operations of a workload (default: 50 to 1500)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pairs", action="store_true")
+    parser.add_argument("--limited", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     arguments.keep.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ mod oracle_late;
 pub mod pool_split;
 pub mod pools;
 mod segments;
+mod setting_keys;
 pub mod settings;
 pub mod span;
 pub mod totals;

@@ -123,7 +123,7 @@ impl Workload {
                 _ => (),
             }
         }
-        assert!(settings.unknown.is_empty(), "{:?}", settings.unknown);
+        assert!(settings.refused.is_empty(), "{:?}", settings.refused);
         // There may be one more: the oracle's own, for the events.
         assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
         events.iter_mut().for_each(|event: &mut Event| event.pool = pool);

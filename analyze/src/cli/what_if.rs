@@ -22,10 +22,12 @@ use analyze_run::error::AnalyzeError;
 pub(super) struct Args {
     /// The run
     run: PathBuf,
-    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated [default: a selection of common settings]
+    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF; may be repeated. A setting that the run's version of PyTorch does not
+    /// accept, or that is not simulated, is refused [default: a selection of common settings]
     #[arg(long, value_name = "SETTINGS")]
     conf: Vec<String>,
-    /// Most memory that the device has for segments [default: what it had when a request failed, if one did]
+    /// Most memory that the device has for segments; also its total memory, of which per_process_memory_fraction is a share, if
+    /// that is not on record [default: what it had when a request failed, if one did]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
     /// Test whether requests that are known from elsewhere explain the sizes of the run's cudaMalloc calls, and show what they

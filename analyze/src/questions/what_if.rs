@@ -5,7 +5,10 @@
 //! record; the program is assumed to behave the same. A claim rests on the control: the same rules with the
 //! settings that the run had must have reserved, after every request, exactly what was recorded.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
+};
 
 use serde::Serialize;
 use trace_schema::{Bytes, ProcessInfo};
@@ -19,7 +22,10 @@ use analyze_memory::{
         requests::{self, Layout},
     },
 };
-use analyze_run::{columns::integers, error::AnalyzeError};
+use analyze_run::{
+    columns::{Cell, integers, strings},
+    error::AnalyzeError,
+};
 
 /// The settings to try if none are given.
 const USUAL: [&str; 4] = [
@@ -48,6 +54,8 @@ pub struct Outcome {
     pub given_back_count: u64,
     /// The number of times that everything unused was released because the device was full.
     pub retries_count: u64,
+    /// The largest number of bytes that the settings let the process reserve; `None` if they have no limit.
+    pub limit_bytes: Option<u64>,
     /// The time at which the first request failed that had not failed on record, in ns since recording began;
     /// the simulation ends there.
     pub fails_since_start_ns: Option<i64>,
@@ -103,9 +111,15 @@ pub struct Params {
     /// The alternative settings, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; if empty, some usual ones are
     /// tried.
     pub settings: Vec<String>,
-    /// The largest number of bytes that an allocator can reserve; `None` derives it from failed requests.
+    /// The largest number of bytes that an allocator can reserve; `None` derives it from failed requests. It
+    /// also stands for the device's total memory where the run does not tell.
     pub capacity_bytes: Option<u64>,
 }
+
+/// The setting that needs the device's total memory, and why it cannot be followed without.
+const FRACTION: &str = "per_process_memory_fraction";
+const UNKNOWN_TOTAL: &str =
+    "it is a share of the device's total memory, which the record does not tell (--capacity gives it)";
 
 fn processes(trace: &Trace) -> impl Iterator<Item = (u32, &ProcessInfo)> {
     let runs = trace.files().iter().enumerate();
@@ -115,23 +129,41 @@ fn processes(trace: &Trace) -> impl Iterator<Item = (u32, &ProcessInfo)> {
 /// Parses settings for a process with that version of PyTorch.
 fn parsed(conf: &str, version: &str) -> Result<Settings, AnalyzeError> {
     let settings = Settings::parse(conf, version);
-    if let Some(unknown) = settings.unknown.first() {
-        return Err(AnalyzeError::Query(format!(
-            "{conf:?}: {unknown:?} is no setting of PyTorch's allocator"
-        )));
+    match settings.refused.iter().chain(&settings.not_simulated).next() {
+        Some(refusal) => Err(AnalyzeError::Query(refusal.to_string())),
+        None => Ok(settings),
     }
-    if settings.gc_threshold_ratio.is_some() {
-        return Err(AnalyzeError::Query(format!(
-            "{conf:?}: garbage_collection_threshold is not known here: what it gives back depends on a limit of the process"
-        )));
+}
+
+/// Returns the total memory of the devices of each run, by the run's number, as CUDA and PyTorch count it:
+/// without what the driver reserves for itself. NVML's numbers of devices are not CUDA's, so it is known only
+/// if all devices have the same.
+async fn device_bytes(trace: &Trace) -> Result<HashMap<u32, u64>, AnalyzeError> {
+    let batches = trace
+        .batches(
+            "SELECT run, max(room) AS bytes FROM (SELECT run, device, \
+             max(CASE WHEN counter = 'memory_total_bytes' THEN value END) \
+             - max(CASE WHEN counter = 'memory_reserved_bytes' THEN value END) AS room \
+             FROM samples WHERE device IS NOT NULL GROUP BY run, device) AS devices \
+             GROUP BY run HAVING min(room) = max(room) AND count(room) = count(*)",
+        )
+        .await?;
+    let mut found = HashMap::new();
+    for batch in &batches {
+        let (runs, bytes) = (strings(batch, "run")?, integers(batch, "bytes")?);
+        for row in 0..batch.num_rows() {
+            let run = trace.files().iter().position(|file| file.name == runs.value(row));
+            let bytes = bytes.at(row).and_then(|bytes| u64::try_from(bytes).ok());
+            found.extend(run.map(|run| run as u32).zip(bytes));
+        }
     }
-    Ok(settings)
+    Ok(found)
 }
 
 /// Analyzes every allocator of one run.
 ///
 /// # Errors
-/// Returns an error if the run's data cannot be read, or settings are not understood.
+/// Returns an error if the run's data cannot be read, or if settings cannot be followed.
 pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
     let usual = USUAL.map(str::to_owned);
     let asked = if params.settings.is_empty() { &usual[..] } else { &params.settings };
@@ -141,13 +173,32 @@ pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeE
     for (run, process) in processes(trace) {
         cases.asked.insert((run, process.pid), of_version(&process.torch_version)?);
     }
+    cases.device_bytes = device_bytes(trace).await?;
+    let is_known = params.capacity_bytes.is_some() || cases.device_bytes.len() == trace.files().len();
+    if !is_known && cases.default.iter().any(|settings| settings.memory_ratio.is_some()) {
+        return Err(AnalyzeError::Query(format!("{FRACTION}: {UNKNOWN_TOTAL}")));
+    }
+    let ignored = ignored(&cases.default);
     let input = Input::new(trace.events(), trace.files());
     let (_, limits) = input.replay(Vec::new(), BTreeMap::<_, Limits>::new()).await?;
     cases.limits = limits;
     cases.capacity_bytes = params.capacity_bytes;
     let (_, cases) = input.replay(Vec::new(), cases).await?;
     let start = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-    Ok(cases.cases.iter().map(|(key, case)| of_case(*key, case, asked, start)).collect())
+    let found = cases.cases.iter().map(|(key, case)| {
+        let mut found = of_case(*key, case, asked, start);
+        found.notes.extend(ignored.clone());
+        found
+    });
+    Ok(found.collect())
+}
+
+/// Returns a note that names the settings without effect; `None` if there are none.
+fn ignored(settings: &[Settings]) -> Option<String> {
+    let without_effect: BTreeSet<_> = settings.iter().flat_map(|of| &of.without_effect).collect();
+    let named: Vec<String> =
+        without_effect.into_iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
+    (!named.is_empty()).then(|| format!("without effect on what is reserved: {}", named.join(", ")))
 }
 
 fn outcome(settings: &str, served: &Served, record_peak: u64, start: i64) -> Outcome {
@@ -163,6 +214,7 @@ fn outcome(settings: &str, served: &Served, record_peak: u64, start: i64) -> Out
         asked_count: counts.asked_count,
         given_back_count: counts.given_back_count,
         retries_count: counts.retries_count,
+        limit_bytes: served.limit_bytes(),
         fails_since_start_ns: ended(false),
         serves_since_start_ns: ended(true),
         ended_requested_bytes: served.ended.map(|ended| ended.requested_bytes),
@@ -206,8 +258,17 @@ fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
     if case.is_rounded {
         notes.push("sizes on record are those of blocks: what was asked for may be less".to_owned());
     }
-    if case.settings.gc_threshold_ratio.is_some() {
-        notes.push("the run had garbage_collection_threshold, which is not followed".to_owned());
+    notes.extend(case.settings.not_simulated.iter().map(|refusal| format!("the run had {refusal}")));
+    if case.settings.memory_ratio.is_some() {
+        if case.device_bytes.is_none() {
+            notes.push(format!("the run had {FRACTION}, which is not followed: {UNKNOWN_TOTAL}"));
+        }
+        if case.settings.gc_threshold_ratio.is_some() {
+            notes.push(
+                "the run had garbage_collection_threshold: where it released memory, all unused memory is released"
+                    .to_owned(),
+            );
+        }
     }
     WhatIf {
         pid: key.pid,
@@ -283,7 +344,7 @@ fn rests(layout: &Layout) -> Vec<Rests> {
 /// Compares the requests of a file with the `cudaMalloc` calls of each process.
 ///
 /// # Errors
-/// Returns an error if the file or the run cannot be read, or settings are not understood.
+/// Returns an error if the file or the run cannot be read, or if settings cannot be followed.
 pub async fn explain(trace: &Trace, path: &Path, conf: Option<&str>) -> Result<Vec<Explained>, AnalyzeError> {
     let requests = requests::read(path)?;
     let batches = trace
@@ -304,7 +365,15 @@ pub async fn explain(trace: &Trace, path: &Path, conf: Option<&str>) -> Result<V
         .map(|(pid, recorded)| {
             let process = processes(trace).map(|(_, process)| process).find(|process| process.pid == pid);
             let settings = match (conf, process) {
-                (Some(conf), process) => parsed(conf, process.map_or("", |process| &process.torch_version))?,
+                (Some(conf), process) => {
+                    let settings = parsed(conf, process.map_or("", |process| &process.torch_version))?;
+                    if settings.memory_ratio.is_some() {
+                        return Err(AnalyzeError::Query(format!(
+                            "{FRACTION}: the requests of --requests are laid out as if memory sufficed"
+                        )));
+                    }
+                    settings
+                }
                 (None, Some(process)) => {
                     Settings::of_environment(&process.environment, &process.torch_version)
                 }

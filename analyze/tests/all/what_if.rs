@@ -103,45 +103,146 @@ fn requests_from_elsewhere_explain_the_segments_or_do_not() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_followed_all_the_same() {
-    const MIB: u64 = 1 << 20;
+fn settings_that_pytorch_or_the_simulation_does_not_know_are_refused() {
     let run = testdata("memory/examples.parquet");
-    // Saved bytes, peak, memory reserved from the driver and released to it how often, the request that failed; with
-    // these settings alone, and with expandable segments, too.
-    let plain = [Some(0), Some(256 * MIB), Some(19), Some(19), None];
-    let expandable = [Some(116 * MIB), Some(140 * MIB), Some(14), Some(5), None];
-    // A segment of no size serves nothing.
-    let nothing = [None, Some(0), Some(0), Some(0), Some(32 * MIB)];
-    for (conf, expected) in [
-        ("large_segment_size_mb:0", [plain, nothing]),
-        ("max_split_size_mb:0", [[Some(0), Some(256 * MIB), Some(24), Some(24), None], expandable]),
-        ("roundup_power2_divisions:3", [plain, expandable]),
-        ("", [plain, expandable]),
+    for (conf, entry, reason) in [
+        (
+            "expandable:True",
+            "expandable:True",
+            "PyTorch's allocator has no such setting; perhaps expandable_segments",
+        ),
+        ("max_split_size_mb:64,colour", "colour", "PyTorch's allocator has no such setting"),
+        (
+            "max_split_size_mb:10",
+            "max_split_size_mb:10",
+            "PyTorch demands a whole number of MiB, at least 20",
+        ),
+        (
+            "max_split_size_mb:32,large_segment_size_mb:64",
+            "max_split_size_mb:32",
+            "PyTorch demands a whole number of MiB, at least 64",
+        ),
+        (
+            "large_segment_size_mb:0",
+            "large_segment_size_mb:0",
+            "PyTorch demands a whole number of MiB, at least 11",
+        ),
+        (
+            "roundup_power2_divisions:3",
+            "roundup_power2_divisions:3",
+            "PyTorch demands a power of two, or a list",
+        ),
+        ("expandable_segments:1", "expandable_segments:1", "PyTorch demands True or False"),
+        (
+            "per_process_memory_fraction:1.5",
+            "per_process_memory_fraction:1.5",
+            "PyTorch demands a number from 0 to 1",
+        ),
+        ("backend:foo", "backend:foo", "PyTorch demands native or cudaMallocAsync"),
+        (
+            "throw_on_cudamalloc_oom:True",
+            "throw_on_cudamalloc_oom:True",
+            "PyTorch 2.11 has no such setting, it came with 2.12",
+        ),
+        (
+            "backend:cudaMallocAsync",
+            "backend:cudaMallocAsync",
+            "not simulated: it replaces the allocator whose rules are followed",
+        ),
+        (
+            "graph_capture_record_stream_reuse:True",
+            "graph_capture_record_stream_reuse:True",
+            "not simulated: it changes when a block that another stream used is free again during a capture",
+        ),
+        (
+            "expandable_segments:True,garbage_collection_threshold:0.8",
+            "garbage_collection_threshold:0.8",
+            "PyTorch follows it only within a limit: per_process_memory_fraction below 1, or one that the program sets",
+        ),
     ] {
-        let both = format!("expandable_segments:True,{conf}");
-        let [found] = &json(&["what-if", &run, "--conf", conf, "--conf", &both, "--json"])[..] else {
-            panic!("{conf}: one allocator");
-        };
-        let outcomes = found["outcomes"].as_array().unwrap();
-        assert_eq!(outcomes.len(), 2, "{conf}");
-        for ((outcome, settings), expected) in outcomes.iter().zip([conf, &both]).zip(expected) {
-            let fields = [
-                "saved_bytes",
-                "peak_reserved_bytes",
-                "asked_count",
-                "given_back_count",
-                "ended_requested_bytes",
-            ];
-            assert_eq!(outcome["settings"], settings);
-            assert_eq!(fields.map(|field| outcome[field].as_u64()), expected, "{settings}");
-            assert_eq!(outcome["fails_since_start_ns"].is_i64(), expected == nothing, "{settings}");
-            assert_eq!(
-                (&outcome["end_reserved_bytes"], &outcome["is_known"]),
-                (&0.into(), &true.into()),
-                "{settings}"
-            );
+        let err = support::refused(&["what-if", &run, "--conf", conf]);
+        assert!(err.contains(&format!("{entry:?}: {reason}")), "{conf}: {err}");
+    }
+}
+
+#[test]
+fn settings_without_effect_are_named_and_change_nothing() {
+    let run = testdata("memory/examples.parquet");
+    let conf = "release_lock_on_cudamalloc:True,backend:native,pinned_num_register_threads:8,";
+    let found = &json(&["what-if", &run, "--conf", "", "--conf", conf, "--json"])[0];
+    for outcome in found["outcomes"].as_array().unwrap() {
+        assert_eq!((&outcome["saved_bytes"], &outcome["is_known"]), (&0.into(), &true.into()), "{outcome}");
+        assert!(outcome["limit_bytes"].is_null(), "{outcome}");
+    }
+    let notes = found["notes"].as_array().unwrap();
+    let expected = "without effect on what is reserved: pinned_num_register_threads (pinned memory is the host's), \
+                    release_lock_on_cudamalloc (requests are served in the recorded order)";
+    assert!(notes.contains(&expected.into()), "{notes:?}");
+}
+
+#[test]
+fn a_share_of_the_device_limits_what_is_reserved() {
+    const MIB: i64 = 1 << 20;
+    let run = testdata("memory/examples.parquet");
+    // Peak, limit, and the request that failed. The device has 150,109,880,320 bytes.
+    for (conf, peak_bytes, limit_bytes, failed_bytes) in [
+        ("per_process_memory_fraction:0.01", 256 * MIB, 1_501_098_803_i64, None),
+        ("per_process_memory_fraction:0.001", 128 * MIB, 150_109_880, None),
+        ("per_process_memory_fraction:0.01,garbage_collection_threshold:0.1", 160 * MIB, 1_501_098_803, None),
+        ("per_process_memory_fraction:0", 0, 0, Some(32 * MIB)),
+        (
+            "expandable_segments:True,per_process_memory_fraction:0.0009",
+            120 * MIB,
+            135_098_892,
+            Some(16 * MIB),
+        ),
+    ] {
+        let found = &json(&["what-if", &run, "--conf", conf, "--json"])[0];
+        let outcome = &found["outcomes"][0];
+        assert_eq!(outcome["peak_reserved_bytes"], peak_bytes, "{conf}");
+        assert_eq!(outcome["limit_bytes"], limit_bytes, "{conf}");
+        assert_eq!(outcome["ended_requested_bytes"].as_i64(), failed_bytes, "{conf}");
+        assert_eq!(outcome["fails_since_start_ns"].is_i64(), failed_bytes.is_some(), "{conf}");
+        assert_eq!(outcome["is_known"], true, "{conf}");
+    }
+    let text = stdout(&["what-if", &run, "--conf", "per_process_memory_fraction:0"]);
+    assert!(text.contains("for 32.0 MiB, because per_process_memory_fraction allows 0 B"), "{text}");
+}
+
+/// These programs set the limit themselves, to 2500 MiB, and ran into it: the setting has the same effect.
+#[test]
+fn a_share_of_the_device_is_what_a_program_had_that_set_it() {
+    let fraction = "per_process_memory_fraction:0.01746347405255196";
+    for (name, conf) in
+        [("plain", fraction.to_owned()), ("expandable", format!("expandable_segments:True,{fraction}"))]
+    {
+        let run = testdata(&format!("memory/{name}.parquet"));
+        let found = &json(&["what-if", &run, "--conf", &conf, "--capacity", "139GiB", "--json"])[0];
+        assert_eq!(found["failed_count"], 2, "{name}");
+        assert!(found["control"]["serves_since_start_ns"].is_i64(), "{name}: it had no such setting");
+        let outcome = &found["outcomes"][0];
+        assert_eq!(outcome["limit_bytes"], 2500_i64 << 20, "{name}");
+        assert!(outcome["ended_requested_bytes"].is_null(), "{name}: {outcome}");
+        for field in ["peak_reserved_bytes", "end_reserved_bytes"] {
+            assert_eq!(outcome[field], found[field], "{name} {field}");
         }
     }
+}
+
+#[test]
+fn a_share_of_a_device_of_unknown_size_is_refused() {
+    let run = testdata("leaks/leak-10.parquet");
+    let conf = "per_process_memory_fraction:0.5";
+    let err = support::refused(&["what-if", &run, "--conf", conf]);
+    let reason = "per_process_memory_fraction: it is a share of the device's total memory, which the record does not tell";
+    assert!(err.contains(reason) && err.contains("--capacity"), "{err}");
+    let found = &json(&["what-if", &run, "--conf", conf, "--capacity", "80GiB", "--json"])[0];
+    assert_eq!(found["outcomes"][0]["limit_bytes"], 40_i64 << 30);
+    let folder = tempfile::tempdir().unwrap();
+    let requests = write(folder.path(), "512\n");
+    let neighbour = testdata("memory/neighbour.parquet");
+    let err = support::refused(&["what-if", &neighbour, "--requests", &requests, "--conf", conf]);
+    assert!(err.contains("per_process_memory_fraction: the requests of --requests are laid out"), "{err}");
 }
 
 #[test]
@@ -150,10 +251,8 @@ fn what_is_not_understood_is_said() {
     let run = testdata("memory/neighbour.parquet");
     let bad = write(folder.path(), "bytes\n5\nfive\n");
     for (words, part) in [
-        (&["--conf", "expandable:True"][..], "\"expandable:True\" is no setting"),
-        (&["--conf", "garbage_collection_threshold:0.8"], "garbage_collection_threshold"),
+        (&["--requests", "nowhere.csv"][..], "nowhere.csv"),
         (&["--requests", &bad], "line 3: \"five\""),
-        (&["--requests", "nowhere.csv"], "nowhere.csv"),
         (&["--capacity", "much"], "much"),
     ] {
         let (code, out, err) = outcome(&[&["what-if", &run], words].concat());

@@ -21,6 +21,7 @@ struct Side {
     /// The snapshots that an `empty_cache()` follows.
     emptied: Vec<usize>,
     capacity_bytes: u64,
+    device_bytes: Option<u64>,
 }
 
 /// Reduces a segment's text to the size and state of each block: the policy does not keep requested sizes.
@@ -36,7 +37,7 @@ fn side(path: &Path) -> Side {
     let text = fs::read_to_string(path).expect("a result");
     let mut said = Vec::new();
     let mut segments = Vec::new();
-    let (mut emptied, mut capacity_bytes) = (Vec::new(), u64::MAX);
+    let (mut emptied, mut capacity_bytes, mut device_bytes) = (Vec::new(), u64::MAX, None);
     for line in text.lines() {
         match line.split_once(' ') {
             Some(("S", segment)) => {
@@ -50,10 +51,11 @@ fn side(path: &Path) -> Side {
             }
             Some(("X", place)) => emptied.push(place.parse().expect("a number")),
             Some(("M", bytes)) => capacity_bytes = bytes.parse().expect("a number"),
+            Some(("D", bytes)) => device_bytes = Some(bytes.parse().expect("a number")),
             _ => (),
         }
     }
-    Side { workload: Workload::read(&text), said, emptied, capacity_bytes }
+    Side { workload: Workload::read(&text), said, emptied, capacity_bytes, device_bytes }
 }
 
 /// Returns what the policy says, in the same form.
@@ -95,7 +97,7 @@ fn listed(policy: &Policy) -> (Vec<String>, String) {
 /// Replays the events of `from` under other settings; returns the number of snapshots of `expected` that
 /// match. Nothing is compared after a request whose outcome differs from the record.
 fn compare(from: &Side, settings: Settings, expected: &Side) -> Result<usize, String> {
-    let mut served = Served::new(settings, Some(from.capacity_bytes));
+    let mut served = Served::new(settings, Some(from.capacity_bytes), from.device_bytes);
     let mut at = 0;
     for (number, said) in expected.said.iter().enumerate() {
         let place = from.workload.place(number);

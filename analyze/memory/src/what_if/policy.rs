@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! request ─► the smallest free block of its pool and stream that is large enough
-//!         ─► newly reserved memory: a segment, or pages behind an expandable one
+//!         ─► newly reserved memory: a segment, or pages behind an expandable one, after segments that were
+//!            unused for long were released (garbage_collection_threshold)
 //!         ─► newly reserved memory, after large unused segments were released (max_split_size_mb)
 //!         ─► newly reserved memory, after everything unused was released
 //!         ─► out of memory
 //! ```
+//! Memory is newly reserved as far as the device has some and the process may (per_process_memory_fraction).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -38,6 +40,8 @@ pub(super) struct Block {
     pub(super) is: Use,
     /// The number of its space.
     pub(super) space: usize,
+    /// The number of requests to the default pool of large blocks until it became free.
+    free_since: u64,
 }
 
 /// A pool, and whether it is the pool of small blocks.
@@ -77,8 +81,14 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Policy {
     settings: Settings,
-    /// The largest number of bytes that can be reserved.
+    /// The largest number of bytes that the device has room for.
     capacity_bytes: u64,
+    /// The largest number of bytes that the process may reserve.
+    limit_bytes: u64,
+    /// Unused segments are released early if more than this many bytes are reserved; `None` means never.
+    collects_over_bytes: Option<u64>,
+    /// The number of requests to the default pool of large blocks.
+    requests_count: u64,
     /// The size in bytes of an expandable segment's address range: the device's memory and an eighth.
     span_bytes: u64,
     pub(super) blocks: BTreeMap<u64, Block>,
@@ -101,16 +111,26 @@ pub struct Policy {
 /// wrong.
 const DEVICE_BYTES: u64 = 80 << 30;
 
+/// The only blocks that are released early.
+const COLLECTED: Class = (DEFAULT_POOL, false);
+
 /// The first address for segments that were not recorded, higher than any real one.
 const FIRST_ADDR: u64 = 1 << 58;
 
 impl Policy {
     /// Creates an allocator without segments. `capacity_bytes` limits the reserved bytes; `None` means no
-    /// limit.
-    pub fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
+    /// limit. `device_bytes` is the device's total memory; while it is not known, the process has no limit
+    /// either.
+    pub fn new(settings: Settings, capacity_bytes: Option<u64>, device_bytes: Option<u64>) -> Self {
+        let share = |ratio: f64, bytes: u64| (ratio * bytes as f64) as u64;
+        let limit = settings.memory_ratio.zip(device_bytes).map(|(ratio, bytes)| share(ratio, bytes));
+        let threshold = settings.gc_threshold_ratio.zip(limit).map(|(ratio, limit)| share(ratio, limit));
         Self {
             settings,
             capacity_bytes: capacity_bytes.unwrap_or(u64::MAX),
+            limit_bytes: limit.unwrap_or(u64::MAX),
+            collects_over_bytes: threshold,
+            requests_count: 0,
             span_bytes: DEVICE_BYTES + DEVICE_BYTES / 8,
             blocks: BTreeMap::new(),
             spaces: Vec::new(),
@@ -122,6 +142,11 @@ impl Policy {
             seen: Vec::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// Returns the largest number of bytes that the process may reserve; `None` means no limit.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        (self.limit_bytes < u64::MAX).then_some(self.limit_bytes)
     }
 
     /// Declares that a pool does not split blocks.
@@ -144,9 +169,13 @@ impl Policy {
     fn serve(&mut self, bytes: u64, stream: u64, pool: PoolId) -> Option<u64> {
         let size = self.settings.round(bytes);
         let class = (pool, size <= SMALL_BYTES);
+        self.requests_count += u64::from(class == COLLECTED);
         let addr = self
             .best_fit(class, stream, size)
-            .or_else(|| self.more(class, stream, size))
+            .or_else(|| {
+                self.collect();
+                self.more(class, stream, size)
+            })
             .or_else(|| self.release_large(class, stream, size).then(|| self.more(class, stream, size))?)
             .or_else(|| {
                 self.counts.retries_count += 1;
@@ -215,7 +244,7 @@ impl Policy {
     fn insert_free(&mut self, addr: u64, block: Block) {
         let space = &self.spaces[block.space];
         self.free.entry(space.class).or_default().insert((space.stream, block.size_bytes, addr));
-        self.blocks.insert(addr, Block { is: Use::Free, ..block });
+        self.blocks.insert(addr, Block { is: Use::Free, free_since: self.requests_count, ..block });
     }
 
     fn remove_free(&mut self, addr: u64) -> Option<Block> {
@@ -292,14 +321,17 @@ impl Policy {
 
     /// Reserves memory for a request, and returns the free block in it.
     fn more(&mut self, class: Class, stream: u64, size: u64) -> Option<u64> {
+        let bytes = self.settings.segment_bytes(size);
+        // PyTorch compares the size of a segment, even where an expandable one grows by less.
+        if self.counts.reserved_bytes.saturating_add(bytes) > self.limit_bytes {
+            return None;
+        }
         if self.settings.expandable_segments {
             return self.expand(class, stream, size);
         }
-        // (A setting may request segments that are too small.)
-        let bytes = self.settings.segment_bytes(size).max(size);
         self.ask(bytes)?;
         let (addr, space) = self.space(class, stream, bytes, None);
-        self.insert_free(addr, Block { size_bytes: bytes, is: Use::Free, space });
+        self.insert_free(addr, Block { size_bytes: bytes, is: Use::Free, space, free_since: 0 });
         Some(addr)
     }
 
@@ -362,7 +394,7 @@ impl Policy {
                 let page = if class.1 { SMALL_SEGMENT_BYTES } else { self.settings.large_segment_bytes };
                 let bytes = self.span_bytes.max(size).checked_next_multiple_of(page)?;
                 let (addr, space) = self.space(class, stream, bytes, Some(page));
-                let block = Block { size_bytes: bytes, is: Use::Unmapped, space };
+                let block = Block { size_bytes: bytes, is: Use::Unmapped, space, free_since: 0 };
                 self.insert_unmapped(addr, block);
                 addr
             }
@@ -429,6 +461,27 @@ impl Policy {
         }
     }
 
+    /// Releases unused segments if more than the threshold is reserved: all that have been unused for at
+    /// least as many requests as they were on average, and so on with the others until enough is released.
+    fn collect(&mut self) {
+        let Some(threshold) = self.collects_over_bytes else { return };
+        let unused = self.free.get(&COLLECTED).into_iter().flatten().filter_map(|(_, size, addr)| {
+            let block = self.blocks.get(addr)?;
+            let space = &self.spaces[block.space];
+            let is_whole = space.page_bytes.is_none() && space.size_bytes == *size;
+            is_whole.then_some((*addr, self.requests_count - block.free_since))
+        });
+        let mut unused: Vec<(u64, u64)> = unused.collect();
+        while self.counts.reserved_bytes > threshold && !unused.is_empty() {
+            let sum: u64 = unused.iter().map(|(_, age)| *age).sum();
+            let average = sum as f64 / unused.len() as f64;
+            let (old, young): (Vec<_>, Vec<_>) =
+                unused.into_iter().partition(|(_, age)| *age as f64 >= average);
+            old.into_iter().for_each(|(addr, _)| self.release(addr));
+            unused = young;
+        }
+    }
+
     /// Releases blocks that are too large to be split, to make room for a request; returns whether there may
     /// be room now.
     fn release_large(&mut self, class: Class, stream: u64, size: u64) -> bool {
@@ -438,9 +491,15 @@ impl Policy {
         }
         let wanted = size.max(limit);
         let Some(free) = self.free.get(&class) else { return false };
-        let of_stream = |(of, ..): &&(u64, u64, u64)| *of == stream;
-        if let Some((_, _, addr)) = free.range((stream, wanted, 0)..).next().filter(of_stream) {
-            self.release(*addr);
+        // Pages of expandable segments are not released.
+        let is_released = |addr: u64| {
+            let block = self.blocks.get(&addr);
+            block.is_some_and(|block| self.spaces[block.space].page_bytes.is_none())
+        };
+        let next = free.range((stream, wanted, 0)..).next();
+        let single = next.filter(|(of, _, addr)| *of == stream && is_released(*addr));
+        if let Some((_, _, addr)) = single.copied() {
+            self.release(addr);
             return true;
         }
         let smaller = free.range(..(stream, wanted, 0)).rev();
@@ -451,8 +510,7 @@ impl Policy {
             if total >= wanted {
                 break;
             }
-            // Pages of expandable segments are not released.
-            if self.blocks.get(addr).is_some_and(|block| self.spaces[block.space].page_bytes.is_none()) {
+            if is_released(*addr) {
                 total += size;
                 chosen.push(*addr);
             }

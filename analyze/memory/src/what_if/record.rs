@@ -40,14 +40,19 @@ pub struct Ended {
 }
 
 impl Served {
-    pub(super) fn new(settings: Settings, capacity_bytes: Option<u64>) -> Self {
-        let policy = Policy::new(settings, capacity_bytes);
+    pub(super) fn new(settings: Settings, capacity_bytes: Option<u64>, device_bytes: Option<u64>) -> Self {
+        let policy = Policy::new(settings, capacity_bytes, device_bytes);
         Self { policy, blocks: HashMap::new(), peak_ts: None, ended: None }
     }
 
     /// Returns the policy's counts.
     pub fn counts(&self) -> Counts {
         self.policy.counts
+    }
+
+    /// Returns how many bytes the process may reserve at most; `None` means no limit.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        self.policy.limit_bytes()
     }
 
     /// Returns when the most memory was reserved (ns, trace clock); `None` if nothing was reserved.
@@ -98,6 +103,8 @@ pub struct Case {
     pub settings: Settings,
     /// The largest number of bytes that the allocator can reserve, if it is known.
     pub capacity_bytes: Option<u64>,
+    /// The device's total memory in bytes, if it is known.
+    pub device_bytes: Option<u64>,
     /// The requests served with the settings that the process had.
     pub control: Served,
     /// The requests served with each of the alternative settings, in the order in which they were given.
@@ -141,6 +148,8 @@ pub struct Cases {
     pub default: Vec<Settings>,
     /// The largest number of bytes that every allocator can reserve; if `None`, [`Self::limits`] tells.
     pub capacity_bytes: Option<u64>,
+    /// The total memory in bytes of the devices of each run; runs in which it is not known are left out.
+    pub device_bytes: HashMap<u32, u64>,
     /// What failed requests tell about each allocator's limit.
     pub limits: BTreeMap<Key, Limits>,
     /// The results by allocator.
@@ -149,16 +158,17 @@ pub struct Cases {
 
 impl Cases {
     fn case(&mut self, key: Key, allocator: &Allocator) -> &mut Case {
-        let Self { asked, default, capacity_bytes, limits, cases } = self;
+        let Self { asked, default, capacity_bytes, device_bytes, limits, cases } = self;
         cases.entry(key).or_insert_with(|| {
             let limits = limits.get(&key).copied().unwrap_or_default();
+            let device_bytes = device_bytes.get(&key.run).copied().or(*capacity_bytes);
             let capacity_bytes = capacity_bytes.or_else(|| limits.capacity_bytes());
             let mut settings = allocator.settings().clone();
             settings.expandable_segments |= limits.is_expandable;
-            let mut control = Served::new(settings.clone(), capacity_bytes);
+            let serve = |settings| Served::new(settings, capacity_bytes, device_bytes);
+            let mut control = serve(settings.clone());
             let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).clone();
-            let mut asked: Vec<Served> =
-                asked.into_iter().map(|settings| Served::new(settings, capacity_bytes)).collect();
+            let mut asked: Vec<Served> = asked.into_iter().map(serve).collect();
             let split_policies = &allocator.knowledge().split_policies;
             for pool in
                 split_policies.iter().filter(|(_, rest)| **rest == SplitPolicy::Kept).map(|(pool, _)| *pool)
@@ -169,6 +179,7 @@ impl Cases {
             Case {
                 settings,
                 capacity_bytes,
+                device_bytes,
                 control,
                 asked,
                 requests_count: 0,
@@ -282,8 +293,10 @@ impl Listener for BTreeMap<Key, Limits> {
         if event.action == Action::Oom {
             let settings = allocator.settings();
             let segment = settings.segment_bytes(settings.round(event.size_bytes));
-            // If the device had room for a segment, a limit of the process made the request fail.
-            let free = if event.addr < segment { event.addr } else { 0 };
+            // If the device had room for a segment, a limit of the process made the request fail. One that
+            // is in the settings is followed as such; any other one is taken for the device's.
+            let is_device = event.addr < segment || settings.memory_ratio.is_some();
+            let free = if is_device { event.addr } else { 0 };
             limits.room_bytes.get_or_insert(reserved.saturating_add(free));
         }
     }

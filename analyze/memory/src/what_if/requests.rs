@@ -76,7 +76,7 @@ pub struct Layout {
 
 /// Serves the requests in order, from the default pool on the default stream.
 pub fn lay_out(requests: &[Request], settings: Settings) -> Layout {
-    let mut policy = Policy::new(settings, None);
+    let mut policy = Policy::new(settings, None, None);
     let names: std::collections::HashMap<u64, &str> = requests
         .iter()
         .filter_map(|request| {

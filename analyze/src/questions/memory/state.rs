@@ -219,6 +219,7 @@ fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
         allocator.segments().filter_map(|segment| pinned_in(allocator, segment, ts)).collect();
     pinned.sort_by_key(|segment| (std::cmp::Reverse(segment.pinned_bytes), segment.addr));
     let free = allocator.blocks().filter(|block| block.state == State::Inactive);
+    let refused = allocator.settings().refused.iter();
     Held {
         pid: key.pid,
         device: key.device,
@@ -238,7 +239,7 @@ fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
         faults: allocator.faults().iter().map(|(fault, count)| (fault.name(), *count)).collect(),
         lost_count: allocator.knowledge().lost_count,
         differences: replay.differences(key).to_vec(),
-        unknown_settings: allocator.settings().unknown.clone(),
+        unknown_settings: refused.map(|refusal| refusal.entry.clone()).collect(),
     }
 }
 

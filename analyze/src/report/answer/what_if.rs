@@ -11,14 +11,19 @@ fn bytes(value: u64) -> String {
     Bytes(value as i64).to_string()
 }
 
-fn ended(outcome: &Outcome) -> String {
+fn ended(outcome: &Outcome, capacity_bytes: Option<u64>) -> String {
     let requested = bytes(outcome.ended_requested_bytes.unwrap_or_default());
+    let limit = outcome.limit_bytes.filter(|limit| capacity_bytes.is_none_or(|capacity| *limit <= capacity));
     match (outcome.serves_since_start_ns, outcome.fails_since_start_ns) {
         (Some(ts), _) => {
             format!(": serves the {requested} that failed at {}; the rest is not known", Nanos(ts))
         }
         (_, Some(ts)) => {
-            format!(": out of memory at {}, for {requested}, if there was no more room", Nanos(ts))
+            let reason = match limit {
+                Some(limit) => format!("because per_process_memory_fraction allows {}", bytes(limit)),
+                None => "if there was no more room".to_owned(),
+            };
+            format!(": out of memory at {}, for {requested}, {reason}", Nanos(ts))
         }
         _ => String::new(),
     }
@@ -45,7 +50,7 @@ fn outcomes(found: &WhatIf) -> Table {
             bytes(outcome.end_reserved_bytes),
             outcome.asked_count.to_string(),
             outcome.given_back_count.to_string(),
-            format!("{}{}", outcome.settings, ended(outcome)),
+            format!("{}{}", outcome.settings, ended(outcome, found.capacity_bytes)),
         ]
     });
     let columns = [
