@@ -19,9 +19,12 @@ const CALLS: &str = "calls_count";
 /// Metric that sums the bytes of copies in each direction.
 const BYTES: &str = "copied_bytes";
 
+/// A kind of work: its name, and which classes of calls count as it.
+type Counted = (&'static str, fn(Class) -> bool);
+
 /// What calls are counted as, and whether a class of functions is. The first of which any run has a call is
 /// used, because a recorder may leave launches out.
-const COUNTED: [(&str, fn(Class) -> bool); 3] = [
+const COUNTED: [Counted; 3] = [
     ("launches", |class| class == Class::Launch),
     ("copies and memsets", |class| matches!(class, Class::Copy | Class::Set)),
     ("calls", |class| !matches!(class, Class::Sync | Class::Event | Class::Query)),
