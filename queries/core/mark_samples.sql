@@ -1,5 +1,5 @@
 -- mark_samples: one row per mark and counter: the latest reading at or before the mark's start and end, and how old it was. Counters of a process stand beside its own marks only.
--- needs: marks, samples
+-- needs: _mark_samples
 -- columns:
 --   run           string  -   Name of the run that the row comes from.
 --   name          string  -   Name of the range or moment.
