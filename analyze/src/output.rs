@@ -7,7 +7,10 @@ use arrow::{
     csv::WriterBuilder,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
-    ipc::writer::FileWriter,
+    ipc::{
+        CompressionType,
+        writer::{FileWriter, IpcWriteOptions},
+    },
     util::{
         display::{ArrayFormatter, FormatOptions},
         pretty::pretty_format_batches,
@@ -109,18 +112,17 @@ impl<W: Write + Send> Sink<W> {
         })
     }
 
-    /// Creates a sink for an Arrow IPC file, including the metadata of the schema.
-    ///
-    /// # Errors
-    /// Returns an error if the schema cannot be written.
+    /// Creates a sink for an Arrow IPC file with buffers compressed by zstd, including the metadata of the schema.
+    /// A dictionary has to be the same in all batches.
     pub fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
-        FileWriter::try_new(out, schema).map(|writer| Self::Arrow(Box::new(writer))).map_err(internal)
+        IpcWriteOptions::default()
+            .try_with_compression(Some(CompressionType::ZSTD))
+            .and_then(|options| FileWriter::try_new_with_options(out, schema, options))
+            .map(|writer| Self::Arrow(Box::new(writer)))
+            .map_err(internal)
     }
 
     /// Writes a batch. `path` names the destination in errors.
-    ///
-    /// # Errors
-    /// Returns an error if the batch cannot be written.
     pub fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<(), AnalyzeError> {
         match self {
             Self::Table(batches, _) => {
@@ -143,15 +145,12 @@ impl<W: Write + Send> Sink<W> {
     }
 
     /// Writes what remains, such as a table or the footer of a file, and flushes the output.
-    ///
-    /// # Errors
-    /// Returns an error if the output cannot be written.
     pub fn finish(self, path: &Path) -> Result<(), AnalyzeError> {
         let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
         match self {
             Self::Table(batches, mut out) => {
                 let table = pretty_format_batches(&batches).map_err(internal)?;
-                writeln!(out, "{}", harmless(&table.to_string())).map_err(io)
+                writeln!(out, "{}", harmless(&table.to_string())).and_then(|()| out.flush()).map_err(io)
             }
             Self::Csv(text, mut out) => out.write_all(&text).and_then(|()| out.flush()).map_err(io),
             Self::Json(mut writer) => {

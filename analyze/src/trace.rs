@@ -10,11 +10,11 @@ use std::{
 };
 
 use analyze_engine::{catalog::Query, session::Session};
-use analyze_import::{FORMATS, Job, Layout};
+use analyze_import::{FORMATS, Importer, Job, Layout};
 use analyze_run::{
     error::AnalyzeError,
     events::{Batches, Events},
-    progress,
+    memory_budget, panics, progress,
     run_file::{self, RunFile, tell_apart},
 };
 use analyze_verdict::{
@@ -35,13 +35,19 @@ pub struct Trace {
     _imported: Vec<tempfile::TempDir>,
 }
 
+/// Returns the format of another tool's trace.
+fn sniffed(path: &Path) -> Result<Option<&'static dyn Importer>, AnalyzeError> {
+    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
+    panics::decoding(path, || FORMATS.sniff(path).map_err(io))
+}
+
 /// Another tool's trace as a run in a temporary folder; `None`: it is none that is known.
 fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     if !path.exists() {
         return Ok(None);
     }
-    let Some(format) = FORMATS.sniff(path).map_err(io)? else { return Ok(None) };
+    let Some(format) = sniffed(path)? else { return Ok(None) };
     progress::say(&format!(
         "analyze: {} is no run but a trace of the format {name}: imported for this command (`analyze import {name}` keeps it)",
         path.display(),
@@ -50,7 +56,7 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
     let directory = tempfile::tempdir().map_err(io)?;
     let out = directory.path().join("run.parquet");
     let job = Job { file: path, out: &out, force: false, layout: &Layout::default() };
-    format.convert(&job)?;
+    panics::decoding(path, || format.convert(&job))?;
     let mut file = run_file::open(&out)?;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     file.name = name.split('.').next().unwrap_or_default().to_owned();
@@ -62,36 +68,36 @@ fn import_foreign(path: &Path) -> Result<Option<(tempfile::TempDir, RunFile)>, A
 pub struct Options {
     /// The directory with the user's own query files.
     pub queries: Option<PathBuf>,
-    /// The memory limit of the session in bytes. A query that needs more spills to disk, or fails.
-    pub memory_limit_bytes: Option<usize>,
 }
 
-/// Returns whether an argument is a glob pattern rather than a path.
-fn is_pattern(path: &Path) -> bool {
-    !path.exists() && path.to_string_lossy().contains(['*', '?', '['])
+/// Returns an argument as a glob pattern. What is there is a path, whatever its name; so is the name of a run in parts.
+fn pattern(path: &Path) -> Option<&str> {
+    let is_there = path.symlink_metadata().is_ok() || !trace_writer::parts_of(path).is_empty();
+    path.to_str().filter(|text| !is_there && text.contains(['*', '?', '[']))
 }
 
 /// Returns the paths of the runs that an argument stands for, sorted: the `*.parquet` files of a directory,
 /// the files that match a pattern, or the path itself. A directory that is another tool's trace is one path.
 pub fn expand(path: &Path) -> Result<Vec<PathBuf>, AnalyzeError> {
     let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
-    let mut found: Vec<PathBuf> = if path.is_dir() && FORMATS.sniff(path).map_err(io)?.is_none() {
+    let mut found: Vec<PathBuf> = if path.is_dir() && sniffed(path)?.is_none() {
         let entries = std::fs::read_dir(path).map_err(io)?;
         let paths = entries
             .map(|entry| entry.map(|entry| entry.path()).map_err(io))
             .collect::<Result<Vec<_>, _>>()?;
         paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
-    } else if is_pattern(path) {
-        let pattern = path.to_string_lossy();
+    } else if let Some(pattern) = pattern(path) {
         let paths =
-            glob::glob(&pattern).map_err(|error| AnalyzeError::Query(format!("{pattern}: {error}")))?;
-        paths.flatten().collect()
+            glob::glob(pattern).map_err(|error| AnalyzeError::Query(format!("{pattern}: {error}")))?;
+        let unreadable =
+            |error: glob::GlobError| AnalyzeError::Io { path: error.path().to_owned(), source: error.into() };
+        paths.collect::<Result<_, _>>().map_err(unreadable)?
     } else {
         return Ok(vec![path.to_owned()]);
     };
     if found.is_empty() {
         let reason = "it holds no run (*.parquet)".to_owned();
-        return Err(AnalyzeError::NotParquet { path: path.to_owned(), reason });
+        return Err(AnalyzeError::NoRun { path: path.to_owned(), reason });
     }
     found.sort();
     Ok(found)
@@ -125,7 +131,7 @@ impl Trace {
             });
         }
         tell_apart(files.iter_mut().map(|file| &mut file.name));
-        let session = Session::open(&files, options.memory_limit_bytes).await?;
+        let session = Session::open(&files, Some(memory_budget::bytes())).await?;
         let mut trace = Self::finish(session, files, true, options.queries.as_deref()).await?;
         trace._imported = imported;
         Ok(trace)
@@ -147,9 +153,6 @@ impl Trace {
     }
 
     /// Opens a trace whose table `events` is empty and takes rows: for tests of queries.
-    ///
-    /// # Errors
-    /// Returns an error if the tables cannot be registered.
     pub async fn literal() -> Result<Self, AnalyzeError> {
         Self::finish(Session::literal()?, Vec::new(), false, None).await
     }
@@ -213,7 +216,7 @@ impl Trace {
         self.session.events()
     }
 
-    /// Returns the answer to a query whose sorts spill to disk rather than take much memory.
+    /// Returns the answer to a query whose sorts and joins spill to disk rather than take much memory.
     pub fn sorted(&self, query: &str) -> Batches {
         self.session.events().sorted(query)
     }

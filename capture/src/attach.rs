@@ -17,7 +17,7 @@ use procfs::process::{MMPermissions, MMapPath, Process};
 use trace_schema::{AttachedProbe, Class, Library as LibraryInfo};
 
 use crate::{
-    elf::{self, Elf, Function},
+    elf::{self, Elf, Function, Scope},
     error::CaptureError,
     kernel::{CUDA_STARTS, Kernel, LIBRARY_LOADED, Point, PointKind},
     probes::{self, Event, FunctionProbe, Library, MarkKind, Profile, Without},
@@ -55,7 +55,7 @@ impl Stacks {
     fn at_entry(self, event: Event) -> bool {
         let memory = match event {
             Event::Call(op) => matches!(op.class(), Class::Alloc | Class::Free | Class::Map),
-            Event::Allocator | Event::AllocatorUsage | Event::EmptyCache => true,
+            Event::Allocator | Event::AllocatorUsage | Event::EmptyCache | Event::IpcCollect => true,
             _ => false,
         };
         self.all || self.alloc && memory
@@ -180,9 +180,16 @@ impl Attacher {
             }
             if name.starts_with("ld-") || name.starts_with("ld.so") {
                 self.attach_loader(kernel, pid, &file.path)?;
-            } else if has_runtime(&through_root(pid, &file.path))
-                && self.attach_library(kernel, pid, Library::Cudart, &file.path)?
-            {
+                continue;
+            }
+            let mut has_probes = false;
+            if Library::Torch.matches(&name) {
+                has_probes |= self.attach_library(kernel, pid, Library::Torch, &file.path)?;
+            }
+            if has_runtime(&through_root(pid, &file.path)) {
+                has_probes |= self.attach_library(kernel, pid, Library::Cudart, &file.path)?;
+            }
+            if has_probes {
                 new.push(file.path.display().to_string());
             }
         }
@@ -194,7 +201,7 @@ impl Attacher {
     /// # Errors
     /// If the embedded object lacks a program.
     pub(crate) fn watch_driver(&mut self, kernel: &mut Kernel, path: &Path) -> Result<(), CaptureError> {
-        let error = match elf::read(path, |name| name == CUDA_INIT) {
+        let error = match elf::read(path, Scope::All, |name| name == CUDA_INIT) {
             Err(error) => Some(error.to_string()),
             Ok(elf) => match elf.functions.first() {
                 None => Some("this library has no such symbol".to_owned()),
@@ -219,7 +226,7 @@ impl Attacher {
         add(probe.reads.is_some(), cookie::READ);
         add(self.stacks.at_entry(probe.event), cookie::STACK);
         let (kind, text) = match probe.event {
-            Event::Call(_) => (PointKind::Call, None),
+            Event::Call(_) | Event::IpcCollect => (PointKind::Call, None),
             Event::NamingCall(_) => {
                 add(true, cookie::NAMES);
                 (PointKind::Call, None)
@@ -236,7 +243,7 @@ impl Attacher {
         Point { offset: function.offset, cookie: cookie::pack(number, probe.out, flags), kind }
     }
 
-    /// Places the probes of one library; returns whether its file could be read.
+    /// Places the probes of one library; returns whether its file could be read and is one that has functions of its family.
     fn attach_library(
         &mut self,
         kernel: &mut Kernel,
@@ -256,7 +263,9 @@ impl Attacher {
             })
             .collect();
         let target = through_root(pid, path);
-        let elf = match elf::read(&target, |name| wanted.iter().any(|(_, probe)| probe.matches(name))) {
+        let scope = if library == Library::Torch { Scope::Exported } else { Scope::All };
+        let is_wanted = |name: &str| wanted.iter().any(|(_, probe)| probe.matches(name));
+        let elf = match elf::read(&target, scope, is_wanted) {
             Ok(elf) => elf,
             Err(error) => {
                 self.note("*", path, Some(error.to_string()));
@@ -284,6 +293,10 @@ impl Attacher {
                 }
             }
         }
+        // Of the libraries that may have PyTorch's CUDA code, the one that should is noted if it does not.
+        if library == Library::Torch && points.is_empty() && !is_torch_cuda(path) {
+            return Ok(false);
+        }
         let (path_text, build_id) = (path.display().to_string(), elf.build_id.clone());
         self.libraries.push(LibraryInfo { path: path_text, build_id, absent });
         let errors = kernel.attach_functions(&target, &points)?;
@@ -301,7 +314,7 @@ impl Attacher {
         let target = through_root(pid, path);
         let symbol = |elf: &Elf, name| elf.functions.iter().find(|function| function.name == name).cloned();
         let names = |name: &str| name == LOADER_NOTIFIES || name == LOADER_STATE;
-        let error = match elf::read(&target, names) {
+        let error = match elf::read(&target, Scope::All, names) {
             Err(error) => Some(error.to_string()),
             Ok(elf) => match symbol(&elf, LOADER_NOTIFIES) {
                 None => Some("this loader has no such symbol".to_owned()),
@@ -317,6 +330,11 @@ impl Attacher {
         self.note(LOADER_NOTIFIES, path, error);
         Ok(())
     }
+}
+
+/// Whether a file is the library in which current builds of PyTorch have their CUDA code.
+fn is_torch_cuda(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libtorch_cuda"))
 }
 
 /// Whether a file contains the CUDA runtime, linked statically and not stripped.

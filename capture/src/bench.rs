@@ -25,7 +25,7 @@ use capture_wire::{cookie, target};
 use clap::ValueEnum;
 use serde::Serialize;
 use trace_schema::{Bytes, Run};
-use trace_writer::Parts;
+use trace_writer::Recorder;
 
 use crate::{
     caller::Callers,
@@ -235,16 +235,18 @@ fn call_costs() -> Result<Vec<CallCost>, CaptureError> {
 
 /// A recorder of its own in a temporary folder.
 struct Sink {
-    recorder: Parts,
+    recorder: Recorder,
     callers: Callers,
     path: PathBuf,
 }
 
 impl Sink {
     fn new() -> Result<Self, CaptureError> {
-        let path = std::env::temp_dir().join(format!("inquest-bench-{}.parquet", std::process::id()));
+        // With the time, so that nobody can know the name before.
+        let name = format!("inquest-bench-{}-{}.parquet", std::process::id(), clock::monotonic_ns());
+        let path = std::env::temp_dir().join(name);
         Ok(Self {
-            recorder: Parts::create(&path, true, None, &Run::default())?,
+            recorder: Recorder::create(&path, false, &Run::default())?,
             callers: Callers::default(),
             path,
         })

@@ -2,7 +2,7 @@
 //! Documentation/bpf/btf.rst). Rust emits no CO-RE relocations, so the loader looks the few fields up
 //! itself and patches them into the program as constants.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use crate::error::CaptureError;
 
@@ -27,6 +27,18 @@ pub(crate) struct TaskOffsets {
     pub(crate) queue: u32,
     /// Within the run queue: the number of throttled groups above it.
     pub(crate) queue_throttles: u32,
+}
+
+impl fmt::Display for TaskOffsets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, tgid, comm, cpu, stack, flags, .. } = self;
+        write!(
+            f,
+            "task_struct has pid at byte {pid}, tgid at {tgid}, comm at {comm}, cpu at {cpu}, stack at {stack}, flags at \
+             {flags}; throttling is {}",
+            if self.tells_throttling() { "shown" } else { "not shown" }
+        )
+    }
 }
 
 impl TaskOffsets {

@@ -10,6 +10,7 @@ use crate::{
     host,
     kernel::{self, Kernel, Method, Setup},
     nvml::Sampler,
+    sandbox::{self, Sandbox},
 };
 
 /// Whether a requirement is met.
@@ -39,6 +40,8 @@ struct Finding {
 pub(crate) struct Report {
     can_record: bool,
     findings: Vec<Finding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<Sandbox>,
 }
 
 fn finding(
@@ -69,8 +72,9 @@ fn driver_library() -> Result<String, String> {
     }
 }
 
-/// Checks every requirement; with privileges, by loading and attaching the eBPF programs.
-pub(crate) fn run() -> Report {
+/// Checks every requirement; with privileges, by loading and attaching the eBPF programs. `with_sandbox` adds what a
+/// recorder keeps of its privileges.
+pub(crate) fn run(with_sandbox: bool) -> Report {
     let permitted = kernel::may_trace();
     let offsets = btf::task_offsets();
     let architecture = match std::env::consts::ARCH {
@@ -79,6 +83,7 @@ pub(crate) fn run() -> Report {
     };
     let load = |method| Kernel::load(&Setup { buffer_bytes: 64 << 10, method, ..Setup::default() });
     let untried = || Err("not tried, because this user may not load eBPF programs".to_owned());
+    let mut attached_by = None;
     let (programs, extras, cheapest) = if !permitted {
         (untried(), untried(), untried())
     } else {
@@ -87,25 +92,28 @@ pub(crate) fn run() -> Report {
             Ok((kernel.method(), missing))
         }) {
             Err(error) => (Err(error_chain(&error)), untried(), untried()),
-            Ok((method, missing)) => (
-                Ok("ring buffer, programs loaded, scheduler and process tracepoints attached".to_owned()),
-                if missing.is_empty() {
-                    Ok("major page faults, out-of-memory kills".to_owned())
-                } else {
-                    Err(missing.join("; "))
-                },
-                match method {
-                    Method::Session => Ok("sessions (uprobe.session)".to_owned()),
-                    _ => {
-                        let why =
-                            load(Method::Session).err().map(|error| error.to_string()).unwrap_or_default();
-                        Err(format!("{method:?} instead of sessions: {why}"))
-                    }
-                },
-            ),
+            Ok((method, missing)) => {
+                attached_by = Some(method);
+                (
+                    Ok("ring buffer, programs loaded, scheduler and process tracepoints attached".to_owned()),
+                    if missing.is_empty() {
+                        Ok("major page faults, out-of-memory kills".to_owned())
+                    } else {
+                        Err(missing.join("; "))
+                    },
+                    match method {
+                        Method::Session => Ok("sessions (uprobe.session)".to_owned()),
+                        _ => {
+                            let why = load(Method::Session).err().map(|error| error.to_string());
+                            Err(format!("{} instead of sessions: {}", method.name(), why.unwrap_or_default()))
+                        }
+                    },
+                )
+            }
         }
     };
-    let nvml = Sampler::start(Duration::from_secs(1)).map(|sampler| format!("{} GPUs", sampler.gpus.len()));
+    let nvml =
+        Sampler::start(Duration::from_secs(1), || ()).map(|sampler| format!("{} GPUs", sampler.gpus.len()));
     let findings = vec![
         finding("architecture", architecture, Status::Error, "record on an x86-64 machine"),
         finding(
@@ -120,7 +128,7 @@ pub(crate) fn run() -> Report {
         ),
         finding(
             "kernel type information",
-            offsets.map(|offsets| format!("{offsets:?}")).map_err(|error| error.to_string()),
+            offsets.map(|offsets| offsets.to_string()).map_err(|error| error.to_string()),
             Status::Error,
             "use a kernel with CONFIG_DEBUG_INFO_BTF=y (every large distribution since 2021)",
         ),
@@ -168,7 +176,8 @@ pub(crate) fn run() -> Report {
         ),
     ];
     let can_record = findings.iter().all(|finding| finding.status != Status::Error);
-    Report { can_record, findings }
+    let sandbox = with_sandbox.then(|| sandbox::sandbox(attached_by));
+    Report { can_record, findings, sandbox }
 }
 
 impl Report {
@@ -198,6 +207,9 @@ impl Report {
             }
         }
         text += if self.can_record { "This machine can record.\n" } else { "This machine cannot record.\n" };
+        if let Some(sandbox) = &self.sandbox {
+            text += &sandbox.to_text();
+        }
         text
     }
 }

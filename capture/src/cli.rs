@@ -4,12 +4,13 @@ use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 use capture_wire::COMM_BYTES;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Bytes, Nanos, Redaction};
+use trace_writer::Parts;
 
 use crate::{
     attach::Stacks,
     bench, check,
-    error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED},
+    error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED, say},
     kernel::{Method, Setup},
     options::{Options, Subject},
     probes::{self, Profile, Without},
@@ -42,6 +43,9 @@ enum Verb {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Say, too, what a recorder keeps of its privileges while it records, by the way it is used
+        #[arg(long)]
+        sandbox: bool,
     },
     /// Measure what recording costs on this machine: per call, per event, and where events begin to be lost
     Bench {
@@ -85,6 +89,11 @@ struct Record {
     /// Which tasks' scheduling slices are recorded
     #[arg(long, value_enum, default_value_t = Sched::Target)]
     sched: Sched,
+    /// What is taken out of command lines before they are recorded: `secrets` (values of arguments and variables whose names
+    /// are those of secrets, such as --password, and passwords in addresses), `all` (everything but the program's name),
+    /// `text:TEXT` (what `secrets` takes out, and every argument that contains TEXT) or `off`
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_value = "secrets", default_missing_value = "secrets")]
+    redact: Redaction,
     /// Time between two readings of the GPUs' counters (NVML), at least 1ms, or `off`
     #[arg(long, value_name = "TIME", value_parser = sampling, default_value = "1s")]
     nvml: Sampling,
@@ -99,7 +108,7 @@ struct Record {
     /// one run
     #[arg(long, value_name = "SIZE", value_parser = part_size)]
     max_size: Option<Bytes>,
-    /// Replace the output file if it exists
+    /// Replace the output file if it exists, and discard an unfinished recording of it
     #[arg(long)]
     force: bool,
     /// Size of the ring buffer between kernel and recorder: a power of two from 64KiB to 2GiB
@@ -190,12 +199,21 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Ends the program if the command line is wrong, or asks for help. What is wrong is quoted from the command line.
+fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        say(error.render().to_string().trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
 /// Parses the command line and runs what it asks for.
 pub(crate) fn run() -> Result<ExitCode, CaptureError> {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     match cli.verb {
-        Some(Verb::Check { json }) => {
-            let report = check::run();
+        Some(Verb::Check { json, sandbox }) => {
+            let report = check::run(sandbox);
             print!("{}", if json { report.to_json() } else { report.to_text() });
             return Ok(ExitCode::from(if report.can_record() { EXIT_OK } else { EXIT_UNSUPPORTED }));
         }
@@ -212,10 +230,13 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
     }
     if cli.record.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {
         // A script whose variable is empty must not record the whole machine instead of its command.
-        Cli::command().error(ErrorKind::MissingRequiredArgument, "no command follows `--`").exit();
+        refuse(&Cli::command().error(ErrorKind::MissingRequiredArgument, "no command follows `--`"));
     }
-    let outcome = session::record(options(cli.record))?;
-    eprintln!("{outcome}");
+    let options = options(cli.record);
+    // Before anything is started.
+    Parts::check(&options.out, options.force, options.max_size)?;
+    let outcome = session::record(options)?;
+    say(&outcome.to_string());
     Ok(ExitCode::from(if outcome.command_failed() { EXIT_COMMAND_FAILED } else { EXIT_OK }))
 }
 
@@ -245,6 +266,7 @@ fn options(record: Record) -> Options {
             all_cuda,
             ..Setup::default()
         },
+        redaction: record.redact,
         nvml: record.nvml.0,
         marks: record.marks,
         duration: record.duration,

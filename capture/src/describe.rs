@@ -1,10 +1,10 @@
 //! The metadata of a run, as far as it is known before the first event.
 
-use trace_schema::Run;
+use trace_schema::{Redactor, Run};
 
 use crate::{
     clock, host,
-    kernel::{Kernel, Method},
+    kernel::Kernel,
     nvml::Sampler,
     options::{Options, Subject},
     probes::Profile,
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         Some(Ok(sampler)) => sampler.gpus.clone(),
         _ => host::gpus(),
     };
-    Run {
+    let mut run = Run {
         producer: concat!("inquest capture ", env!("CARGO_PKG_VERSION")).to_owned(),
         command: options.subject.describe(),
         joined_running: matches!(options.subject, Subject::Processes(_) | Subject::AllCuda),
@@ -55,15 +55,12 @@ pub(crate) fn run(options: &Options, kernel: &Kernel, sampler: Option<&Result<Sa
         gpus,
         clock: clock::start(),
         profile: options.profile.name().to_owned(),
-        attach_method: match kernel.method() {
-            Method::Session => "session",
-            Method::Multi => "multi",
-            Method::Single | Method::Auto => "single",
-        }
-        .to_owned(),
+        attach_method: kernel.method().name().to_owned(),
         lost_is_counted: true,
         throttling_is_recorded: kernel.tells_throttling(),
         not_captured,
         ..Run::default()
-    }
+    };
+    Redactor::new(options.redaction.clone(), &run).run(&mut run);
+    run
 }

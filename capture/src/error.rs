@@ -49,6 +49,8 @@ pub(crate) enum CaptureError {
     Map { name: &'static str, source: aya::maps::MapError },
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
+    #[error("{} cannot be the socket for marks: {reason}; name another path with --marks", path.display())]
+    MarksTaken { path: PathBuf, reason: &'static str },
     #[error("{} is not an ELF file that can be probed: {reason}", path.display())]
     Elf { path: PathBuf, reason: String },
     #[error("internal error: the eBPF programs sent an unknown event of {bytes} bytes with tag {tag}")]
@@ -61,7 +63,7 @@ impl CaptureError {
     /// The exit code of this error, as `capture --help` documents it.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Spawn { .. } | Self::NoProcess(_) => EXIT_USAGE,
+            Self::Spawn { .. } | Self::NoProcess(_) | Self::MarksTaken { .. } => EXIT_USAGE,
             Self::NotPermitted
             | Self::NoBtf(_)
             | Self::NoField(_)
@@ -71,10 +73,22 @@ impl CaptureError {
             | Self::Multi { .. }
             | Self::Map { .. } => EXIT_UNSUPPORTED,
             Self::Io { .. } | Self::Elf { .. } | Self::UnknownEvent { .. } => EXIT_IO,
-            Self::Write(WriteError::Exists(_) | WriteError::Unfinished(_)) => EXIT_USAGE,
+            Self::Write(
+                WriteError::Exists(_)
+                | WriteError::Unfinished(_)
+                | WriteError::BeingRecorded(_)
+                | WriteError::NotAFile { .. }
+                | WriteError::Folder { .. },
+            ) => EXIT_USAGE,
             Self::Write(_) => EXIT_IO,
         })
     }
+}
+
+/// Prints on standard error. Whatever is printed there passes here and is made harmless: it may have names of files and
+/// programs, and arguments.
+pub(crate) fn say(text: &str) {
+    eprintln!("{}", trace_schema::harmless(text));
 }
 
 /// Formats an error with its causes on one line.

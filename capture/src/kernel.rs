@@ -13,7 +13,7 @@ use aya::{
     util::online_cpus,
 };
 use bytemuck::Pod;
-use capture_wire::{COMM_BYTES, Call, OffCpu, Open, READ_WORDS, probe};
+use capture_wire::{COMM_BYTES, Call, OffCpu, Open, READ_WORDS, probe, target};
 use clap::ValueEnum;
 
 use crate::{
@@ -50,6 +50,17 @@ pub(crate) enum Method {
     Multi,
     /// One link per function for its entry and one for its return
     Single,
+}
+
+impl Method {
+    /// The method's name, as a run's metadata has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Multi => "multi",
+            Self::Single | Self::Auto => "single",
+        }
+    }
 }
 
 /// Settings of the eBPF programs for one recording.
@@ -405,6 +416,11 @@ impl Kernel {
     pub(crate) fn remove_target(&mut self, pid: u32) {
         // It may have gone already, which is just as well.
         let _ = self.targets.remove(&pid);
+    }
+
+    /// Whether a process is recorded now.
+    pub(crate) fn records(&self, pid: u32) -> bool {
+        self.targets.get(&pid, 0).is_ok_and(|flags| flags & target::RECORD != 0)
     }
 
     /// Process ids of all targets.

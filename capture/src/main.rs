@@ -22,11 +22,15 @@ mod mark_socket;
 mod multi;
 mod nvml;
 mod options;
+mod outcome;
+mod perf_map;
 mod privileges;
 mod probes;
 mod progress;
 #[cfg(test)]
 mod reference;
+mod sandbox;
+mod seccomp;
 mod session;
 mod stacks;
 mod torch_version;
@@ -37,7 +41,7 @@ fn main() -> ExitCode {
     match cli::run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("capture: {error}");
+            error::say(&format!("capture: {error}"));
             error.exit_code()
         }
     }

@@ -32,11 +32,11 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample every `interval`.
+    /// Begins to sample every `interval`, on a thread that calls `prepare` first.
     ///
     /// # Errors
     /// A sentence that says why NVML cannot be used here.
-    pub(crate) fn start(interval: Duration) -> Result<Self, String> {
+    pub(crate) fn start(interval: Duration, prepare: impl FnOnce() + Send + 'static) -> Result<Self, String> {
         let nvml = Nvml::builder().lib_path(LIBRARY.as_ref()).init().map_err(|error| error.to_string())?;
         let gpus = describe(&nvml);
         let stop = Arc::new(AtomicBool::new(false));
@@ -45,6 +45,7 @@ impl Sampler {
         let thread = thread::Builder::new()
             .name("nvml".to_owned())
             .spawn(move || {
+                prepare();
                 while !stopped.load(Ordering::Relaxed) {
                     let mut samples = Vec::new();
                     for index in 0..nvml.device_count().unwrap_or(0) {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Bytes, Nanos, Redaction};
 
 use crate::{
     attach::Stacks,
@@ -49,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) stacks: Stacks,
     /// How the kernel's part is set up. Its number of stacks is set when the recording begins.
     pub(crate) setup: Setup,
+    /// What is taken out of command lines before they are recorded.
+    pub(crate) redaction: Redaction,
     /// Interval of the GPU counters; `None` if they are off.
     pub(crate) nvml: Option<Nanos>,
     /// Path of the socket for marks, if the user named one.

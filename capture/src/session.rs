@@ -7,7 +7,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fmt,
     os::fd::{AsRawFd, RawFd},
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -20,8 +19,8 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use capture_wire::{Call, NO_STACK, Name, Process, process};
-use trace_schema::{Bytes, Kind, Nanos, ProcessInfo, Row, Run, Text, Thread};
-use trace_writer::{Finished, Parts};
+use trace_schema::{Kind, Nanos, ProcessInfo, Redaction, Row, Run, Text, Thread};
+use trace_writer::Parts;
 
 use crate::{
     attach::{self, Attacher, Found},
@@ -30,7 +29,7 @@ use crate::{
     clock,
     decode::{self, Event},
     describe,
-    error::CaptureError,
+    error::{CaptureError, say},
     host,
     kernel::{Kernel, Method, Setup},
     launch::{self, Running},
@@ -38,7 +37,8 @@ use crate::{
     mark_socket::MarkSocket,
     nvml::Sampler,
     options::{Options, Subject},
-    privileges,
+    outcome::{Outcome, untraced_marks},
+    privileges::{self, Needs},
     probes::{self, calls, marks, process as process_probe, sched},
     progress::Progress,
     stacks::Stacks,
@@ -55,43 +55,10 @@ const FLUSH: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long a continued process is watched for a stop that was left behind.
 const RESUMED: Duration = Duration::from_secs(3);
+/// Number of datagrams with marks after which the ring buffer comes next.
+const MARKS_AT_ONCE: usize = 256;
 /// Number of distinct call stacks that are kept.
 const STACKS_COUNT: u32 = 1 << 16;
-
-/// The result of a recording, for the closing lines and the exit code.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    out: PathBuf,
-    finished: Finished,
-    lost: u64,
-    libraries: usize,
-    status: Option<ExitStatus>,
-}
-
-impl Outcome {
-    /// Whether the traced command ended with an exit code other than 0, or by a signal.
-    pub(crate) fn command_failed(&self) -> bool {
-        self.status.is_some_and(|status| !status.success())
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finished { rows_count, size_bytes, parts_count } = self.finished;
-        let size = Bytes(size_bytes as i64);
-        write!(f, "capture: {rows_count} events, {size}, {} lost: {}", self.lost, self.out.display())?;
-        if parts_count > 0 {
-            write!(f, " (in {parts_count} parts)")?;
-        }
-        if self.libraries == 0 {
-            write!(f, "\ncapture: no CUDA library was loaded, so there are no calls in this run")?;
-        }
-        match self.status {
-            Some(status) if !status.success() => write!(f, "\ncapture: the command ended with {status}"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The state of a recording.
 struct Session {
@@ -103,11 +70,14 @@ struct Session {
     stacks: Stacks,
     marks: marks::Marks,
     socket: Option<MarkSocket>,
+    /// Number of datagrams that came from processes that are not traced.
+    untraced_count: u64,
     sampler: Option<Sampler>,
     throttling: Throttling,
     lost: LostCounters,
     threads: BTreeMap<(u32, u32), String>,
     processes: BTreeMap<u32, ProcessInfo>,
+    redaction: Redaction,
     /// Processes that were stopped while probes were placed, and when they were continued.
     resumed: HashMap<u32, Instant>,
     /// Names of kernels by process and host address, until a launch needs the name.
@@ -129,10 +99,16 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     let stacks_count = if options.stacks.any() { STACKS_COUNT } else { 0 };
     let setup = Setup { stacks_count, ..options.setup };
     let (kernel, mut events) = Kernel::load(&setup)?;
-    privileges::drop_unneeded(kernel.method() == Method::Single);
-    let sampler = options.nvml.map(|Nanos(ns)| Sampler::start(Duration::from_nanos(ns as u64)));
+    let needs = needs(&options, kernel.method());
+    privileges::drop_unneeded(needs);
+    // What is at the path that the user named is looked at before anything is written.
+    let socket = open_socket(&options)?;
+    let sampler = options.nvml.map(|Nanos(ns)| {
+        Sampler::start(Duration::from_nanos(ns as u64), move || privileges::cut_thread(needs))
+    });
     let run = describe::run(&options, &kernel, sampler.as_ref());
-    let recorder = Parts::create(&options.out, options.force, options.max_size, &run)?;
+    let create = || Parts::create(&options.out, options.force, options.max_size, &run);
+    let recorder = privileges::on_cut_thread(needs, create)?;
     let mut session = Session {
         kernel,
         recorder,
@@ -140,12 +116,14 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         callers: Callers::default(),
         stacks: Stacks::default(),
         marks: marks::Marks::default(),
-        socket: None,
+        socket,
+        untraced_count: 0,
         sampler: sampler.and_then(Result::ok),
         throttling: Throttling::default(),
         lost: LostCounters::new(run.clock.start_ns),
         threads: BTreeMap::new(),
         processes: BTreeMap::new(),
+        redaction: options.redaction.clone(),
         resumed: HashMap::new(),
         kernel_names: HashMap::new(),
         rows: 0,
@@ -160,8 +138,10 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         }
     };
     session.recorder.begun()?;
+    let failed = privileges::confine(needs).into_iter();
+    failed.for_each(|failed| say(&format!("capture: a restriction of the recorder is missing: {failed}")));
     if !options.quiet && matches!(options.subject, Subject::AllCuda) {
-        eprintln!("capture: {}", launch::announce_all_cuda(options.duration));
+        say(&format!("capture: {}", launch::announce_all_cuda(options.duration)));
     }
     let mut progress = Progress::new(options.progress);
     let deadline = options.duration.map(|Nanos(ns)| Instant::now() + Duration::from_nanos(ns as u64));
@@ -179,6 +159,29 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
     outcome
 }
 
+/// What decides which capabilities this recording keeps.
+fn needs(options: &Options, method: Method) -> Needs {
+    let is_foreign = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        !privileges::owns(folder.unwrap_or(Path::new(".")))
+    };
+    Needs {
+        stops: matches!(options.subject, Subject::Command(_) | Subject::Name(_)),
+        single: method == Method::Single,
+        foreign_folder: is_foreign(&options.out) || options.marks.as_deref().is_some_and(is_foreign),
+        gives_files: trace_writer::sudo_caller().is_some(),
+    }
+}
+
+/// Opens the socket that the user named, or one for a command; without both there is none.
+fn open_socket(options: &Options) -> Result<Option<MarkSocket>, CaptureError> {
+    match &options.marks {
+        Some(path) => MarkSocket::open_at(path).map(Some),
+        None if matches!(options.subject, Subject::Command(_)) => MarkSocket::open_own().map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Sleeps until the ring buffer wakes its reader, a mark has come, or the time is over.
 pub(crate) fn wait(events: RawFd, marks: Option<RawFd>, timeout: Duration) {
     let pollfd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -194,13 +197,6 @@ pub(crate) fn wait(events: RawFd, marks: Option<RawFd>, timeout: Duration) {
 impl Session {
     fn begin(&mut self, options: &Options) -> Result<Running, CaptureError> {
         self.run.not_captured.extend(self.kernel.attach_tracepoints()?);
-        // With the time: what a killed recorder of another user left under this process number cannot be removed.
-        let name = format!("inquest-{}-{}.marks", std::process::id(), self.run.clock.start_ns);
-        let own_socket =
-            matches!(options.subject, Subject::Command(_)).then(|| std::env::temp_dir().join(name));
-        if let Some(path) = options.marks.clone().or(own_socket) {
-            self.socket = Some(MarkSocket::open(path)?);
-        }
         let marks = self.socket.as_ref().map(MarkSocket::path);
         let running = Running::start(&options.subject, &mut self.kernel, marks)?;
         let now_ns = clock::monotonic_ns();
@@ -241,7 +237,7 @@ impl Session {
         let (mut flushed, mut swept) = (Instant::now(), Instant::now());
         loop {
             let emptied = self.drain(events, |_| ())?;
-            self.push_marks()?;
+            self.push_marks(MARKS_AT_ONCE)?;
             if let Some(status) = running.ended(&self.kernel)? {
                 return Ok(status);
             }
@@ -282,7 +278,7 @@ impl Session {
     /// The work that is done twice a second: counters, flush, processes that a stop was left behind in.
     fn tick(&mut self) -> Result<(), CaptureError> {
         let now_ns = clock::monotonic_ns();
-        self.lost.read(&self.kernel, now_ns)?;
+        self.lost.read(&self.kernel, self.marks.lost_count(), now_ns)?;
         self.push_samples(now_ns)?;
         // Two threads that stop their process at once could leave one stop behind.
         self.resumed.retain(|_, since| since.elapsed() < RESUMED);
@@ -296,9 +292,11 @@ impl Session {
         let is_alive = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
         let mut gone: HashSet<u32> = self.callers.pids().filter(|pid| !is_alive(*pid)).collect();
         gone.extend(self.kernel.targets().into_iter().filter(|pid| !is_alive(*pid)));
+        gone.extend(self.marks.pids().filter(|pid| !is_alive(*pid)));
         if gone.is_empty() {
             return Ok(());
         }
+        self.push_waiting_marks()?;
         for (slot, call) in self.kernel.open_calls() {
             if gone.contains(&call.pid) {
                 self.call(&call, true)?;
@@ -331,16 +329,34 @@ impl Session {
         rows.iter().try_for_each(|row| self.push(row))
     }
 
-    fn push_marks(&mut self) -> Result<(), CaptureError> {
-        let messages = self.socket.as_ref().map_or_else(Vec::new, MarkSocket::receive);
-        for message in messages {
-            for line in message.text.lines() {
+    /// Records the marks of at most `at_most` datagrams that wait, if they are of processes that are recorded now.
+    fn push_marks(&mut self, at_most: usize) -> Result<(), CaptureError> {
+        for _ in 0..at_most {
+            let Some(message) = self.socket.as_ref().and_then(MarkSocket::receive) else {
+                return Ok(());
+            };
+            if !self.kernel.records(message.pid) {
+                self.untraced_count += 1;
+                continue;
+            }
+            let mut text = message.text.as_str();
+            if message.is_cut {
+                // The last line is not whole.
+                text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+                self.marks.lose(1);
+            }
+            for line in text.lines() {
                 if let Some(row) = self.marks.line(message.ts_ns, message.pid, line) {
                     self.push(&row)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Records all marks that have been sent. A process that is not recorded any more is not heard.
+    fn push_waiting_marks(&mut self) -> Result<(), CaptureError> {
+        self.push_marks(self.socket.as_ref().map_or(0, MarkSocket::queue_count))
     }
 
     fn push(&mut self, row: &Row) -> Result<(), CaptureError> {
@@ -454,6 +470,7 @@ impl Session {
             }
             process::EXIT => {
                 if event.pid == event.tid && is_gone(event.pid) {
+                    self.push_waiting_marks()?;
                     self.kernel.remove_target(event.pid);
                 }
                 Ok(())
@@ -464,7 +481,8 @@ impl Session {
 
     /// Notes the description of a process, and returns its command line.
     fn get_to_know(&mut self, pid: u32) -> Option<String> {
-        let info = cgroup::describe(pid);
+        let mut info = cgroup::describe(pid);
+        info.command = self.redaction.words(&info.command);
         self.throttling.watch(pid);
         let command = (!info.command.is_empty()).then(|| info.command.join(" "));
         // One that is gone already tells nothing; what was known before is better.
@@ -499,6 +517,7 @@ impl Session {
     /// The metadata as it is known now.
     fn metadata(&self) -> Run {
         let mut run = self.run.clone();
+        run.not_captured.extend(untraced_marks(self.untraced_count));
         run.clock.end_ns = clock::monotonic_ns();
         run.clock.wall_step_ns = clock::wall_offset_ns() - run.clock.wall_offset_ns;
         clock::note_kept(&mut run.clock);
@@ -519,6 +538,9 @@ impl Session {
         out: PathBuf,
         status: Option<ExitStatus>,
     ) -> Result<Outcome, CaptureError> {
+        self.push_waiting_marks()?;
+        // What comes now is sent after the recording.
+        self.socket = None;
         for pid in self.release() {
             self.name_living_threads(pid);
         }
@@ -536,7 +558,6 @@ impl Session {
             };
         };
         while !self.drain(events, &mut look)? {}
-        self.push_marks()?;
         self.push_samples(end_ns)?;
         for (_, call) in open_calls.iter().filter(|(_, call)| !closed.contains(&(call.tid, call.ts))) {
             self.call(call, true)?;
@@ -544,15 +565,17 @@ impl Session {
         for off in open_off.iter().filter(|off| !closed.contains(&(off.tid, off.out_ts))) {
             self.push(&sched::off_cpu_row(off, true))?;
         }
+        let marks_lost_count = self.marks.lost_count();
         let marks = std::mem::take(&mut self.marks).open();
-        let stacks = std::mem::take(&mut self.stacks).named(end_ns);
+        let (stacks, cut) = std::mem::take(&mut self.stacks).named(end_ns);
+        self.run.not_captured.extend(cut);
         marks.iter().chain(&stacks).try_for_each(|row| self.push(row))?;
-        self.lost.read(&self.kernel, clock::monotonic_ns())?;
+        self.lost.read(&self.kernel, marks_lost_count, clock::monotonic_ns())?;
         let (lost, libraries) = (self.lost.total(), self.attacher.libraries.len());
         let mut run = self.metadata();
         run.clock.end_ns = end_ns;
         let finished = self.recorder.finish(&run)?;
-        Ok(Outcome { out, finished, lost, libraries, status })
+        Ok(Outcome { out, finished, lost, untraced_count: self.untraced_count, libraries, status })
     }
 
     fn name_living_threads(&mut self, pid: u32) {

@@ -6,14 +6,19 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
     path::PathBuf,
 };
 
 use capture_wire::Call;
 use trace_schema::{Kind, Row};
 
-use crate::{attach::through_root, caller::Callers, elf::Symbols, kernel::Kernel};
+use crate::{
+    attach::through_root,
+    caller::Callers,
+    elf::Symbols,
+    kernel::Kernel,
+    perf_map::{self, PerfMap},
+};
 
 /// One frame.
 #[derive(Clone)]
@@ -33,6 +38,8 @@ type Found = (u32, u32, u64);
 pub(crate) struct Stacks {
     numbers: HashMap<Found, u32>,
     seen: BTreeMap<(u32, u32), Vec<Frame>>,
+    /// User ids of processes with frames in generated code; `None` for one that was gone when it was looked at.
+    users: HashMap<u32, Option<u32>>,
 }
 
 fn row(ts_ns: i64, pid: u32, id: u32, text: String) -> Row {
@@ -78,6 +85,9 @@ impl Stacks {
                 None => Frame::Address(address),
             })
             .collect();
+        if frames.iter().any(|frame| matches!(frame, Frame::Address(_))) {
+            self.users.entry(pid).or_insert_with(|| perf_map::user(pid));
+        }
         let text = folded(frames.iter().map(|frame| match frame {
             Frame::File { name, offset, .. } => format!("{name}+0x{offset:x}"),
             Frame::Address(address) => format!("0x{address:x}"),
@@ -86,11 +96,16 @@ impl Stacks {
         (number, Some(row(ts_ns, pid, number, text)))
     }
 
-    /// Rows of all stacks, with the function names that symbol tables and perf maps have.
-    pub(crate) fn named(self, ts_ns: i64) -> Vec<Row> {
+    /// Rows of all stacks, with the function names that symbol tables and perf maps have; and a sentence for each perf map
+    /// that was not read to its end.
+    pub(crate) fn named(self, ts_ns: i64) -> (Vec<Row>, Vec<String>) {
         let mut files: HashMap<PathBuf, Symbols> = HashMap::new();
-        let mut generated: HashMap<u32, Vec<(u64, u64, String)>> = HashMap::new();
-        self.seen
+        // Stacks come by process, so that one map is held at a time.
+        let mut generated: Option<(u32, PerfMap)> = None;
+        let mut notes = Vec::new();
+        let users = self.users;
+        let rows = self
+            .seen
             .into_iter()
             .map(|((pid, id), frames)| {
                 let text = folded(frames.into_iter().enumerate().map(|(depth, frame)| {
@@ -107,46 +122,20 @@ impl Stacks {
                                 None => format!("{name}+0x{offset:x}"),
                             }
                         }
-                        Frame::Address(address) => generated
-                            .entry(pid)
-                            .or_insert_with(|| perf_map(pid))
-                            .iter()
-                            .find(|(start, size, _)| address >= *start && address - start < *size)
-                            .map_or_else(|| format!("0x{address:x}"), |(_, _, name)| name.replace(';', ":")),
+                        Frame::Address(address) => {
+                            if generated.as_ref().is_none_or(|(of, _)| *of != pid) {
+                                let map = PerfMap::read(pid, users.get(&pid).copied().flatten());
+                                notes.extend(map.cut.clone());
+                                generated = Some((pid, map));
+                            }
+                            let name = generated.as_ref().and_then(|(_, map)| map.name(address));
+                            name.map_or_else(|| format!("0x{address:x}"), |name| name.replace(';', ":"))
+                        }
                     }
                 }));
                 row(ts_ns, pid, id, text)
             })
-            .collect()
-    }
-}
-
-/// Parses a perf map: lines of `start size name`, with numbers in hexadecimal.
-fn parse_perf_map(text: &str) -> Vec<(u64, u64, String)> {
-    text.lines()
-        .filter_map(|line| {
-            let mut words = line.splitn(3, ' ');
-            let number = |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
-            Some((number(words.next())?, number(words.next())?, words.next()?.to_owned()))
-        })
-        .collect()
-}
-
-fn perf_map(pid: u32) -> Vec<(u64, u64, String)> {
-    let name = format!("tmp/perf-{pid}.map");
-    let inside = PathBuf::from(format!("/proc/{pid}/root")).join(&name);
-    let text = fs::read_to_string(inside).or_else(|_| fs::read_to_string(PathBuf::from("/").join(&name)));
-    parse_perf_map(&text.unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn perf_maps_are_read_and_rubbish_is_not() {
-        let map = parse_perf_map("7f00 20 py::step:/a b.py\nnonsense\n0x8000 10 py::main:/m.py\n");
-        assert_eq!(map.len(), 2);
-        assert_eq!(map[0], (0x7f00, 0x20, "py::step:/a b.py".to_owned()));
+            .collect();
+        (rows, notes)
     }
 }

@@ -8,7 +8,7 @@ mod common;
 
 use std::{
     io::Read,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt, symlink},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -21,6 +21,7 @@ common::tests! {
     marks_become_ranges_and_points,
     memory_settings_and_pytorchs_version_are_kept_and_no_secret,
     memory_settings_of_a_running_process_are_kept,
+    secrets_in_command_lines_are_redacted_unless_they_are_wanted,
     light_leaves_out_what_is_frequent_and_says_so,
     every_cpu_can_be_watched_all_the_time,
     stacks_are_spelled_out,
@@ -32,6 +33,13 @@ common::tests! {
     without_a_subject_every_cuda_process_is_recorded_until_ctrl_c,
     a_long_run_comes_in_parts_and_opens_as_one,
     few_privileges_are_enough if !common::probes_single_functions_only(),
+    the_files_belong_to_the_user_of_sudo if is_root(),
+    a_recorder_killed_at_once_is_no_obstacle,
+}
+
+/// Whether this user is root, who can give files to others.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
 /// One row's columns, as text; nulls are left out.
@@ -214,6 +222,37 @@ fn memory_settings_of_a_running_process_are_kept() {
     stub.wait().unwrap();
     assert!(capture.status.success(), "{}", String::from_utf8_lossy(&capture.stderr));
     check_settings(&out);
+}
+
+fn secrets_in_command_lines_are_redacted_unless_they_are_wanted() {
+    const SECRET: &str = "hunter2";
+    for (flags, redacted) in
+        [(&[] as &[&str], Some("secrets")), (&["--redact", "all"], Some("all")), (&["--redact", "off"], None)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("run.parquet");
+        let output = Command::new(CAPTURE)
+            .args(flags)
+            .arg("--out")
+            .arg(&out)
+            .args(["--", "sh", "-c", "sleep 0.1; true", "sh", "--password", SECRET])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows = Rows::open(&out);
+        let execs: Vec<String> = rows
+            .select("process", Some("exec"))
+            .into_iter()
+            .filter_map(|row| rows.text(row, "detail"))
+            .collect();
+        let (command, processes) = (rows.meta["command"].to_string(), rows.meta["processes"].to_string());
+        assert!(execs.iter().any(|detail| detail.starts_with("sh ")), "{flags:?}: {execs:?}");
+        for said in [execs.join("\n"), command, processes] {
+            assert_eq!(said.contains(SECRET), redacted.is_none(), "{flags:?}: {said}");
+            assert_eq!(said.contains("[redacted]"), redacted.is_some(), "{flags:?}: {said}");
+        }
+        assert_eq!(rows.meta["redacted"][0].as_str(), redacted, "{flags:?}");
+    }
 }
 
 fn light_leaves_out_what_is_frequent_and_says_so() {
@@ -460,4 +499,73 @@ fn few_privileges_are_enough() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(Rows::open(&out).select("call", Some("cudaMalloc")).len(), 21);
+}
+
+fn the_files_belong_to_the_user_of_sudo() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    // The command looks at the recording while it is written.
+    let output = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .args(["--", "stat", "-c", "%u %g %a"])
+        .arg(directory.path().join("run.parquet.recording"))
+        .env("SUDO_UID", "65533")
+        .env("SUDO_GID", "65534")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "65533 65534 600\n");
+    let metadata = std::fs::metadata(&out).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o777), (65533, 65534, 0o600));
+    // Without the variables they are root's.
+    let capture = Command::new(CAPTURE)
+        .arg("--out")
+        .arg(&out)
+        .args(["--force", "--", "true"])
+        .env_remove("SUDO_UID")
+        .output()
+        .unwrap();
+    assert!(capture.status.success(), "{}", String::from_utf8_lossy(&capture.stderr));
+    assert_eq!(std::fs::metadata(&out).unwrap().uid(), 0);
+}
+
+fn a_recorder_killed_at_once_is_no_obstacle() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    let capture = |flags: &[&str]| {
+        let output = Command::new(CAPTURE).arg("--out").arg(&out).args(flags).args(["--", "true"]).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let recover = || {
+        let output = Command::new(built("analyze")).arg("recover").arg(&recording).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // No program has that name, so nothing is recorded.
+    let mut waiting = capture_in_background(&["--wait-for", "no-such-program"], &out);
+    let start = Instant::now();
+    while !recording.exists() {
+        assert!(start.elapsed() < Duration::from_secs(30), "no recording appears");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (code, message) = capture(&["--force"]);
+    assert!(code == Some(2) && message.contains("another recorder"), "{message}");
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let (code, message) = recover();
+    assert_eq!(code, Some(0), "{message}");
+    std::fs::remove_file(&out).unwrap();
+    let (code, message) = capture(&[]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(out.exists() && !recording.exists());
+    std::fs::remove_file(&out).unwrap();
+    // As after a power cut.
+    std::fs::write(&recording, "").unwrap();
+    let (code, message) = recover();
+    assert!(code == Some(2) && message.contains("nothing was recorded yet"), "{message}");
+    let (code, message) = capture(&[]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(out.exists() && !recording.exists());
 }

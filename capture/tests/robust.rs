@@ -177,19 +177,9 @@ fn a_library_without_the_expected_symbol_is_noted_and_the_fallback_taken() {
     }
     // An allocator library that lacks the allocator's function.
     std::fs::copy(built("examples").join("libnccl.so"), libraries.join("libc10_cuda.so")).unwrap();
-    let out = directory.path().join("run.parquet");
-    let output = Command::new(CAPTURE)
-        .arg("--out")
-        .arg(&out)
-        .arg("--")
-        .arg(built("cuda-stub"))
-        .arg(&libraries)
-        .arg(directory.path().join("log.json"))
-        .arg("api")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let meta = Rows::open(&out).meta;
+    let run = common::record_with(&libraries, &["--profile", "default"], &["api"]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let meta = Rows::open(&run.path()).meta;
     let probes = meta["probes"].as_array().unwrap();
     let missing: Vec<_> = probes.iter().filter(|probe| !probe["error"].is_null()).collect();
     assert!(
@@ -265,7 +255,7 @@ fn a_socket_that_a_killed_recorder_left_is_taken_over() {
     let living = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
     let output = capture("first.parquet");
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), message.contains("marks")), (Some(5), true), "{message}");
+    assert_eq!((output.status.code(), message.contains("in use")), (Some(2), true), "{message}");
     drop(living);
     let output = capture("second.parquet");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

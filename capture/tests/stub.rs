@@ -9,12 +9,14 @@ mod common;
 
 use std::{collections::HashMap, process::Command, time::Duration};
 
-use common::{CAPTURE, Rows, built, record, workload};
+use common::{CAPTURE, Rows, built, record, record_with, sql, workload};
 use serde_json::Value;
 
 common::tests! {
     calls_made_are_rows_recorded,
     driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole,
+    a_pause_s_parts_are_told_apart,
+    without_the_function_of_ipc_collect_its_library_says_so,
     what_does_not_fit_is_counted,
     a_stolen_cpu_is_on_record_and_the_thief_is_named,
     calls_that_never_return_are_censored,
@@ -116,6 +118,62 @@ fn driver_calls_nest_in_runtime_calls_and_allocator_events_are_whole() {
     assert_eq!(rows.number(found[0], "device"), Some(1));
     assert_eq!((rows.number(found[0], "pool_owner"), rows.number(found[0], "pool_id")), (None, Some(9)));
     assert_eq!(rows.number(found[0], "stream"), Some(0x53));
+}
+
+fn a_pause_s_parts_are_told_apart() {
+    // The smallest profile has both calls; the bytes need the allocator's events.
+    for profile in ["light", "full"] {
+        let run = record(&["--profile", profile], &["sleep"]);
+        assert!(run.output.status.success(), "{}", run.stderr());
+        let rows = Rows::open(&run.path());
+        let (ts, dur) = (rows.column("ts"), rows.column("dur"));
+        assert_eq!(rows.select("alloc", Some("empty_cache")).len(), 1);
+        let collected = rows.select("alloc", Some("ipc_collect"));
+        let callers: Vec<Option<String>> = collected.iter().map(|row| rows.text(*row, "caller")).collect();
+        // The program's call, and that of the allocator for a request.
+        assert_eq!(callers, [Some("cuda-stub".to_owned()), Some("libc10_cuda.so".to_owned())]);
+        let freed = rows.select("alloc", Some("free_requested"));
+        if profile == "light" {
+            assert!(freed.is_empty());
+            continue;
+        }
+        let from = ts[collected[0]].unwrap();
+        let span = from..=from + dur[collected[0]].unwrap();
+        let within: Vec<bool> = freed.iter().map(|row| span.contains(&ts[*row].unwrap())).collect();
+        assert_eq!(within, [false, true]);
+        let parts = "SELECT cause, freed_before_bytes / 1048576 AS freed_before, released_bytes / 1048576 AS released, \
+             ipc_freed_bytes / 1048576 AS collected FROM memory_releases ORDER BY ts";
+        let expected = "cause,freed_before,released,collected\nempty_cache,20,20,0\nipc_collect,0,0,30\n";
+        assert_eq!(sql(&run.path(), parts), expected);
+    }
+}
+
+fn without_the_function_of_ipc_collect_its_library_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let libraries = directory.path().join("lib");
+    std::fs::create_dir(&libraries).unwrap();
+    for file in std::fs::read_dir(built("examples")).unwrap().map(Result::unwrap) {
+        if file.path().extension().is_some_and(|extension| extension == "so") {
+            std::fs::copy(file.path(), libraries.join(file.file_name())).unwrap();
+        }
+    }
+    // Another build of PyTorch has the function in another of its libraries; a library without it is no error.
+    std::fs::rename(libraries.join("libtorch_cuda.so"), libraries.join("libtorch_python.so")).unwrap();
+    std::fs::copy(built("examples").join("libc10.so"), libraries.join("libtorch_cuda.so")).unwrap();
+    let run = record_with(&libraries, &["--profile", "default"], &["sleep"]);
+    assert!(run.output.status.success(), "{}", run.stderr());
+    let rows = Rows::open(&run.path());
+    assert_eq!(rows.select("alloc", Some("ipc_collect")).len(), 2);
+    let probes = rows.meta["probes"].as_array().unwrap();
+    let of = |probe: &&Value| probe["symbol"].as_str().unwrap().contains("CudaIPCCollect");
+    let found: Vec<&Value> = probes.iter().filter(of).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0]["library"].as_str().unwrap().ends_with("libtorch_python.so") && found[0]["error"].is_null()
+    );
+    let libraries = rows.meta["libraries"].as_array().unwrap();
+    let without = libraries.iter().find(|one| one["path"].as_str().unwrap().ends_with("libtorch_cuda.so"));
+    assert!(without.is_some_and(|one| one["absent"].to_string().contains("CudaIPCCollect")), "{libraries:?}");
 }
 
 fn what_does_not_fit_is_counted() {

@@ -2,7 +2,7 @@
 -- needs: ops
 -- columns:
 --   run          string   -      Name of the run that the row comes from.
---   subject      string   -      Name of the function.
+--   subject      string   -      Name of the function; one that was not probed has no row, as launches of kernels with `--profile light`.
 --   calls_count  int64    count  Number of finished calls.
 --   calls_ns     int64    ns     Sum of the durations of the finished calls.
 --   p50_ns       float64  ns     Median duration, interpolated.

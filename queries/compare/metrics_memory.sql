@@ -2,11 +2,11 @@
 -- needs: memory_timeline
 -- columns:
 --   run                        string   -      Name of the run that the row comes from.
---   reserved_peak_bytes        int64    bytes  Peak of the reserved bytes.
---   allocated_peak_bytes       int64    bytes  Peak of the allocated bytes.
---   reserved_mean_bytes        float64  bytes  Reserved bytes, mean over the time from the first event to the last; null if all events have the same time.
---   allocated_mean_bytes       float64  bytes  Allocated bytes, mean over the time from the first event to the last; null if all events have the same time.
---   inactive_split_peak_bytes  int64    bytes  Peak of the inactive split bytes; null if the source reports usage only.
+--   reserved_peak_bytes        int64    bytes  Peak of the reserved bytes; null if the source reports no segments.
+--   allocated_peak_bytes       int64    bytes  Peak of the allocated bytes; null if the source reports no blocks.
+--   reserved_mean_bytes        float64  bytes  Reserved bytes, mean over the time from the first event to the last; null if all events have the same time, or the source reports no segments.
+--   allocated_mean_bytes       float64  bytes  Allocated bytes, mean over the time from the first event to the last; null if all events have the same time, or the source reports no blocks.
+--   inactive_split_peak_bytes  int64    bytes  Peak of the inactive split bytes; null if the source reports usage only, or no blocks.
 -- metrics:
 --   reserved_peak_bytes        lower  1MiB  bytes, 0 if absent
 --   allocated_peak_bytes       lower  1MiB  bytes, 0 if absent

@@ -2,8 +2,8 @@
 -- needs: ops
 -- columns:
 --   run                string  -      Name of the run that the row comes from.
---   wall_ns            int64   ns     Wall time from the entry of the first call to the return of the last.
---   calls_ns           int64   ns     Time in top-level calls that are not synchronizing calls.
+--   wall_ns            int64   ns     Wall time from the entry of the first call to the return of the last, among calls of the probed functions.
+--   calls_ns           int64   ns     Time in top-level calls that are not synchronizing calls; of the probed functions only: with `--profile light`, launches of kernels are not in it.
 --   sync_ns            int64   ns     Time in top-level synchronizing calls.
 --   alloc_calls_count  int64   count  Number of top-level calls of the driver or runtime API that allocate, free or map memory.
 -- metrics:

@@ -11,10 +11,14 @@
 --   calls_count  lower  1      count, 0 if absent
 --   calls_ns     lower  1ms    ns, 0 if absent
 --   p50_ns       lower  200ns  ns, from 10 calls
-SELECT run, subject, stratum, count(*) AS calls_count, sum(dur) AS calls_ns,
-    percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns
+SELECT run, subject, stratum, calls_count, calls_ns, p50_ns
 FROM (
-    SELECT run, op AS subject, dur,
-        concat_ws(', ', direction, '2^' || size_class || ' bytes', CASE WHEN class = 'launch' THEN CASE WHEN first_call THEN 'first call' ELSE 'repeated' END END) AS stratum
-    FROM ops WHERE dur IS NOT NULL
-) WHERE stratum <> '' GROUP BY run, subject, stratum
+    SELECT
+        run, subject, count(*) AS calls_count, sum(dur) AS calls_ns,
+        concat_ws(', ', direction, '2^' || size_class || ' bytes', CASE WHEN is_first THEN 'first call' WHEN NOT is_first THEN 'repeated' END) AS stratum,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY CAST(dur AS DOUBLE)) AS p50_ns
+    FROM (
+        SELECT run, op AS subject, dur, direction, size_class, CASE WHEN class = 'launch' THEN first_call END AS is_first
+        FROM ops WHERE dur IS NOT NULL
+    ) GROUP BY run, subject, direction, size_class, is_first
+) WHERE stratum <> ''

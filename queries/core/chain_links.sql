@@ -11,7 +11,7 @@
 --   pid         uint32  -   Process ID of the thread whose time it is.
 --   tid         uint32  -   Thread ID of the thread whose time it is.
 --   state       string  -   State of the thread: on-cpu (running), preempted, runnable, throttled, blocked, stopped or unknown.
---   cause       string  -   Cause, as in slow_calls; null if the calling thread ran, or if the state is unknown.
+--   cause       string  -   Cause, as in slow_calls; null if the calling thread ran.
 --   cpu         uint32  -   CPU that the thread waited for, or left.
 --   syscall     int64   -   System call (x86-64 number) in which the thread slept.
 --   task_pid    uint32  -   Process ID of the task that was on the CPU, ended the sleep, or was waited for and ran; null if it is not recorded.

@@ -1,4 +1,4 @@
--- launch_gaps: one row per interval of a thread between two consecutive kernel or graph launches. The columns from host_ns to unknown_ns sum to dur. There is no row where launches between the two may not be stored.
+-- launch_gaps: one row per interval of a thread between two consecutive kernel or graph launches. The columns from host_ns to unknown_ns sum to dur. There is no row where launches between the two may not be stored, nor in a run that was recorded without launches of kernels (`capture --profile light`).
 -- needs: _launch_gaps
 -- columns:
 --   run            string  -   Name of the run that the row comes from.
@@ -19,7 +19,7 @@
 --   page_fault_ns  int64   ns  Outside of calls, blocked by a page fault.
 --   blocked_ns     int64   ns  Outside of calls, blocked by anything else.
 --   stopped_ns     int64   ns  Outside of calls, stopped by a signal.
---   unknown_ns     int64   ns  Outside of calls, off CPU for a reason that the source does not record; or all time outside of calls, where the scheduler or some calls are not on record: the other columns of such time are null.
+--   unknown_ns     int64   ns  Outside of calls, off CPU for a reason that the source does not record; or all time outside of calls, where the scheduler is not on record; or all of the gap, where some calls are not on record. The other columns of such time are null.
 --   waiting_ns     int64   ns  Deprecated alias of runnable_ns; removed with format version 2.
 SELECT
     run, pid, tid, ts, dur, next_op, phase,

@@ -8,7 +8,7 @@
 --   ts                   int64    ns     Time of the event (CLOCK_MONOTONIC).
 --   tid                  uint32   -      Thread ID.
 --   action               string   -      Event: segment_alloc, segment_free, segment_map or segment_unmap.
---   cause                string   -      Allocated for first_use, growth, fragmentation (enough bytes were free, but in no single block), other_stream (another stream had a free block) or after_release (the memory had been released). Released by empty_cache or make_room (for a request), as in memory_releases. not_known if the record does not show it: the request or the calls of emptyCache are not recorded, or the source records no streams and pending frees.
+--   cause                string   -      Allocated for first_use, growth, fragmentation (enough bytes were free, but in no single block), other_stream (another stream had a free block) or after_release (the memory had been released). Released by empty_cache or make_room (for a request), as in memory_releases. not_known if the record does not show it: the request, or whether a request or a call of emptyCache encloses the release, is not recorded, or the source records no streams and pending frees.
 --   addr                 uint64   -      Address.
 --   size_bytes           int64    bytes  Size of the segment or range.
 --   pool_owner           uint64   -      First half of the private pool's ID; null is the default pool.

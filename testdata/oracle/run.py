@@ -9,16 +9,20 @@ operation a line:
     a ID BYTES STREAM   allocate on stream 0 (default) .. 3     f ID   free it
     A ID BYTES          allocate through a tensor's pointer     F ID   drop it     r ID STREAM   use it on 1 .. 3
     q 0|1               whether work on the GPU has ended       e      empty_cache        s      snapshot
+    p POOL              make a private pool     u POOL  allocate from it from now on      x POOL until here
+    D POOL              destroy it, as the destructor of a MemPool does
 
 OUT gets `S addr total stream is_large is_expandable size:requested:state…` per segment and `T name=value…` at each
-snapshot, and at the end `E action addr size stream` for every event. `PYTORCH_CUDA_ALLOC_CONF` and FAKE_CAP, the
+snapshot, and at the end `E action addr size stream` for every event, with the two numbers of its pool if ORACLE knows them. `PYTORCH_CUDA_ALLOC_CONF` and FAKE_CAP, the
 bytes of the device, come from the environment. Each result is kept as DIR/N.txt with the version and the settings in its first line;
 then `INQUEST_ORACLE=DIR cargo nextest run -p analyze oracle` compares them all with the replay.
 
 With --pairs each workload runs twice, with other settings (DIR/N-a.txt, DIR/N-b.txt): what `analyze what-if` says of the
 second from the first is compared by `INQUEST_PAIRS=DIR`. No event tells of an empty_cache; here each is between two
 snapshots, and a line `X K` says that it followed the Kth, from 0. `M` has the bytes of the device that can be
-allocated, `D` all of them. With --limited, too, settings limit the process and collect unused segments; none rounds
+allocated, `D` all of them. With --addresses each run of a pair has other addresses (FAKE_SEED), as processes
+on a device have; without, segments lie in the order in which they are reserved. With --other-program the second run has other settings and no empty_cache.
+With --private-pools, parts of the workload allocate from up to three of them. With --limited, too, settings limit the process and collect unused segments; none rounds
 sizes up, because the event of a request that failed has its rounded size.
 """
 
@@ -53,12 +57,29 @@ def limited(chance):
     return ",".join(words)
 
 
-def workload(chance, length, has_tensors):
-    lines, raw, tensors = [], [], []
+def change_of_pools(chance, pools, used):
+    """An operation on private pools, and the pool that is in use after it."""
+    if used:
+        return [f"x {used}"], None
+    if pools and chance.random() < 0.2:
+        return [f"D {pools.pop(chance.randrange(len(pools)))}"], None
+    made = []
+    if len(pools) < 3:
+        pools.append(chance.randrange(1, 1 << 30))
+        made = [f"p {pools[-1]}"]
+    used = chance.choice(pools)
+    return made + [f"u {used}"], used
+
+
+def workload(chance, length, has_tensors, has_pools=False):
+    lines, raw, tensors, pools, used = [], [], [], [], None
     next_id = 0
     limit = chance.choice(SIZES[3:])
     sizes = [size for size in SIZES if size <= limit]
     for _ in range(length):
+        if has_pools and chance.random() < 0.03:
+            changed, used = change_of_pools(chance, pools, used)
+            lines += changed
         dice = chance.random()
         if dice < 0.34 or not (raw or tensors):
             next_id += 1
@@ -83,16 +104,17 @@ def workload(chance, length, has_tensors):
             lines.append("e")
         elif dice < 0.98:
             lines.append("s")
-    return lines + ["q 1", "s", "e", "s"]
+    return lines + ([f"x {used}"] if used else []) + ["q 1", "s", "e", "s"]
 
 
-def run(oracle, version, config, lines, cap_bytes, out):
+def run(oracle, version, config, lines, cap_bytes, out, seed=None):
     with tempfile.TemporaryDirectory() as folder:
         ops = pathlib.Path(folder, "ops")
         ops.write_text("\n".join(lines) + "\n")
         result = pathlib.Path(folder, "out")
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": config, "FAKE_CAP": str(cap_bytes)}
         environment |= {"FAKE_TOTAL": str(DEVICE_BYTES), "FAKE_LOG": os.devnull}
+        environment |= {"FAKE_SEED": str(seed)} if seed is not None else {}
         subprocess.run([oracle, ops, result], env=environment, check=True, timeout=60)
         out.write_text(f"C {version} {config}\n{result.read_text()}")
 
@@ -118,12 +140,16 @@ def run_pair(arguments, number):
     cap_bytes = DEVICE_BYTES if arguments.limited else chance.choice([80 << 30, 600 * MIB, 200 * MIB, 100 * MIB])
     length = arguments.length or chance.randint(50, 1500)
     has_tensors = cap_bytes > 4 << 30 and not arguments.limited
-    lines, notes = in_snapshots(workload(chance, length, has_tensors))
+    lines, notes = in_snapshots(workload(chance, length, has_tensors, arguments.private_pools))
     notes += [f"M {cap_bytes}", f"D {DEVICE_BYTES}"]
-    for letter, config in zip("ab", configs):
+    for place, (letter, config) in enumerate(zip("ab", configs)):
         out = arguments.keep / f"{number}-{letter}.txt"
-        run(arguments.oracle.resolve(), arguments.torch_version, config, lines, cap_bytes, out)
-        out.write_text(out.read_text() + "\n".join(notes) + "\n")
+        seed = 2 * number + place if arguments.addresses else None
+        has_calls = letter == "a" or not arguments.other_program
+        ops = lines if has_calls else [line for line in lines if line != "e"]
+        run(arguments.oracle.resolve(), arguments.torch_version, config, ops, cap_bytes, out, seed)
+        told = notes if has_calls else [note for note in notes if note[0] != "X"]
+        out.write_text(out.read_text() + "\n".join(told) + "\n")
 
 
 def main():
@@ -135,6 +161,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pairs", action="store_true")
     parser.add_argument("--limited", action="store_true")
+    parser.add_argument("--addresses", action="store_true")
+    parser.add_argument("--other-program", action="store_true")
+    parser.add_argument("--private-pools", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     arguments.keep.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 Usage: memory.py SCENARIO STATE.json [SEED]; what STATE.json holds: state.py.
 """
 
-import contextlib
 import ctypes
 import gc
 import gzip
@@ -15,107 +14,12 @@ import sys
 import time
 
 import torch
+from buffers import MIB, begin, buffer, churn, size_of
+from changes import changed
+from full import crowded, plain
 from state import QUIET_S, State, now_ns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MIB = 1 << 20
-
-
-def buffer(size_bytes):
-    """Memory and nothing else: no kernel runs."""
-    return torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
-
-
-def begin(state):
-    """The device's context is there, and nothing else."""
-    torch.cuda.init()
-    torch.cuda.synchronize()
-    state.mark("start")
-
-
-# Random sizes under a budget, cache emptied in between, out of memory, and on.
-
-
-def size_of(chance):
-    kind = chance.random()
-    if kind < 0.4:
-        return chance.randint(1, MIB)
-    if kind < 0.75:
-        return chance.randint(MIB, 10 * MIB)
-    if kind < 0.97:
-        return chance.randint(10 * MIB, 50 * MIB)
-    return chance.randint(65 * MIB, 120 * MIB)
-
-
-def churn(chance, kept, steps):
-    for _ in range(steps):
-        short = [buffer(size_of(chance)) for _ in range(chance.randint(1, 5))]
-        if chance.random() < 0.6:
-            kept.append(buffer(size_of(chance)))
-        while sum(tensor.nbytes for tensor in kept) > 500 * MIB or kept and chance.random() < 0.3:
-            kept.pop(chance.randrange(len(kept)))
-        del short
-
-
-def plain(state, budget_bytes=2500 * MIB):
-    begin(state)
-    _, total_bytes = torch.cuda.mem_get_info()
-    torch.cuda.set_per_process_memory_fraction(budget_bytes / total_bytes)
-    state.data["budget_bytes"] = budget_bytes
-    chance, kept = random.Random(7), []
-
-    def phase(name):
-        churn(chance, kept, 40)
-        state.mark(name)
-        torch.cuda.empty_cache()
-        state.mark(f"{name}, cache emptied")
-
-    for number in range(3):
-        phase(f"phase {number}")
-    hoard = []
-    with contextlib.suppress(torch.OutOfMemoryError):
-        while True:
-            hoard.append(buffer(9 * MIB))
-    state.mark("full")
-    del hoard[::2]
-    state.mark("every other given back")
-    wanted, got = 200 * MIB, None
-    with contextlib.suppress(torch.OutOfMemoryError):
-        got = buffer(wanted)
-    state.mark("out of memory, though much is free", wanted_bytes=wanted, got=got is not None)
-    got = None
-    hoard.clear()
-    got = buffer(wanted)
-    state.mark("there is room again")
-    got = None
-    phase("phase 3")
-    state.mark("before the end")
-    kept.clear()
-    state.mark("all given back")
-    torch.cuda.empty_cache()
-    state.mark("end")
-
-
-def crowded(state):
-    """The whole device in pairs of blocks, one of each given back: half of it is free, and no gigabyte of that in one piece."""
-    begin(state)
-    pairs = []
-    with contextlib.suppress(torch.OutOfMemoryError):
-        while True:
-            buffer(600 * MIB)  # Comes as one segment and is free at once.
-            pairs.append([buffer(300 * MIB), buffer(300 * MIB)])
-    state.mark("full")
-    for pair in pairs:
-        pair.pop()
-    state.mark("every other given back")
-    got = None
-    with contextlib.suppress(torch.OutOfMemoryError):
-        got = buffer(1 << 30)
-    state.mark("a gigabyte was wanted", got=got is not None)
-    del got
-    pairs.clear()
-    torch.cuda.empty_cache()
-    state.mark("end")
 
 
 def history(state):
@@ -551,7 +455,70 @@ def lend(state):
     state.mark("end")
 
 
+def exchange(mine, theirs, has, may_give_up, has_given_up, may_end):
+    """Another process: receives two buffers and sends one, and gives up the first of the two when it is told to."""
+    first, second = mine.get(), mine.get()
+    theirs.put(buffer(16 * MIB))
+    has.set()
+    may_give_up.wait()
+    del first
+    gc.collect()
+    torch.cuda.synchronize()
+    has_given_up.set()
+    may_end.wait()
+    del second
+
+
+def current(state, statistic):
+    return state.data["marks"][-1]["stats"][f"{statistic}_bytes.all.current"]
+
+
+def sleep(state):
+    """Makes room as vLLM does when it sleeps. `parts`: what PyTorch itself counted around each call."""
+    context = torch.multiprocessing.get_context("spawn")
+    begin(state)
+    kept, cached = buffer(64 * MIB), buffer(40 * MIB)
+    lent = [buffer(48 * MIB), buffer(24 * MIB)]
+    queues = context.Queue(), context.Queue()
+    has, may_give_up, has_given_up, may_end = (context.Event() for _ in range(4))
+    child = context.Process(target=exchange, args=(*queues, has, may_give_up, has_given_up, may_end))
+    child.start()
+    state.data["child_pid"] = child.pid
+    for tensor in lent:
+        queues[0].put(tensor)
+    assert has.wait(60)
+    gc.disable()
+    # Only a garbage collection frees what is in a circle: memory of this process, and the other's, whose handle is closed.
+    circle = [buffer(96 * MIB), queues[1].get(timeout=60)]
+    circle.append(circle)
+    del circle, cached, lent, tensor
+    may_give_up.set()
+    assert has_given_up.wait(60)
+    state.mark("before")
+    parts = {}
+    for name, statistic, call in (
+        ("garbage_freed_bytes", "allocated", gc.collect),
+        ("released_bytes", "reserved", torch.cuda.empty_cache),
+        ("ipc_freed_bytes", "allocated", torch.cuda.ipc_collect),
+        ("released_later_bytes", "reserved", torch.cuda.empty_cache),
+    ):
+        before = current(state, statistic)
+        call()
+        state.mark(name)
+        parts[name] = before - current(state, statistic)
+    state.data["parts"] = parts | {"closed_handles_count": 1}
+    print(parts)
+    gc.enable()
+    may_end.set()
+    child.join()
+    del kept
+    torch.cuda.ipc_collect()
+    torch.cuda.empty_cache()
+    state.mark("end")
+
+
 SCENARIOS = {
+    "changed": lambda state: changed(state, sys.argv[3]),
     "plain": plain,
     "crowded": crowded,
     "history": history,
@@ -565,6 +532,7 @@ SCENARIOS = {
     "hold": hold,
     "process": process,
     "lend": lend,
+    "sleep": sleep,
     "neighbour": neighbour,
 }
 

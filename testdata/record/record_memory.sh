@@ -66,6 +66,10 @@ record no_leak no_leak 1 -- --stacks alloc
 perf=()
 record pause pause
 record lent lend
+record sleep sleep
+for change in none no_empty_cache empty_cache_after mem_pool; do
+  record "changed-$change" changed "$change"
+done
 record process process
 rm -f "$out"/process.child.state.json.{ready,stop}
 

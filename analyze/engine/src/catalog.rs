@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use trace_schema::FORMAT_VERSION;
 
-use analyze_run::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, text_file};
 
 /// One column as its header documents it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -239,8 +239,7 @@ impl Library<'_> {
             waiting.extend(parse(&format!("queries/{path}"), text).map_err(AnalyzeError::Internal)?);
         }
         for path in directory.map_or_else(|| Ok(Vec::new()), files_of)? {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+            let text = text_file::read(&path)?;
             for query in parse(&path.display().to_string(), &text).map_err(AnalyzeError::Query)? {
                 waiting.retain(|known| known.name != query.name);
                 waiting.push(query);
@@ -279,6 +278,9 @@ impl Library<'_> {
     pub fn reference(&self) -> Result<String, AnalyzeError> {
         let mut queries = self.queries(None)?;
         queries.sort_by(|a, b| a.path.cmp(&b.path));
+        let line = |name: &str, ty: &str, third: &str, doc: &str| {
+            format!("| {name} | {ty} | {third} | {} |\n", doc.replace('|', "\\|"))
+        };
         let mut text = "# The query library: reference\n\nGenerated from the headers of the files; `BLESS=1 cargo nextest run reference` writes it.\n".to_owned();
         for query in &queries {
             if query.alias_of.is_some() {
@@ -295,24 +297,12 @@ impl Library<'_> {
             if !query.params.is_empty() {
                 text += "\n| parameter | type | default | meaning |\n|---|---|---|---|\n";
                 for param in &query.params {
-                    text += &format!(
-                        "| {} | {} | {} | {} |\n",
-                        param.name,
-                        param.ty,
-                        param.default,
-                        param.doc.replace('|', "\\|")
-                    );
+                    text += &line(&param.name, &param.ty, &param.default, &param.doc);
                 }
             }
             text += "\n| column | type | unit | meaning |\n|---|---|---|---|\n";
             for column in &query.columns {
-                text += &format!(
-                    "| {} | {} | {} | {} |\n",
-                    column.name,
-                    column.ty,
-                    column.unit,
-                    column.doc.replace('|', "\\|")
-                );
+                text += &line(&column.name, &column.ty, &column.unit, &column.doc);
             }
         }
         Ok(text)

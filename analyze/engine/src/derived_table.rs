@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use analyze_run::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, panics};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
@@ -197,5 +197,5 @@ pub async fn blocking(
     work: impl FnOnce() -> Result<(), AnalyzeError> + Send + 'static,
 ) -> Result<(), AnalyzeError> {
     let joined = tokio::task::spawn_blocking(work).await;
-    joined.map_err(|error| AnalyzeError::Internal(format!("a table was cut off: {error}")))?
+    joined.map_err(panics::joined)?
 }

@@ -7,6 +7,7 @@
 //! The engine knows what a run's file is, and nothing of verdicts: tables that another crate derives are registered with it.
 
 pub mod catalog;
+mod checked_scan;
 pub mod derived_table;
 pub mod diagnostics;
 pub mod error;
@@ -18,3 +19,5 @@ pub mod rows;
 pub mod run_table;
 pub mod scan_progress;
 pub mod session;
+mod spill_pool;
+mod stored_reader;

@@ -1,5 +1,4 @@
-//! The table of one file of a run: DataFusion's own Parquet table, extended by what DataFusion does not know
-//! of runs.
+//! The table of one file of a run: a scan by DataFusion's Parquet reader, with what DataFusion does not know of runs.
 //!
 //! **Order.** The rows of each row group are sorted by `ts`; neighbouring row groups may overlap in time, by
 //! as much as the longest call. DataFusion takes the order that the row groups declare for the order of the
@@ -17,22 +16,32 @@
 
 use std::sync::Arc;
 
-use analyze_run::row_groups::{ORDER, RowGroup};
-use arrow::datatypes::SchemaRef;
+use analyze_run::{
+    row_groups::{ORDER, RowGroup, row_groups},
+    stored_file::StoredFile,
+};
+use arrow::{compute::SortOptions, datatypes::SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
     catalog::{Session, TableProvider},
-    common::{ColumnStatistics, Statistics, stats::Precision},
+    common::{ColumnStatistics, Statistics, config::TableParquetOptions, stats::Precision},
     datasource::{
         listing::PartitionedFile,
-        physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource},
+        physical_plan::{
+            FileGroup, FileScanConfigBuilder, ParquetSource, parquet::metadata::DFParquetMetadata,
+        },
         source::DataSourceExec,
     },
     error::Result,
+    execution::object_store::ObjectStoreUrl,
     logical_expr::{Expr, TableProviderFilterPushDown, TableType},
+    physical_expr::{LexOrdering, PhysicalSortExpr, expressions::Column},
     physical_plan::ExecutionPlan,
     scalar::ScalarValue,
 };
+use trace_schema::arrow_schema;
+
+use crate::stored_reader::StoredReaders;
 
 /// So many columns are decoded as a whole.
 const FEW_COLUMNS: usize = 8;
@@ -54,23 +63,38 @@ fn chains(groups: &[RowGroup]) -> Vec<Vec<&RowGroup>> {
 /// A table over one file of a run.
 #[derive(Debug)]
 pub struct RunTable {
-    inner: Arc<dyn TableProvider>,
+    schema: SchemaRef,
+    /// The file as DataFusion knows it: with its rows' statistics, and the file itself as extension.
+    file: PartitionedFile,
+    statistics: Arc<Statistics>,
     /// The row groups, or `None` if the file does not declare its order.
     groups: Option<Vec<RowGroup>>,
 }
 
 impl RunTable {
-    /// Wraps DataFusion's table of one file. `groups` is the result of [`analyze_run::row_groups::row_groups`] for that file.
-    pub fn new(inner: Arc<dyn TableProvider>, groups: Option<Vec<RowGroup>>) -> Self {
-        Self { inner, groups }
+    /// Creates the table of a file.
+    ///
+    /// # Errors
+    /// Returns an error if the statistics of the file cannot be read.
+    pub fn new(file: StoredFile) -> Result<Self> {
+        let schema = Arc::new(arrow_schema());
+        let statistics = DFParquetMetadata::statistics_from_parquet_metadata(file.metadata(), &schema)?;
+        let statistics = Arc::new(statistics);
+        let groups = row_groups(file.metadata());
+        // The path is for people: the reader opens the file itself, whatever its name is.
+        let partitioned = PartitionedFile::new(file.path().to_string_lossy(), file.size_bytes())
+            .with_statistics(Arc::clone(&statistics))
+            .with_arrow_schema(Arc::clone(file.schema()))
+            .with_extension(file);
+        Ok(Self { schema, file: partitioned, statistics, groups })
     }
 
     /// Returns the chains as file groups, each a list of ranges of the file. The row groups are first divided
     /// into several contiguous parts, so that up to `threads` threads have work.
-    fn file_groups(&self, file: &PartitionedFile, groups: &[RowGroup], threads: usize) -> Vec<FileGroup> {
-        let schema = self.inner.schema();
+    fn file_groups(&self, groups: &[RowGroup], threads: usize) -> Vec<FileGroup> {
+        let schema = &self.schema;
         let part = |group: &&RowGroup| {
-            let mut statistics = Statistics::new_unknown(&schema);
+            let mut statistics = Statistics::new_unknown(schema);
             if let Ok(index) = schema.index_of(ORDER) {
                 let time = |ts| Precision::Exact(ScalarValue::Int64(Some(ts)));
                 statistics.column_statistics[index] = ColumnStatistics {
@@ -80,7 +104,7 @@ impl RunTable {
                     ..ColumnStatistics::new_unknown()
                 };
             }
-            let mut part = file.clone().with_range(group.bytes.start, group.bytes.end);
+            let mut part = self.file.clone().with_range(group.bytes.start, group.bytes.end);
             part.statistics = Some(Arc::new(statistics));
             part
         };
@@ -89,52 +113,57 @@ impl RunTable {
         let pieces = groups.chunks(piece).flat_map(chains);
         pieces.map(|chain| FileGroup::new(chain.iter().map(part).collect())).collect()
     }
+
+    /// Returns the order of the rows: by time, if the file declares it.
+    fn ordering(&self) -> Result<Vec<LexOrdering>> {
+        if self.groups.is_none() {
+            return Ok(Vec::new());
+        }
+        let time = Arc::new(Column::new(ORDER, self.schema.index_of(ORDER)?));
+        let ascending = SortOptions { descending: false, nulls_first: false };
+        Ok(LexOrdering::new([PhysicalSortExpr::new(time, ascending)]).into_iter().collect())
+    }
 }
 
 #[async_trait]
 impl TableProvider for RunTable {
     fn schema(&self) -> SchemaRef {
-        self.inner.schema()
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
-        self.inner.table_type()
+        TableType::Base
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        self.inner.supports_filters_pushdown(filters)
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        self.inner.statistics()
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+        _: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.inner.scan(state, projection, filters, limit).await?;
-        let source = plan.downcast_ref::<DataSourceExec>();
-        let Some((config, source)) =
-            source.and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
-        else {
-            return Ok(plan);
-        };
         let columns = projection.map_or(usize::MAX, Vec::len);
-        let source = source.clone().with_pushdown_filters(columns > FEW_COLUMNS);
-        let mut builder = FileScanConfigBuilder::from(config.clone()).with_source(Arc::new(source));
-        let file = config.file_groups.first().and_then(|group| group.files().first());
-        builder = match (&self.groups, file) {
-            (Some(groups), _) if groups.is_sorted_by(|a, b| a.last_ts <= b.first_ts) => builder,
-            (Some(groups), Some(file)) => {
-                let threads = state.config().target_partitions();
-                builder.with_file_groups(self.file_groups(file, groups, threads))
+        let global = state.config_options().execution.parquet.clone();
+        let source = ParquetSource::new(Arc::clone(&self.schema))
+            .with_table_parquet_options(TableParquetOptions { global, ..TableParquetOptions::default() })
+            .with_parquet_file_reader_factory(Arc::new(StoredReaders))
+            .with_pushdown_filters(columns > FEW_COLUMNS);
+        let file_groups = match &self.groups {
+            Some(groups) if !groups.is_sorted_by(|a, b| a.last_ts <= b.first_ts) => {
+                self.file_groups(groups, state.config().target_partitions())
             }
-            _ => builder.with_output_ordering(Vec::new()),
+            _ => vec![FileGroup::new(vec![self.file.clone()]).with_statistics(Arc::clone(&self.statistics))],
         };
+        let builder = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(file_groups)
+            .with_statistics(self.statistics.as_ref().clone())
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .with_output_ordering(self.ordering()?);
         Ok(DataSourceExec::from_data_source(builder.build()))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-use analyze_run::{error::AnalyzeError, run_file::RunFile};
+use analyze_run::{error::AnalyzeError, panics, run_file::RunFile, stored_file::StoredFile};
 use arrow::{
     array::RecordBatch,
     datatypes::{DataType, Field, Schema},
@@ -12,7 +12,7 @@ use arrow::{
 use datafusion::{
     datasource::MemTable,
     execution::{context::SQLOptions, runtime_env::RuntimeEnvBuilder, session_state::SessionStateBuilder},
-    prelude::{DataFrame, ParquetReadOptions, SessionConfig, SessionContext},
+    prelude::{DataFrame, SessionConfig, SessionContext},
     scalar::ScalarValue,
 };
 use trace_schema::{Bytes, Nanos, arrow_schema};
@@ -34,26 +34,20 @@ pub struct Session {
     queries: Vec<Query>,
 }
 
-/// Returns the SQL text of a string value.
-fn quoted(text: &str) -> String {
+/// Returns a text as a string literal of SQL.
+pub fn string_literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
 impl Session {
     /// Opens a session over the files of some runs. `memory_limit_bytes`: queries that need more spill to disk, or fail.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be registered.
     pub async fn open(files: &[RunFile], memory_limit_bytes: Option<usize>) -> Result<Self, AnalyzeError> {
         let context = context(memory_limit_bytes).map_err(query_error)?;
-        register_events(&context, files).await.map_err(query_error)?;
+        register_events(&context, files).await?;
         Ok(Self { context, queries: Vec::new() })
     }
 
     /// Opens a session whose table `events` is empty and takes rows, for tests of queries.
-    ///
-    /// # Errors
-    /// Returns an error if the table cannot be made.
     pub fn literal() -> Result<Self, AnalyzeError> {
         let context = context(None).map_err(query_error)?;
         let mut fields = vec![Arc::new(Field::new("run", DataType::Utf8, true))];
@@ -196,23 +190,18 @@ fn context(memory_limit_bytes: Option<usize>) -> datafusion::error::Result<Sessi
 }
 
 /// Registers `events`: the rows of every file with the name of their run.
-async fn register_events(context: &SessionContext, files: &[RunFile]) -> datafusion::error::Result<()> {
-    let schema = arrow_schema();
+async fn register_events(context: &SessionContext, files: &[RunFile]) -> Result<(), AnalyzeError> {
     let mut parts = Vec::new();
     for file in files {
-        for (path, row_groups) in file.paths.iter().zip(&file.row_groups) {
+        for path in &file.paths {
             let table = format!("_run_{}", parts.len());
-            let options =
-                ParquetReadOptions { file_extension: "", schema: Some(&schema), ..Default::default() };
-            context.register_parquet(table.as_str(), path.to_string_lossy(), options).await?;
-            if let Some(inner) = context.deregister_table(table.as_str())? {
-                let run = RunTable::new(inner, row_groups.clone());
-                context.register_table(table.as_str(), Arc::new(run))?;
-            }
-            parts.push(format!("SELECT {} AS run, * FROM {table}", quoted(&file.name)));
+            let stored = StoredFile::open(path)?;
+            let run = panics::decoding(path, || RunTable::new(stored).map_err(query_error))?;
+            context.register_table(table.as_str(), Arc::new(run)).map_err(query_error)?;
+            parts.push(format!("SELECT {} AS run, * FROM {table}", string_literal(&file.name)));
         }
     }
-    let events = context.sql(&parts.join(" UNION ALL ")).await?.into_view();
-    context.register_table("events", events)?;
+    let events = context.sql(&parts.join(" UNION ALL ")).await.map_err(query_error)?.into_view();
+    context.register_table("events", events).map_err(query_error)?;
     Ok(())
 }

@@ -6,6 +6,8 @@
 mod error;
 mod figures;
 mod readings;
+mod windows;
 
-pub use figures::{Entry, Frame, Level};
+pub use figures::{Entry, Frame};
 pub use readings::{Moment, Reading, latest};
+pub use windows::medians_before;

@@ -33,9 +33,6 @@ impl Read for Counted {
 
 /// Opens a file and returns its decompressed bytes, and their number if it is known: for a gzip file it is
 /// `None`.
-///
-/// # Errors
-/// Returns an error if the file cannot be read.
 pub(super) fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<u64>)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -8,12 +8,10 @@ use std::{
     ops::Range,
 };
 
+use super::limits::{NESTING_COUNT, STRING_BYTES};
+
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Longest string that is returned, in bytes; a longer one is an error.
-const MAX_STRING_BYTES: usize = 1 << 20;
-/// Deepest nesting of objects and lists in a value that is skipped.
-const MAX_DEPTH: u32 = 128;
 /// The first halves of surrogate pairs, which stand for one character with the second half that follows. One
 /// that stands alone is read as U+FFFD.
 const HIGH: Range<u32> = 0xd800..0xdc00;
@@ -210,7 +208,7 @@ impl<R: Read> Json<R> {
         let rest = &self.buffer[self.at..];
         if let Some(length) = rest.iter().position(|byte| ends_plain(*byte))
             && rest[length] == b'"'
-            && length <= MAX_STRING_BYTES
+            && !STRING_BYTES.is_exceeded_by(length)
             && let Ok(text) = std::str::from_utf8(&rest[..length])
         {
             into.push_str(text);
@@ -250,8 +248,8 @@ impl<R: Read> Json<R> {
                     push(into, char::REPLACEMENT_CHARACTER);
                 }
                 into.extend_from_slice(&rest[..plain]);
-                if into.len() > MAX_STRING_BYTES {
-                    return self.wrong("a string is longer than 1 MiB");
+                if STRING_BYTES.is_exceeded_by(into.len()) {
+                    return self.wrong(STRING_BYTES.over("a string is longer"));
                 }
             }
             self.at += plain;
@@ -363,9 +361,9 @@ impl<R: Read> Json<R> {
         self.skip_at(0)
     }
 
-    fn skip_at(&mut self, depth: u32) -> Result<(), JsonError> {
-        if depth > MAX_DEPTH {
-            return self.wrong(format!("more than {MAX_DEPTH} objects and lists within each other"));
+    fn skip_at(&mut self, depth: u64) -> Result<(), JsonError> {
+        if depth > NESTING_COUNT.value {
+            return self.wrong(NESTING_COUNT.over("objects and lists within each other are more"));
         }
         let shape = self.shape()?;
         match shape {

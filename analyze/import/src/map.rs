@@ -9,7 +9,7 @@ use arrow::{
 };
 use trace_schema::{COLUMNS, Column, ColumnType, Kind};
 
-use super::json::scaled;
+use super::{hex::from_hex, json::scaled};
 use analyze_run::suggest::{alike, perhaps};
 
 /// Units of time, each with the power of ten of a nanosecond that it is.
@@ -173,7 +173,7 @@ impl Entry {
             ColumnType::UInt32 => self.numbers::<UInt32Type>(cells, |text| text.parse().ok())?,
             ColumnType::UInt64 => {
                 self.numbers::<UInt64Type>(cells, |text| match text.strip_prefix("0x") {
-                    Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                    Some(hex) => from_hex(hex),
                     None => text.parse().ok(),
                 })?
             }
@@ -234,6 +234,19 @@ pub(super) fn texts_of(found: &Schema) -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hexadecimal_numbers_have_no_sign() {
+        let entry = |text: &str| {
+            let map = Map::parse("ts=t,kind='call',op=f,pid=p,tid=x,addr=a").unwrap();
+            let entry = map.entries.into_iter().find(|entry| entry.column.name == "addr").unwrap();
+            entry.array(&StringArray::from(vec![text])).is_ok()
+        };
+        assert!(entry("0x7f00") && entry("12"));
+        for text in ["0x+7f00", "0x-1", "0x", "0x10000000000000000"] {
+            assert!(!entry(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_map_says_what_it_lacks() {

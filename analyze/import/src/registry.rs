@@ -36,9 +36,6 @@ impl Registry {
 
     /// Returns the importer of a file or folder, or `None` if its format is not recognized or it is a Parquet
     /// file, which is a run.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
     pub fn sniff(&self, path: &Path) -> io::Result<Option<&'static dyn Importer>> {
         if path.is_dir() {
             return Ok(self.recognize(&Head { path, bytes: &[] }));
@@ -87,7 +84,7 @@ impl Registry {
                 .map_err(|source| AnalyzeError::Io { path: file.to_owned(), source })?
                 .ok_or_else(|| AnalyzeError::UnknownFormat { path: file.to_owned() })?,
         };
-        new_file::differs(job.out, [&file.to_owned()])?;
+        new_file::check(job.out, job.force, [&file.to_owned()])?;
         format.convert(job)
     }
 }
@@ -99,12 +96,13 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_content() {
-        let cases: [(&[u8], Option<&str>); 12] = [
+        let cases: [(&[u8], Option<&str>); 13] = [
             (b" {\n\"schemaVersion\": 1, \"traceEvents\": [", Some("kineto")),
             (b"[{\"ph\": \"X\"", Some("kineto")),
             (b"{\"a\": 1}", None),
             (b"{\"ts\":1,\"kind\":\"call\",\"op\":\"\",\"pid\":1,\"tid\":1}\n", Some("events")),
             (b"ts,dur,kind,op,pid,tid\n", Some("events")),
+            (b"ARROW1\0\0", Some("events")),
             (b"ts,dur,op\nkind,pid,tid\n", None),
             (b"", None),
             (b"   ", None),

@@ -33,6 +33,10 @@ pub fn is_torch(library: &str) -> bool {
 /// The value that cudaMalloc, cuMemCreate and cuMemMap return when the device has no room.
 const OUT_OF_MEMORY: i32 = 2;
 
+/// The prefixes of the names of PyTorch's libraries in which the allocator itself has `ipc_collect()` called: for a request that
+/// found no free block. Programs call it through another library.
+const COLLECTS_FOR_REQUESTS: [&str; 3] = ["libtorch_cuda", TORCH_LIBRARY, "libtorch.so"];
+
 /// Returns whether a frame of a call stack belongs to a call of `torch.cuda.empty_cache()`, in Python or in C++.
 fn is_empty_cache(frame: &str) -> bool {
     frame.starts_with("empty_cache (") && frame.contains("memory.py")
@@ -67,18 +71,22 @@ pub struct RecordedKinds {
     pub users_pools: bool,
     /// Calls of `emptyCache`.
     pub empty_cache: bool,
+    /// Calls of `ipc_collect()`.
+    pub ipc_collect: bool,
+    /// Calls that close CUDA IPC handles.
+    pub closed_handles: bool,
+    /// PyTorch's calls of the driver or runtime that reserve memory.
+    pub calls: bool,
 }
 
 /// Queries which kinds of rows each process has, by run and process; processes without any are left out.
-///
-/// # Errors
-/// Returns an error if the rows cannot be read.
 pub(super) async fn recorded_kinds(
     events: &dyn Events,
 ) -> Result<HashMap<(String, u32), RecordedKinds>, AnalyzeError> {
     let query = format!(
         "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
-         AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment', 'empty_cache')) \
+         AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment', 'empty_cache', 'ipc_collect')) \
+         OR (kind = 'call' AND op IN ('cudaIpcCloseMemHandle', 'cuIpcCloseMemHandle')) \
          OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
     );
     let mut found: HashMap<(String, u32), RecordedKinds> = HashMap::new();
@@ -94,7 +102,9 @@ pub(super) async fn recorded_kinds(
                 "usage" => recorded_kinds.usage = true,
                 "state_segment" => recorded_kinds.state = true,
                 "empty_cache" => recorded_kinds.empty_cache = true,
-                "cudaMalloc" | "cuMemMap" => (),
+                "ipc_collect" => recorded_kinds.ipc_collect = true,
+                "cudaIpcCloseMemHandle" | "cuIpcCloseMemHandle" => recorded_kinds.closed_handles = true,
+                "cudaMalloc" | "cuMemMap" => recorded_kinds.calls = true,
                 _ => recorded_kinds.events = true,
             }
         }
@@ -111,6 +121,9 @@ enum Word {
     StateSegment,
     StateBlock,
     EmptyCache,
+    IpcCollect,
+    /// A CUDA IPC handle is closed; whether by the driver's function.
+    CloseHandle(bool),
     /// cuMemCreate, of which only failures matter.
     Create,
     Nothing,
@@ -124,6 +137,9 @@ impl Word {
             "state_block" => Self::StateBlock,
             // Earlier versions of `capture` recorded a call.
             "empty_cache" | "emptyCache" => Self::EmptyCache,
+            "ipc_collect" => Self::IpcCollect,
+            "cudaIpcCloseMemHandle" => Self::CloseHandle(false),
+            "cuIpcCloseMemHandle" => Self::CloseHandle(true),
             "cuMemCreate" => Self::Create,
             "cudaMalloc" => Self::Call(Action::SegmentAlloc),
             "cudaFree" => Self::Call(Action::SegmentFree),
@@ -132,6 +148,19 @@ impl Word {
             other => Action::from_op(other).map_or(Self::Nothing, Self::Event),
         }
     }
+}
+
+/// A call of `ipc_collect()`: it frees the blocks that were sent to other processes and are no longer used there.
+#[derive(Clone, Copy, Debug)]
+pub struct IpcCollect {
+    /// The calling thread.
+    pub tid: u32,
+    /// The time at which it was called (ns, trace clock).
+    pub ts: i64,
+    /// The time at which it returned; `None` if recording ended within the call.
+    pub end_ts: Option<i64>,
+    /// Whether the allocator called it for a request that found no free block, and not the program.
+    pub is_for_request: bool,
 }
 
 /// The content of a row.
@@ -145,6 +174,14 @@ pub(super) enum Item {
     EmptyCache {
         ts: i64,
         tid: u32,
+    },
+    /// A call of `ipc_collect()`.
+    IpcCollect(IpcCollect),
+    /// A thread closed the CUDA IPC handle of the memory at this address; whether by a call of the driver.
+    HandleClosed {
+        tid: u32,
+        addr: u64,
+        is_driver: bool,
     },
     /// A call by which the allocator of a thread wanted memory of the driver, and the device had no room.
     Refused {
@@ -221,6 +258,20 @@ impl Decoder {
             (_, Word::EmptyCache) => {
                 let (ts, tid) = (rows.ts.value(row), rows.tid.at(row).unwrap_or_default());
                 return Some((Key { run, pid, device: 0 }, Item::EmptyCache { ts, tid }));
+            }
+            (Kind::Alloc, Word::IpcCollect) => {
+                let (ts, tid) = (rows.ts.value(row), rows.tid.at(row).unwrap_or_default());
+                let end_ts = rows.dur.at(row).map(|dur| ts.saturating_add(dur));
+                let caller = rows.caller.at(row).map_or("", |caller| self.names.name(caller));
+                let is_for_request = COLLECTS_FOR_REQUESTS.iter().any(|library| caller.starts_with(library));
+                let call = IpcCollect { tid, ts, end_ts, is_for_request };
+                return Some((Key { run, pid, device: 0 }, Item::IpcCollect(call)));
+            }
+            // A handle is closed if the call succeeded; of one that never returned it is not known.
+            (Kind::Call, Word::CloseHandle(is_driver)) => {
+                let tid = rows.tid.at(row).unwrap_or_default();
+                let item = Item::HandleClosed { tid, addr: rows.addr.at(row)?, is_driver };
+                return (rows.ret.at(row) == Some(0)).then_some((Key { run, pid, device: 0 }, item));
             }
             (Kind::Call, Word::Call(_) | Word::Create) if rows.ret.at(row) == Some(OUT_OF_MEMORY) => {
                 let tid = rows.tid.at(row).unwrap_or_default();

@@ -20,66 +20,40 @@
 //! | cause | condition |
 //! |---|---|
 //! | `empty_cache` | a recorded call of `emptyCache` encloses the release, or a frame of `empty_cache()` is in its call stacks |
-//! | `make_room` | right before it, the driver refused the thread memory; or a request of the thread fails right after it; or the thread reserves a segment right after it, and the run records all calls of `emptyCache` |
+//! | `make_room` | a request of the thread encloses the release: see below |
 //! | `not_known` | neither: without the calls of `emptyCache`, a release by `empty_cache()` looks like one for a request |
 //!
+//! What shows that a request encloses a release:
+//!
 //! ```text
-//! cudaMalloc: out of memory ─ segment_free … ─────────────────► make_room
-//!                             segment_free … ─ oom ───────────► make_room
-//!                emptyCache ─ segment_free … ─────────────────► empty_cache
-//!                             segment_free … ─ segment_alloc ─► make_room, or not_known
+//! cudaMalloc: out of memory ─ segment_free …                    the driver refused the thread memory right before
+//!   ipc_collect (allocator) ─ segment_free …                    the request found no free block, and has not ended yet
+//!                             segment_free … ─ segment_alloc    the thread's request ends right after, and the run records
+//!                             segment_free … ─ oom              all calls of emptyCache, or the call stacks of both are one
 //! ```
+//! A second refusal may be the end of the request, after which the program may empty the cache. It shows nothing unless
+//! the allocator's events are recorded, among them `oom`, or the calls of `emptyCache`. A segment whose release has no call
+//! stack of its own gets that of its allocation; such a call stack shows nothing either.
+//!
 //! The garbage collector (`garbage_collection_threshold`) also releases segments for a request (`make_room`).
-//! `ipc_collect()` releases none: it frees blocks, whose segments the next release returns to the driver.
+//! `ipc_collect()` releases none, and is a cause of its own: it frees blocks that other processes no longer use, whose
+//! segments the next release returns to the driver. The allocator calls it, too, for every request that finds no free block;
+//! only the calls of the program are collected here. Each release has the bytes of the blocks that the thread freed before it
+//! (`frees.rs`), so that a program that collects its garbage, empties its cache and calls `ipc_collect()` has the bytes of
+//! each part.
 
 use std::collections::HashMap;
 
 use super::{
     allocator::Allocator,
     event::{Action, Event},
-    input::{Key, Listener, Replay},
+    frees::{Frees, Thread, freed_bytes},
+    input::{IpcCollect, Key, Listener, Replay},
     oom::Oom,
-    pools::{PoolKey, PoolState, Pools},
+    pools::{PoolKey, PoolState},
     settings::SMALL_SEGMENT_BYTES,
-    totals::Totals,
 };
-
-/// The reason for which a segment was reserved or released; the table above gives the conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The pool had never had memory.
-    FirstUse,
-    /// Enough memory was free in the pool, but no single block was large enough.
-    Fragmentation,
-    /// A free block of the same pool was large enough, but belonged to another stream.
-    OtherStream,
-    /// The pool had reserved as much before, and had released it.
-    AfterRelease,
-    /// The pool needed more than ever before.
-    Growth,
-    /// The program called `empty_cache()`.
-    EmptyCache,
-    /// The allocator released memory to make room for a request.
-    MakeRoom,
-    /// The record does not show the cause.
-    NotKnown,
-}
-
-impl Cause {
-    /// Returns the name shown to users.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FirstUse => "first_use",
-            Self::Fragmentation => "fragmentation",
-            Self::OtherStream => "other_stream",
-            Self::AfterRelease => "after_release",
-            Self::Growth => "growth",
-            Self::EmptyCache => "empty_cache",
-            Self::MakeRoom => "make_room",
-            Self::NotKnown => "not_known",
-        }
-    }
-}
+pub use crate::{cause::Cause, release::Release};
 
 /// The request that a segment was reserved or released for.
 #[derive(Clone, Copy, Debug)]
@@ -117,74 +91,6 @@ pub struct Change {
     pub before: PoolState,
 }
 
-/// What one allocator released for one cause: one call of `empty_cache()`, or one request that needed room.
-#[derive(Clone, Debug)]
-pub struct Release {
-    /// The allocator.
-    pub key: Key,
-    /// The time at which the release began (ns, trace clock).
-    pub ts: i64,
-    /// The thread that released the memory.
-    pub tid: u32,
-    /// [`Cause::EmptyCache`], [`Cause::MakeRoom`] or [`Cause::NotKnown`].
-    pub cause: Cause,
-    /// Whether the run records all calls of `emptyCache`.
-    pub records_empty_cache: bool,
-    /// The time at which the last segment or range was released (ns, trace clock).
-    pub last_ts: i64,
-    /// Released bytes.
-    pub given_back_bytes: u64,
-    /// The number of released segments and ranges.
-    pub segments_count: u64,
-    /// The allocator's totals before the release.
-    pub before: Totals,
-    /// The allocator's totals after the last segment was released.
-    pub after: Totals,
-    /// Bytes that were free after the release in segments held by active blocks.
-    pub pinned_bytes: u64,
-}
-
-impl Release {
-    fn new(key: Key, allocator: &Allocator, ts: i64, tid: u32, cause: Cause) -> Self {
-        let totals = *allocator.totals();
-        Self {
-            key,
-            ts,
-            tid,
-            cause,
-            records_empty_cache: allocator.knowledge().records_empty_cache,
-            last_ts: ts,
-            given_back_bytes: 0,
-            segments_count: 0,
-            before: totals,
-            after: totals,
-            pinned_bytes: allocator.pools().map_or(0, Pools::pinned_bytes),
-        }
-    }
-
-    /// Returns a sentence that says why the cause is not known; `None` if it is known.
-    pub fn why_not_known(&self) -> Option<&'static str> {
-        (self.cause == Cause::NotKnown).then_some(match self.records_empty_cache {
-            true => {
-                "no recorded call of emptyCache encloses the release, and the thread needed no segment right after it"
-            }
-            false => {
-                "the record does not have the calls of emptyCache (capture needs its probe, a snapshot its call stacks), and no request failed just then"
-            }
-        })
-    }
-
-    /// Returns the bytes that were active after the release in the remaining segments.
-    pub fn in_use_bytes(&self) -> i64 {
-        let free =
-            self.pinned_bytes as i64 + self.after.private_releasable_bytes + self.after.releasable_bytes;
-        self.after.reserved_bytes - free - self.after.unknown_bytes
-    }
-}
-
-/// A thread, by run, process and its own number.
-type Thread = (u32, u32, u32);
-
 /// What a thread is releasing.
 #[derive(Debug)]
 struct Open {
@@ -192,8 +98,37 @@ struct Open {
     cause: Cause,
     /// Whether the call stacks of the segments show the cause.
     is_by_stack: bool,
+    /// Whether the request that the cause supposes may have ended by a failure that is not recorded.
+    may_have_failed: bool,
+    /// The call stack of all released segments, if they have one that is not that of their allocation.
+    stack: Option<u32>,
+    /// The end of the call of `ipc_collect()` that the thread is in (ns, trace clock).
+    collects_until: Option<i64>,
     /// The release of each allocator, with its changes, whose cause is that of the release.
     releases: Vec<(Release, Vec<Change>)>,
+}
+
+impl Open {
+    fn new(cause: Cause) -> Self {
+        let releases = Vec::new();
+        Self {
+            cause,
+            is_by_stack: false,
+            may_have_failed: false,
+            stack: None,
+            collects_until: None,
+            releases,
+        }
+    }
+
+    /// Returns whether the thread is in a call of `ipc_collect()` at `ts` (ns).
+    fn is_collecting(&self, ts: i64) -> bool {
+        self.collects_until.is_some_and(|until| ts <= until)
+    }
+
+    fn release(&mut self, key: Key) -> Option<&mut Release> {
+        self.releases.iter_mut().map(|(release, _)| release).find(|release| release.key == key)
+    }
 }
 
 /// A listener that collects changes, releases and failures until [`Self::forget`] is called.
@@ -209,6 +144,8 @@ pub struct History {
     waiting: HashMap<(Key, u32), Vec<Change>>,
     /// Releases in progress.
     open: HashMap<Thread, Open>,
+    /// What each thread freed since its last allocation or release.
+    frees: Frees,
 }
 
 /// Returns the pool, stream and size class that an event belongs to.
@@ -272,6 +209,9 @@ impl History {
     /// needed room for a request.
     fn close(&mut self, thread: Thread, asked: Option<Key>) {
         let Some(open) = self.open.remove(&thread) else { return };
+        if !open.releases.is_empty() {
+            self.frees.released(thread);
+        }
         for (mut release, changes) in open.releases {
             if release.cause == Cause::NotKnown && asked == Some(release.key) {
                 release.cause = Cause::MakeRoom;
@@ -300,37 +240,95 @@ impl History {
         self.changes.append(&mut rest);
     }
 
+    /// Begins a release of every allocator of a process, given by run and number.
+    fn of_process(
+        &mut self,
+        process: (u32, u32),
+        tid: u32,
+        ts: i64,
+        cause: Cause,
+        replay: &Replay,
+    ) -> Vec<(Release, Vec<Change>)> {
+        let of_process = replay.allocators().filter(|(key, _)| (key.run, key.pid) == process);
+        let releases = of_process.map(|(key, allocator)| {
+            (Release::new(key, allocator, ts, tid, cause, &mut self.frees), Vec::new())
+        });
+        releases.collect()
+    }
+
     /// Adds a segment that is about to be released to its release.
     fn gone(&mut self, key: Key, allocator: &Allocator, event: &Event) {
         let thread = (key.run, key.pid, event.tid);
         // Without recorded calls, releases are told apart by their call stacks.
         let is_other = |open: &Open| match event.is_of_empty_cache {
             true => open.cause != Cause::EmptyCache,
-            false => open.is_by_stack,
+            false => open.is_by_stack || open.cause == Cause::IpcCollect && !open.is_collecting(event.ts),
         };
         if self.open.get(&thread).is_some_and(is_other) {
             self.close(thread, None);
         }
+        let knowledge = allocator.knowledge();
+        let stack = own_stack(allocator, event);
         let change = changed(key, allocator, event);
-        let open = self.open.entry(thread).or_insert_with(|| Open {
-            cause: if event.is_of_empty_cache { Cause::EmptyCache } else { Cause::NotKnown },
-            is_by_stack: event.is_of_empty_cache,
-            releases: Vec::new(),
-        });
+        let cause = if event.is_of_empty_cache { Cause::EmptyCache } else { Cause::NotKnown };
+        let is_by_stack = event.is_of_empty_cache;
+        let open = self.open.entry(thread).or_insert_with(|| Open { is_by_stack, stack, ..Open::new(cause) });
+        if open.releases.iter().all(|(_, changes)| changes.is_empty()) {
+            open.stack = stack;
+        }
+        open.stack = open.stack.filter(|of| Some(*of) == stack);
         let place = match open.releases.iter().position(|(release, _)| release.key == key) {
             Some(place) => place,
             None => {
-                let release = Release::new(key, allocator, event.ts, event.tid, open.cause);
+                let is_open = open.may_have_failed && !knowledge.records_requests;
+                let cause = match open.cause {
+                    Cause::MakeRoom if is_open && !knowledge.records_empty_cache => Cause::NotKnown,
+                    cause => cause,
+                };
+                let release = Release::new(key, allocator, event.ts, event.tid, cause, &mut self.frees);
                 open.releases.push((release, Vec::new()));
                 open.releases.len() - 1
             }
         };
         let (release, changes) = &mut open.releases[place];
-        release.last_ts = event.ts;
+        release.last_ts = release.last_ts.max(event.ts);
         release.given_back_bytes += change.size_bytes;
         release.segments_count += 1;
         changes.push(change);
     }
+
+    /// Adds a block that is about to be freed to the call of `ipc_collect()` that frees it, or to what the thread frees
+    /// itself.
+    fn freed(&mut self, key: Key, allocator: &Allocator, event: &Event) {
+        let thread = (key.run, key.pid, event.tid);
+        let bytes = freed_bytes(allocator, event);
+        match self.open.get_mut(&thread).filter(|open| open.is_collecting(event.ts)) {
+            Some(open) => {
+                if let Some(release) = open.release(key) {
+                    let sum = release.ipc_freed_bytes.zip(bytes);
+                    release.ipc_freed_bytes = sum.map(|(sum, bytes)| sum.saturating_add(bytes));
+                }
+            }
+            None => {
+                self.close(thread, None);
+                self.frees.freed(key, event.tid, allocator.knowledge(), bytes);
+            }
+        }
+    }
+
+    /// Returns whether the event that ends a request, by a segment or a failure, shows that the thread's open release was
+    /// made for that request.
+    fn is_for_request(&self, thread: Thread, allocator: &Allocator, event: &Event) -> bool {
+        let has_stack = |open: &Open| open.stack.is_some() && open.stack == event.stack && !open.is_by_stack;
+        allocator.knowledge().records_empty_cache || self.open.get(&thread).is_some_and(has_stack)
+    }
+}
+
+/// Returns the call stack of the release of a segment; `None` if it has none, or if it may be that of its allocation.
+fn own_stack(allocator: &Allocator, event: &Event) -> Option<u32> {
+    let segment = allocator.segment_at(event.addr).filter(|_| event.action == Action::SegmentFree);
+    let allocated = segment.and_then(|segment| segment.stack);
+    event.stack.filter(|stack| allocated.is_some_and(|allocated| allocated != *stack))
 }
 
 /// Describes an event of segments that is about to be replayed; its cause is not determined yet.
@@ -365,12 +363,12 @@ impl Listener for History {
         match event.action {
             Action::SegmentFree | Action::SegmentUnmap => self.gone(key, allocator, event),
             Action::SegmentAlloc | Action::SegmentMap => {
-                self.close(thread, allocator.knowledge().records_empty_cache.then_some(key));
+                self.close(thread, self.is_for_request(thread, allocator, event).then_some(key));
                 let change = changed(key, allocator, event);
                 self.waiting.entry((key, event.tid)).or_default().push(change);
             }
             Action::Oom => {
-                self.close(thread, Some(key));
+                self.close(thread, self.is_for_request(thread, allocator, event).then_some(key));
                 let block_bytes = allocator.settings().round(event.size_bytes);
                 let request = Request { requested_bytes: event.size_bytes, block_bytes, stack: event.stack };
                 self.settle(key, event.tid, request, false);
@@ -378,7 +376,11 @@ impl Listener for History {
             }
             // A release first completes the frees that other streams had delayed.
             Action::FreeCompleted => (),
-            _ => self.close(thread, None),
+            Action::FreeRequested | Action::UsageFree => self.freed(key, allocator, event),
+            Action::Alloc | Action::UsageAlloc => {
+                self.close(thread, None);
+                self.frees.allocated(key, event.tid, allocator.knowledge());
+            }
         }
     }
 
@@ -386,10 +388,15 @@ impl Listener for History {
         match event.action {
             Action::SegmentFree | Action::SegmentUnmap => {
                 let open = self.open.get_mut(&(key.run, key.pid, event.tid));
-                let mut releases = open.into_iter().flat_map(|open| &mut open.releases);
-                if let Some((release, _)) = releases.find(|(release, _)| release.key == key) {
-                    release.after = *allocator.totals();
-                    release.pinned_bytes = allocator.pools().map_or(0, Pools::pinned_bytes);
+                if let Some(release) = open.and_then(|open| open.release(key)) {
+                    release.passed(allocator);
+                }
+            }
+            Action::FreeRequested | Action::FreeCompleted | Action::UsageFree => {
+                let open = self.open.get_mut(&(key.run, key.pid, event.tid));
+                let open = open.filter(|open| open.is_collecting(event.ts));
+                if let Some(release) = open.and_then(|open| open.release(key)) {
+                    release.passed(allocator);
                 }
             }
             Action::Alloc | Action::UsageAlloc => {
@@ -407,19 +414,52 @@ impl Listener for History {
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
         self.close((run, pid, tid), None);
-        let cause = Cause::EmptyCache;
-        let of_process = replay.allocators().filter(|(key, _)| (key.run, key.pid) == (run, pid));
-        let releases =
-            of_process.map(|(key, allocator)| (Release::new(key, allocator, ts, tid, cause), Vec::new()));
-        self.open.insert((run, pid, tid), Open { cause, is_by_stack: false, releases: releases.collect() });
+        let releases = self.of_process((run, pid), tid, ts, Cause::EmptyCache, replay);
+        self.open.insert((run, pid, tid), Open { releases, ..Open::new(Cause::EmptyCache) });
+    }
+
+    fn ipc_collect(&mut self, run: u32, pid: u32, call: &IpcCollect, is_whole: bool, replay: &Replay) {
+        let thread = (run, pid, call.tid);
+        self.close(thread, None);
+        // What follows in a call that never returned is within it.
+        let collects_until = Some(call.end_ts.unwrap_or(i64::MAX));
+        let open = match call.is_for_request {
+            true => Open { may_have_failed: true, collects_until, ..Open::new(Cause::MakeRoom) },
+            false => {
+                let mut releases = self.of_process((run, pid), call.tid, call.ts, Cause::IpcCollect, replay);
+                for (release, _) in &mut releases {
+                    release.last_ts = call.end_ts.unwrap_or(call.ts);
+                    release.ipc_freed_bytes = release.ipc_freed_bytes.filter(|_| is_whole);
+                }
+                Open { collects_until, releases, ..Open::new(Cause::IpcCollect) }
+            }
+        };
+        self.open.insert(thread, open);
+    }
+
+    fn handle_closed(&mut self, run: u32, pid: u32, tid: u32, ts: i64, addr: u64, is_driver: bool) {
+        let thread = (run, pid, tid);
+        if !self.frees.is_own_close(thread, addr, is_driver) {
+            return;
+        }
+        match self.open.get_mut(&thread).filter(|open| open.is_collecting(ts)) {
+            Some(open) => {
+                for (release, _) in &mut open.releases {
+                    release.closed_handles_count = release.closed_handles_count.map(|count| count + 1);
+                }
+            }
+            None => {
+                self.close(thread, None);
+                self.frees.closed(thread);
+            }
+        }
     }
 
     fn refused(&mut self, run: u32, pid: u32, tid: u32) {
-        self.close((run, pid, tid), None);
-        self.open.insert(
-            (run, pid, tid),
-            Open { cause: Cause::MakeRoom, is_by_stack: false, releases: Vec::new() },
-        );
+        let thread = (run, pid, tid);
+        let may_have_failed = self.open.get(&thread).is_some_and(|open| open.cause == Cause::MakeRoom);
+        self.close(thread, None);
+        self.open.insert(thread, Open { may_have_failed, ..Open::new(Cause::MakeRoom) });
     }
 
     fn end(&mut self) {

@@ -12,9 +12,9 @@ use std::{
     sync::Arc,
 };
 
-use trace_schema::{AttachedProbe, Lost, Run};
+use trace_schema::{AttachedProbe, Kind, Lost, Run};
 
-pub use super::decode::{Key, is_torch};
+pub use super::decode::{IpcCollect, Key, is_torch};
 use crate::{
     allocator::Allocator,
     check::{self, Difference},
@@ -38,8 +38,12 @@ use analyze_run::{
 /// driver calls (those below).
 const EVENT_PROBE: &str = "record_trace";
 const REPORT_PROBES: [&str; 5] = ["reportMemoryUsage", "cudaMalloc", "cudaFree", "cuMemMap", "cuMemUnmap"];
-/// The probe of `empty_cache()`.
+/// The probes of `empty_cache()`, of `ipc_collect()`, and of the runtime's and the driver's function that close handles.
 const EMPTY_CACHE_PROBE: &str = "emptyCache";
+/// The probes of the calls by which the allocator has memory from the driver.
+const DRIVER_PROBES: [&str; 2] = ["cudaMalloc", "cuMemCreate"];
+const IPC_COLLECT_PROBE: &str = "CudaIPCCollect";
+const CLOSE_HANDLE_PROBE: &str = "IpcCloseMemHandle";
 
 /// Receives what a replay does, in order of time. Every method does nothing by default.
 pub trait Listener: Send {
@@ -57,6 +61,12 @@ pub trait Listener: Send {
     /// Called when a thread calls `empty_cache()`, which asks all allocators of its process to release what
     /// they can.
     fn empty_cache(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {}
+    /// Called when a thread calls `ipc_collect()`. `is_whole` says whether all events of the allocator within the call are
+    /// on record.
+    fn ipc_collect(&mut self, _run: u32, _pid: u32, _call: &IpcCollect, _is_whole: bool, _replay: &Replay) {}
+    /// Called when a thread has closed the CUDA IPC handle of the memory at `addr`; `is_driver` says whether by a call of
+    /// the driver, which may be part of one of the runtime.
+    fn handle_closed(&mut self, _run: u32, _pid: u32, _tid: u32, _ts: i64, _addr: u64, _is_driver: bool) {}
     /// Called when the device had no room for memory that the allocator of a thread wanted.
     fn refused(&mut self, _run: u32, _pid: u32, _tid: u32) {}
     /// Called when the replay has passed the requested instant with this number.
@@ -96,8 +106,13 @@ impl<L: Listener> Observer for AllocatorObserver<'_, L> {
 #[derive(Clone, Debug, Default)]
 struct RunFacts {
     joined_running: bool,
-    /// Whether calls of `emptyCache` are recorded, and none was lost.
+    /// Whether calls of `emptyCache`, of `ipc_collect()` and of the functions that close handles are recorded, and none
+    /// was lost.
     records_empty_cache: bool,
+    /// Whether calls that reserve memory are recorded, and none was lost.
+    records_refusals: bool,
+    records_ipc_collect: bool,
+    records_closed_handles: bool,
     settings: HashMap<u32, Settings>,
     /// Losses of the allocator's own events, and losses of usage reports and driver calls, each in order of
     /// time.
@@ -111,19 +126,44 @@ impl RunFacts {
         };
         let lost = |names: &[&str]| {
             let is_meant = |lost: &&Lost| names.iter().any(|name| lost.probe.contains(name));
-            let mut lost: Vec<Lost> = run.lost.iter().filter(is_meant).cloned().collect();
-            lost.sort_by_key(|lost| lost.from_ns);
-            lost
+            run.lost.iter().filter(is_meant).cloned().collect::<Vec<Lost>>()
         };
-        let is_attached =
-            |probe: &AttachedProbe| probe.error.is_none() && probe.symbol.contains(EMPTY_CACHE_PROBE);
+        let is_recorded = |symbol: &str| {
+            let is_placed = |probe: &AttachedProbe| probe.error.is_none() && probe.symbol.contains(symbol);
+            run.probes.iter().any(is_placed) && lost(&[symbol]).is_empty()
+        };
+        // What a source did not store is as lost as what a recorder dropped.
+        let unstored = run.stored.iter().filter(|stored| stored.is_of(Kind::Alloc) && !stored.is_whole());
+        let unstored: Vec<Lost> = unstored
+            .map(|stored| Lost {
+                probe: stored.kind.clone(),
+                from_ns: stored.from_ns,
+                to_ns: stored.to_ns,
+                count: stored.made_count.map_or(1, |made| made.saturating_sub(stored.stored_count)),
+            })
+            .collect();
+        let is_stored = unstored.is_empty();
+        let [events, reports] = [&[EVENT_PROBE][..], &REPORT_PROBES].map(|names| {
+            let mut all = [lost(names), unstored.clone()].concat();
+            all.sort_by_key(|lost| lost.from_ns);
+            all
+        });
         Self {
             joined_running: run.joined_running,
-            records_empty_cache: run.probes.iter().any(is_attached) && lost(&[EMPTY_CACHE_PROBE]).is_empty(),
+            records_empty_cache: is_recorded(EMPTY_CACHE_PROBE) && is_stored,
+            records_refusals: DRIVER_PROBES.into_iter().all(is_recorded) && is_stored,
+            records_ipc_collect: is_recorded(IPC_COLLECT_PROBE) && is_stored,
+            records_closed_handles: is_recorded(CLOSE_HANDLE_PROBE),
             settings: run.processes.iter().map(of_process).collect(),
-            lost: [lost(&[EVENT_PROBE]), lost(&REPORT_PROBES)],
+            lost: [events, reports],
         }
     }
+}
+
+/// Returns how many of the events are missing in a run from which an allocator is rebuilt: its own, or usage reports and
+/// driver calls if its state `is_inferred`.
+pub fn lost_count(run: &Run, is_inferred: bool) -> u64 {
+    RunFacts::of(run).lost[usize::from(is_inferred)].iter().map(|lost| lost.count).sum()
 }
 
 /// The replayed state of all allocators.
@@ -294,28 +334,26 @@ impl Replay {
         let facts = self.facts.get(key.run as usize);
         let recorded_kinds = self.recorded_kinds(key.run, key.pid);
         let split_policies = self.split_policies.get(&key).cloned().unwrap_or_default();
-        // A table without files tells by its rows whether calls of `emptyCache` are recorded.
-        let records_empty_cache = facts.map_or(recorded_kinds.empty_cache, |facts| facts.records_empty_cache);
+        // A table without files tells by its rows which calls are recorded.
+        let mut knowledge = Knowledge {
+            split_policies,
+            wants_pools: L::WANTS_POOLS,
+            begins_late: facts.is_some_and(|facts| facts.joined_running),
+            records_empty_cache: facts.map_or(recorded_kinds.empty_cache, |facts| facts.records_empty_cache),
+            records_refusals: facts.is_some_and(|facts| facts.records_refusals),
+            records_ipc_collect: facts.map_or(recorded_kinds.ipc_collect, |facts| facts.records_ipc_collect),
+            records_closed_handles: facts
+                .map_or(recorded_kinds.closed_handles, |facts| facts.records_closed_handles),
+            records_requests: recorded_kinds.events,
+            ..Knowledge::default()
+        };
         let allocator = match self.seeds.get(&key) {
-            Some(seed) => Allocator::seeded(
-                settings,
-                Knowledge {
-                    split_policies,
-                    wants_pools: L::WANTS_POOLS,
-                    records_empty_cache,
-                    ..Knowledge::default()
-                },
-                seed,
-            ),
+            Some(seed) => Allocator::seeded(settings, knowledge, seed),
             None => {
-                let mut knowledge = Knowledge {
-                    is_partial: facts.is_some_and(|facts| facts.joined_running),
-                    has_blocks: recorded_kinds.events || recorded_kinds.usage,
-                    split_policies,
-                    wants_pools: L::WANTS_POOLS,
-                    records_empty_cache,
-                    ..Knowledge::default()
-                };
+                knowledge.is_partial = knowledge.begins_late;
+                knowledge.has_blocks = recorded_kinds.events || recorded_kinds.usage;
+                knowledge.has_segments =
+                    recorded_kinds.events || recorded_kinds.state || recorded_kinds.calls;
                 let lost = facts.map_or(&[][..], |facts| &facts.lost[usize::from(!recorded_kinds.events)]);
                 for lost in lost.iter().filter(|lost| lost.from_ns <= ts) {
                     knowledge.is_partial = true;
@@ -329,6 +367,13 @@ impl Replay {
             listener.began(key, &allocator, ts);
         }
         self.allocators.insert(key, allocator);
+    }
+
+    /// Returns whether no event of a process's allocators was lost in `[ts, end_ts]` (ns).
+    fn is_whole(&self, run: u32, pid: u32, ts: i64, end_ts: i64) -> bool {
+        let has_events = self.recorded_kinds(run, pid).events;
+        let lost = self.facts.get(run as usize).map(|facts| &facts.lost[usize::from(!has_events)]);
+        lost.is_none_or(|lost| lost.iter().all(|lost| lost.from_ns > end_ts || lost.to_ns < ts))
     }
 
     fn apply(&mut self, key: Key, event: &Event, listener: &mut impl Listener) {
@@ -405,7 +450,10 @@ impl Consumer for First {
                 .or_insert_with(|| (InitialState::new(settings()), SnapshotState::default()));
             match item {
                 Item::Event(event) => initial_state.event(&event),
-                Item::EmptyCache { .. } | Item::Refused { .. } => (),
+                Item::EmptyCache { .. }
+                | Item::IpcCollect(_)
+                | Item::HandleClosed { .. }
+                | Item::Refused { .. } => (),
                 Item::Segment(segment) => drop(snapshot.segments.insert(segment.addr, segment)),
                 Item::Block(block) => drop(snapshot.blocks.insert(block.addr, block)),
             }
@@ -452,6 +500,13 @@ impl<L: Listener> Consumer for Feed<L> {
             match item {
                 Item::Event(event) => replay.apply(key, &event, listener),
                 Item::EmptyCache { ts, tid } => listener.empty_cache(key.run, key.pid, tid, ts, replay),
+                Item::IpcCollect(call) => {
+                    let is_whole = replay.is_whole(key.run, key.pid, ts, call.end_ts.unwrap_or(i64::MAX));
+                    listener.ipc_collect(key.run, key.pid, &call, is_whole, replay);
+                }
+                Item::HandleClosed { tid, addr, is_driver } => {
+                    listener.handle_closed(key.run, key.pid, tid, ts, addr, is_driver);
+                }
                 Item::Refused { tid } => listener.refused(key.run, key.pid, tid),
                 Item::Segment(segment) => {
                     if !replay.allocators.contains_key(&key) {
@@ -470,5 +525,31 @@ impl<L: Listener> Consumer for Feed<L> {
     fn finish(&mut self) -> Result<(), AnalyzeError> {
         self.replay.finish(&mut self.listener);
         self.listener.flush(&self.replay, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_schema::Stored;
+
+    use super::*;
+
+    #[test]
+    fn events_that_are_not_stored_count_as_lost() {
+        let stored = |kind: Kind, made_count| Stored {
+            kind: kind.name().to_owned(),
+            made_count,
+            stored_count: 5,
+            ..Stored::default()
+        };
+        let missing =
+            |kind, made| lost_count(&Run { stored: vec![stored(kind, made)], ..Run::default() }, false);
+        assert_eq!(missing(Kind::Alloc, Some(9)), 4);
+        assert_eq!(missing(Kind::Alloc, None), 1, "at least one, for all that is known");
+        assert_eq!(missing(Kind::Alloc, Some(5)) + missing(Kind::Call, Some(9)), 0);
+        let lost = Lost { probe: "12record_traceE".to_owned(), from_ns: 3, to_ns: 4, count: 7 };
+        let run = Run { lost: vec![lost], stored: vec![stored(Kind::Alloc, Some(9))], ..Run::default() };
+        assert_eq!((lost_count(&run, false), lost_count(&run, true)), (11, 4));
+        assert_eq!(RunFacts::of(&run).lost[0][0].probe, "alloc", "in order of time");
     }
 }

@@ -12,6 +12,8 @@ pub struct Knowledge {
     pub is_partial: bool,
     /// The events describe blocks, not only segments.
     pub has_blocks: bool,
+    /// The events describe segments, not only blocks.
+    pub has_segments: bool,
     /// Whether each private pool of the program splits blocks; pools that are not listed split.
     pub split_policies: BTreeMap<PoolId, SplitPolicy>,
     /// Events are being lost until this time (ns, trace clock).
@@ -20,8 +22,18 @@ pub struct Knowledge {
     pub lost_count: u64,
     /// A listener needs free memory by pool, so that the allocator keeps `Pools`.
     pub wants_pools: bool,
+    /// The process may have used memory before its first recorded event.
+    pub begins_late: bool,
     /// The run records all calls of `emptyCache`.
     pub records_empty_cache: bool,
+    /// The run records all calls that reserve memory, also those that failed.
+    pub records_refusals: bool,
+    /// The run records all calls of `ipc_collect()`.
+    pub records_ipc_collect: bool,
+    /// The run records all calls that close CUDA IPC handles.
+    pub records_closed_handles: bool,
+    /// The events of the allocator itself are recorded: every request shows as its allocation or its failure.
+    pub records_requests: bool,
 }
 
 impl Default for Knowledge {
@@ -29,11 +41,17 @@ impl Default for Knowledge {
         Self {
             is_partial: false,
             has_blocks: true,
+            has_segments: true,
             split_policies: BTreeMap::new(),
             lost_until_ts: BEFORE,
             lost_count: 0,
             wants_pools: false,
+            begins_late: false,
             records_empty_cache: false,
+            records_refusals: false,
+            records_ipc_collect: false,
+            records_closed_handles: false,
+            records_requests: false,
         }
     }
 }

@@ -11,11 +11,13 @@
 //! the settings differ; the replay counts it as a [`fault`] and continues from what the event says.
 
 pub mod allocator;
+pub mod cause;
 pub mod check;
 pub mod decode;
 pub mod device;
 pub mod event;
 pub mod fault;
+mod frees;
 pub mod history;
 pub mod initial_state;
 pub mod input;
@@ -29,6 +31,7 @@ mod oracle;
 mod oracle_late;
 pub mod pool_split;
 pub mod pools;
+pub mod release;
 mod segments;
 mod setting_keys;
 pub mod settings;

@@ -3,7 +3,7 @@
 use super::{
     allocator::Allocator,
     event::Event,
-    input::{Key, Listener, Replay},
+    input::{IpcCollect, Key, Listener, Replay},
     span::{Block, Segment},
 };
 use analyze_run::error::AnalyzeError;
@@ -34,6 +34,16 @@ impl<A: Listener, B: Listener> Listener for (A, B) {
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
         self.0.empty_cache(run, pid, tid, ts, replay);
         self.1.empty_cache(run, pid, tid, ts, replay);
+    }
+
+    fn ipc_collect(&mut self, run: u32, pid: u32, call: &IpcCollect, is_whole: bool, replay: &Replay) {
+        self.0.ipc_collect(run, pid, call, is_whole, replay);
+        self.1.ipc_collect(run, pid, call, is_whole, replay);
+    }
+
+    fn handle_closed(&mut self, run: u32, pid: u32, tid: u32, ts: i64, addr: u64, is_driver: bool) {
+        self.0.handle_closed(run, pid, tid, ts, addr, is_driver);
+        self.1.handle_closed(run, pid, tid, ts, addr, is_driver);
     }
 
     fn refused(&mut self, run: u32, pid: u32, tid: u32) {

@@ -34,7 +34,10 @@ fn event(ts: i64, words: &[&str]) -> Option<Event> {
         addr: u64::from_str_radix(words[1], 16).expect("an address"),
         size_bytes: number(words[2]) as u64,
         stream: number(words[3]) as u64,
-        pool: DEFAULT_POOL,
+        pool: match words.get(4..6) {
+            Some(pool) => (number(pool[0]) as u64, number(pool[1]) as u64),
+            None => DEFAULT_POOL,
+        },
         tid: 0,
         stack: None,
         is_of_empty_cache: false,
@@ -126,7 +129,9 @@ impl Workload {
         assert!(settings.refused.is_empty(), "{:?}", settings.refused);
         // There may be one more: the oracle's own, for the events.
         assert!(places.len() >= said.len(), "{} of {}", places.len(), said.len());
-        events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
+        if pool != DEFAULT_POOL {
+            events.iter_mut().for_each(|event: &mut Event| event.pool = pool);
+        }
         Self { settings, events, snapshots: places.into_iter().zip(said).collect() }
     }
 }

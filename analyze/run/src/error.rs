@@ -6,10 +6,11 @@ use std::{
     process::ExitCode,
 };
 
+use trace_schema::Bytes;
 use trace_writer::WriteError;
 
-/// The exit code when a comparison finds a regression.
-pub const EXIT_REGRESSION: u8 = 1;
+/// The exit code when a comparison finds a regression, or memory was over a threshold for too long.
+pub const EXIT_FOUND: u8 = 1;
 /// The exit code for wrong usage or bad input. `clap` uses the same code.
 pub const EXIT_BAD_INPUT: u8 = 2;
 /// The exit code when the data does not suffice to answer the question.
@@ -52,6 +53,11 @@ impl Place {
     }
 }
 
+/// Returns a detail as the end of a sentence.
+fn said(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
 /// Every error that `analyze` can return.
 #[derive(Debug, thiserror::Error)]
 pub enum AnalyzeError {
@@ -70,6 +76,29 @@ pub enum AnalyzeError {
         path: PathBuf,
         /// The message of the Parquet reader.
         reason: String,
+    },
+    /// A file is a recording that has not become a run: it is under way, or it was interrupted.
+    #[error(
+        "{} is a recording that is under way or was interrupted: once nothing writes it any more, `analyze recover {}` makes a run of it",
+        .0.display(),
+        .0.display()
+    )]
+    Unfinished(PathBuf),
+    /// A directory or a pattern stands for no run.
+    #[error("{}: {reason}", path.display())]
+    NoRun {
+        /// The directory or pattern.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The work needs more memory than it may take.
+    #[error("memory budget of {} exceeded (--memory-limit){}", Bytes(i64::try_from(*budget_bytes).unwrap_or(i64::MAX)), said(detail))]
+    MemoryBudget {
+        /// The memory that the work may take.
+        budget_bytes: usize,
+        /// What asked for more; empty if it is not known.
+        detail: String,
     },
     /// A Parquet file is not a readable run of Inquest.
     #[error("{} is Parquet, but not a run of Inquest: {reason}", path.display())]
@@ -120,15 +149,15 @@ pub enum AnalyzeError {
         /// Number of faults.
         count: usize,
     },
-    /// An output file exists and may not be replaced.
-    #[error("{} exists; use --force to replace it", .0.display())]
-    Exists(PathBuf),
     /// The writer of runs failed.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// A comparison found a regression; the text names it.
     #[error("regression: {0}")]
     Regression(String),
+    /// Memory was over a threshold for too long; the text says which.
+    #[error("alert: {0}")]
+    Alert(String),
     /// The data does not suffice to answer the question; the text says why.
     #[error("inconclusive: {0}")]
     Inconclusive(String),
@@ -147,6 +176,9 @@ impl AnalyzeError {
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NotParquet { .. }
+            | Self::Unfinished(_)
+            | Self::NoRun { .. }
+            | Self::MemoryBudget { .. }
             | Self::NotARun { .. }
             | Self::NewerVersion { .. }
             | Self::UnknownFormat { .. }
@@ -154,13 +186,22 @@ impl AnalyzeError {
             | Self::Query(_)
             | Self::Damaged(_)
             | Self::Broken { .. }
-            | Self::Exists(_)
             | Self::Write(
-                WriteError::Exists(_) | WriteError::Unfinished(_) | WriteError::NotARecording { .. },
+                WriteError::Exists(_)
+                | WriteError::Unfinished(_)
+                | WriteError::BeingRecorded(_)
+                | WriteError::NothingRecorded(_)
+                | WriteError::NotAFile { .. }
+                | WriteError::Folder { .. }
+                | WriteError::NotARecording { .. },
             ) => EXIT_BAD_INPUT,
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => EXIT_BAD_INPUT,
+            Self::Io { source, .. } | Self::Write(WriteError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                EXIT_BAD_INPUT
+            }
             Self::Io { .. } | Self::Write(_) => EXIT_IO,
-            Self::Regression(_) => EXIT_REGRESSION,
+            Self::Regression(_) | Self::Alert(_) => EXIT_FOUND,
             Self::Inconclusive(_) => EXIT_INCONCLUSIVE,
             Self::Internal(_) => EXIT_INTERNAL,
         })

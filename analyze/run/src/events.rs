@@ -14,6 +14,7 @@ pub trait Events: Send + Sync {
     fn select(&self, query: &str) -> Batches;
 
     /// Returns the rows of every run, one run after the other and each in the order of `ts`, with the column `run` and these
-    /// columns. The rows may be sorted on disk, so that memory stays bounded.
+    /// columns. Rows of kinds that no reader uses may be left out. The rows may be sorted on disk, so that memory stays
+    /// bounded.
     fn ordered(&self, columns: &[&str]) -> Batches;
 }

@@ -17,7 +17,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
-use trace_schema::Bytes;
+use trace_schema::{Bytes, harmless};
 
 /// Work that takes less time than this shows no progress line.
 const LONG: Duration = Duration::from_secs(1);
@@ -166,8 +166,10 @@ pub fn end() {
     bar.finish_and_clear();
 }
 
-/// Prints a line on standard error without disturbing the progress line.
+/// Prints a line on standard error without disturbing the progress line. Whatever is printed there passes here and is made
+/// harmless: it may have names of files, SQL, or text of a file.
 pub fn say(text: &str) {
+    let text = harmless(text);
     let bar = LINE.lock().as_ref().map(|line| line.bar.clone());
     match bar {
         Some(bar) => bar.suspend(|| eprintln!("{text}")),

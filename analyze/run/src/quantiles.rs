@@ -1,5 +1,5 @@
 //! Quantiles of values that are all in memory. (Verdicts count values instead of keeping them, and have exact quantiles of
-//! counts: `analyze_verdict::multiset`.)
+//! counts: `crate::multiset`.)
 
 /// Returns the quantile `share` (0 to 1) of sorted values by the definition of SQL's `percentile_cont`: linear between
 /// neighbours. `None` if there are no values.

@@ -2,17 +2,12 @@
 
 use std::{
     collections::HashSet,
-    fs::File,
     path::{Path, PathBuf},
 };
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use trace_schema::{COLUMNS, FORMAT_VERSION, META_RUN, META_VERSION, Run};
 
-use crate::{
-    error::AnalyzeError,
-    row_groups::{RowGroup, row_groups},
-};
+use crate::{error::AnalyzeError, stored_file::StoredFile, times};
 
 /// One opened file.
 #[derive(Clone, Debug, Default)]
@@ -27,29 +22,14 @@ pub struct RunFile {
     pub size_bytes: u64,
     /// Its rows.
     pub rows_count: u64,
-    /// The row groups of each path; `None`: the file does not declare an order.
-    pub row_groups: Vec<Option<Vec<RowGroup>>>,
 }
 
 /// Reads the footer and checks that the file is a run this program understands.
 pub fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
-    let io = |source| AnalyzeError::Io { path: path.to_owned(), source };
     let not_a_run = |reason: String| AnalyzeError::NotARun { path: path.to_owned(), reason };
-    let file = File::open(path).map_err(io)?;
-    let size_bytes = file.metadata().map_err(io)?.len();
-    if file.metadata().map_err(io)?.is_dir() {
-        return Err(AnalyzeError::NotParquet {
-            path: path.to_owned(),
-            reason: "it is a directory".to_owned(),
-        });
-    }
-    let reader = SerializedFileReader::new(file)
-        .map_err(|error| AnalyzeError::NotParquet { path: path.to_owned(), reason: error.to_string() })?;
-    let metadata = reader.metadata();
-    let pairs = metadata.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
-    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
+    let file = StoredFile::open(path)?;
     let version =
-        value(META_VERSION).ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
+        file.value(META_VERSION).ok_or_else(|| not_a_run(format!("its metadata has no {META_VERSION}")))?;
     let version: u32 =
         version.parse().map_err(|_| not_a_run(format!("its {META_VERSION} is {version:?}, not a number")))?;
     if version > FORMAT_VERSION {
@@ -59,30 +39,42 @@ pub fn open_file(path: &Path) -> Result<RunFile, AnalyzeError> {
             known: FORMAT_VERSION,
         });
     }
-    let run: Run = serde_json::from_str(value(META_RUN).unwrap_or("{}"))
+    let run: Run = serde_json::from_str(file.value(META_RUN).unwrap_or("{}"))
         .map_err(|error| not_a_run(format!("its {META_RUN} is not what it should be: {error}")))?;
-    let found: HashSet<&str> =
-        metadata.file_metadata().schema_descr().columns().iter().map(|column| column.name()).collect();
+    if let Some(fault) = times::metadata_fault(&run) {
+        return Err(AnalyzeError::Damaged(format!("{}: its {META_RUN}: {fault}", path.display())));
+    }
     // A run of an earlier version lacks the columns that came later; they read as null.
     let mut required = COLUMNS.iter().filter(|column| !column.nullable);
-    if let Some(missing) = required.find(|column| !found.contains(column.name)) {
+    if let Some(missing) = required.find(|column| file.schema().field_with_name(column.name).is_err()) {
         return Err(not_a_run(format!("it has no column {}", missing.name)));
     }
     Ok(RunFile {
         name: path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         paths: vec![path.to_owned()],
         run,
-        size_bytes,
-        rows_count: metadata.file_metadata().num_rows().try_into().unwrap_or_default(),
-        row_groups: vec![row_groups(metadata)],
+        size_bytes: file.size_bytes(),
+        rows_count: file.rows_count(),
     })
+}
+
+/// Returns the recording that becomes this run, if it is there.
+fn recording_of(path: &Path) -> Option<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".recording");
+    Some(PathBuf::from(name)).filter(|recording| recording.is_file())
 }
 
 /// Opens a run: a file, or the numbered parts that `capture --max-size` wrote in its place.
 pub fn open(path: &Path) -> Result<RunFile, AnalyzeError> {
     let parts = if path.exists() { Vec::new() } else { trace_writer::parts_of(path) };
     let Some((last, earlier)) = parts.split_last() else {
-        return open_file(path);
+        return open_file(path).map_err(|error| match (error, recording_of(path)) {
+            (AnalyzeError::Io { .. } | AnalyzeError::NotParquet { .. }, Some(recording)) => {
+                AnalyzeError::Unfinished(recording)
+            }
+            (error, _) => error,
+        });
     };
     // The last part knows what was true to the end; losses, and who has ended before, are in the earlier ones.
     let mut whole = open_file(last)?;
@@ -97,7 +89,6 @@ pub fn open(path: &Path) -> Result<RunFile, AnalyzeError> {
         whole.rows_count += file.rows_count;
         whole.size_bytes += file.size_bytes;
         whole.paths.insert(0, part.clone());
-        whole.row_groups.splice(0..0, file.row_groups);
         add_earlier(&mut whole.run, file.run);
     }
     whole.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());

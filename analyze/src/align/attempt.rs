@@ -19,8 +19,12 @@ const SEED_REACH_NS: i64 = 100_000;
 pub(super) const SEED_WIDTH_NS: i64 = 4_000;
 /// Maximum number of times that all calls are paired and the line is fitted anew.
 const MAX_ROUNDS: usize = 6;
-/// Maximum rate by which a kernel corrects a clock.
-const MAX_DRIFT: f64 = 500e-6;
+/// Number of calls on either side of the candidate's place that are followed first: the fewer, the less the
+/// clocks have drifted apart between them.
+const FIRST_CALLS: usize = 64;
+/// Maximum drift. A kernel corrects a clock by at most 500 ppm, so that two clocks drift apart by at most twice
+/// as much. The hundredth beyond that is for the clock that it is measured by.
+const MAX_DRIFT: f64 = 1_010e-6;
 
 /// A candidate that is being developed into an alignment.
 pub(super) struct Attempt {
@@ -68,25 +72,39 @@ impl Attempt {
         pairs(&self.lanes, &self.line, &part, SEED_WIDTH_NS, functions).len()
     }
 
+    /// Returns how far apart the two records of a call in these times may lie, for all that is known of the
+    /// drift, if the line is right in their middle.
+    fn reach_ns(&self, times: &Range<i64>) -> i64 {
+        let first = self.times.first().map_or(0, |ts| times.start.max(*ts));
+        let last = self.times.last().map_or(0, |ts| times.end.min(*ts));
+        let drift = match self.line.drift_error > 0.0 {
+            true => MAX_DRIFT.min(3.0 * self.line.drift_error),
+            false => MAX_DRIFT,
+        };
+        REACH_NS.saturating_add((drift * last.saturating_sub(first) as f64 / 2.0) as i64)
+    }
+
     /// Follows the clock from the candidate's place to both ends of the profile.
     pub(super) fn follow(&mut self, at_ns: i64, functions: &Functions) {
         let place = self.times.partition_point(|ts| *ts < at_ns);
-        let mut count = SEED_CALLS / 2;
+        let mut count = FIRST_CALLS;
         let mut rounds = 0;
         while rounds < MAX_ROUNDS {
             let is_whole = count >= self.times.len();
-            let found = pairs(&self.lanes, &self.line, &self.around(place, count), REACH_NS, functions);
+            let times = self.around(place, count);
+            let found = pairs(&self.lanes, &self.line, &times, self.reach_ns(&times), functions);
             let Some(line) = line::through(&groups(&self.lanes, &found)) else { return };
-            if line.drift.abs() > MAX_DRIFT {
-                return;
-            }
+            let is_possible = line.drift.abs() - line.drift_error <= MAX_DRIFT;
             if is_whole {
-                if line == self.line {
+                if line == self.line || !is_possible {
                     return;
                 }
                 rounds += 1;
             }
-            self.line = line;
+            // A few calls may mislead; more of them will tell.
+            if is_possible {
+                self.line = line;
+            }
             count = count.saturating_mul(2);
         }
     }

@@ -130,7 +130,7 @@ fn recording(run: &Run) -> Recording {
 /// `out` cannot be written.
 pub fn run(captured: &Trace, profile: &Trace, out: &Path, force: bool) -> Result<Outcome, AnalyzeError> {
     let (run, other) = (one(captured, "the captured run")?, one(profile, "the profile")?);
-    new_file::differs(out, run.paths.iter().chain(&other.paths))?;
+    new_file::check(out, force, run.paths.iter().chain(&other.paths))?;
     let inconclusive = |why: String| {
         AnalyzeError::Inconclusive(format!("{} cannot be aligned with {}: {why}", other.name, run.name))
     };

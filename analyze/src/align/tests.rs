@@ -31,6 +31,8 @@ enum Relation {
     Even,
     /// The profile's clock is set in the middle of the profile.
     Step,
+    /// The profile's clock swings around that of the run.
+    Wave,
 }
 
 #[derive(Clone, Debug)]
@@ -177,10 +179,13 @@ fn record(
     let (offset, drift) = (case.offset_ns, case.drift_ppm);
     let middle = (from + to) / 2;
     let step = if case.relation == Relation::Step { 30_000 + random.below(3_000_000) as i64 } else { 0 };
+    let swing = if case.relation == Relation::Wave { 10_000 + random.below(90_000) as i64 } else { 0 };
     // This converts the run's clock to the profile's: the inverse of the alignment, accurate to a nanosecond.
     let theirs = move |ts: i64| {
         let late = if ts > middle { step } else { 0 };
-        ts - offset - (ts - middle) * drift / 1_000_000 + late
+        let phase = std::f64::consts::TAU * (ts - from) as f64 / (to - from) as f64;
+        let swung = (swing as f64 * phase.sin()).round() as i64;
+        ts - offset - (ts - middle) * drift / 1_000_000 + late + swung
     };
     for (row, call) in profiled.iter().enumerate() {
         if !(from..to).contains(&call.start) || random.below(100) < case.lost_percent[1] {
@@ -243,8 +248,18 @@ fn errors(aligned: &Aligned, profile: &Side, ours: &dyn Fn(i64) -> i64) -> ([i64
 }
 
 fn run_case(seed: u64, relation: Relation) -> (Case, Result<Aligned, String>, [i64; 2], usize) {
+    run_drifting(seed, relation, None)
+}
+
+/// Runs a case, with another drift if one is given.
+fn run_drifting(
+    seed: u64,
+    relation: Relation,
+    drift_ppm: Option<i64>,
+) -> (Case, Result<Aligned, String>, [i64; 2], usize) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (seed + 1).wrapping_mul(0x1234_5678_9abc_def1));
-    let case = case(&mut random, relation);
+    let mut case = case(&mut random, relation);
+    case.drift_ppm = drift_ppm.unwrap_or(case.drift_ppm);
     let (profile, captured, functions, recording, ours) = record(&mut random, &case);
     let result = run(profile.clone(), captured, &functions, &recording);
     let (error, wrong) = result.as_ref().map_or(([0, 0], 0), |aligned| errors(aligned, &profile, &ours));
@@ -298,6 +313,7 @@ fn what_cannot_be_aligned_is_refused() {
         Relation::Before,
         Relation::Even,
         Relation::Step,
+        Relation::Wave,
     ] {
         let count = if relation == Relation::SimilarRun { 150 } else { 30 };
         for seed in 0..count {
@@ -312,6 +328,26 @@ fn what_cannot_be_aligned_is_refused() {
                     aligned.line, aligned.quality
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn clocks_may_drift_by_as_much_as_kernels_correct_them() {
+    for drift_ppm in [500, 1_000, -1_000] {
+        // The drift is relative to the profile's clock.
+        let expected = drift_ppm as f64 / 1e6 / (1.0 - drift_ppm as f64 / 1e6);
+        for seed in 0..40 {
+            let (case, result, [error, _], wrong) =
+                run_drifting(seed, Relation::SameProcess, Some(drift_ppm));
+            let aligned = result.unwrap_or_else(|why| panic!("{drift_ppm} ppm, {seed}: {why}: {case:?}"));
+            assert!(
+                error <= 2_000 && wrong * 200 <= aligned.matched.len(),
+                "{drift_ppm} ppm, {seed}: {error} ns"
+            );
+            let off = (aligned.line.drift - expected).abs();
+            // One of 20 lies outside of its 95 % interval, and none far.
+            assert!(off <= 2.0 * aligned.line.drift_error, "{drift_ppm} ppm, {seed}: {:?}", aligned.line);
         }
     }
 }

@@ -6,8 +6,12 @@ use trace_schema::Nanos;
 
 use super::{print_json, show};
 use crate::{
-    questions::{alerts, info, threshold::Threshold},
-    report::answer::alerts::document,
+    questions::{
+        alerts::{self, Alert, Verdict},
+        info,
+        threshold::Threshold,
+    },
+    report::answer::alerts::{NOTHING_READ, document, subject},
     trace::Trace,
 };
 use analyze_run::error::AnalyzeError;
@@ -19,6 +23,10 @@ use analyze_run::error::AnalyzeError;
 /// If a span is long enough only with the gaps around it, the answer is `inconclusive`. Memory reserved by PyTorch's
 /// allocators is known at every instant. In SQL: the view memory_use.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 no alert; 1 at least one alert; 2 wrong usage or bad input; 3 inconclusive, and no alert; \
+    5 reading or writing failed; 70 internal error."
+)]
 pub(super) struct Args {
     /// The run
     run: PathBuf,
@@ -39,9 +47,26 @@ impl Args {
         let alerts = alerts::run(&trace, self.over, self.lasts.0).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
-            return print_json(&serde_json::json!({ "alerts": alerts, "warnings": warnings }));
+            print_json(&serde_json::json!({ "alerts": alerts, "warnings": warnings }))?;
+        } else {
+            let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
+            show(&document(&alerts, warnings, start_ns))?;
         }
-        let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-        show(&document(&alerts, warnings, start_ns))
+        verdict(&alerts)
+    }
+}
+
+/// What the exit code says.
+fn verdict(alerts: &[Alert]) -> Result<(), AnalyzeError> {
+    let named = |verdict| {
+        let all = alerts.iter().filter(|alert| alert.verdict == verdict).map(|alert| subject(alert.subject));
+        all.collect::<Vec<String>>().join("; ")
+    };
+    let (found, open) = (named(Verdict::Alert), named(Verdict::Inconclusive));
+    match (found.is_empty(), open.is_empty()) {
+        (false, _) => Err(AnalyzeError::Alert(format!("{found}: over the threshold for too long"))),
+        (true, false) => Err(AnalyzeError::Inconclusive(format!("{open}: see the answer for the reason"))),
+        (true, true) if alerts.is_empty() => Err(AnalyzeError::Inconclusive(NOTHING_READ.to_owned())),
+        (true, true) => Ok(()),
     }
 }

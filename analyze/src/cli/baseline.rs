@@ -71,11 +71,8 @@ impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         match self.what {
             What::Save { out, runs, queries, force } => {
-                if out.exists() && !force {
-                    return Err(AnalyzeError::Exists(out));
-                }
-                new_file::differs(&out, &runs)?;
-                let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
+                new_file::check(&out, force, &runs)?;
+                let measured = baseline::load(&runs, &Options { queries }).await?;
                 baseline::save(&out, &measured, force)?;
                 let figures: usize = measured.each().iter().map(|run| run.figures_count).sum();
                 print(&format!("{}: {figures} figures of {} runs\n", out.display(), measured.each().len()))
@@ -92,11 +89,8 @@ impl Args {
             What::Show { baseline, metric } => show(&document::figures(&baseline::open(&baseline)?, &metric)),
             What::Export { runs, out, queries, force } => {
                 let format = wide::Format::of(&out)?;
-                if out.exists() && !force {
-                    return Err(AnalyzeError::Exists(out));
-                }
-                new_file::differs(&out, &runs)?;
-                let measured = baseline::load(&runs, &Options { queries, ..Options::default() }).await?;
+                new_file::check(&out, force, &runs)?;
+                let measured = baseline::load(&runs, &Options { queries }).await?;
                 let columns = wide::save(&out, format, &measured, force)?;
                 print(&format!("{}: {} runs, {columns} figures\n", out.display(), measured.each().len()))
             }

@@ -29,7 +29,7 @@ use analyze_run::{columns::floats, error::AnalyzeError};
     after_help = "A gate is METRIC[(SUBJECT[; GROUP])] < +LIMIT [floor QUANTITY], as in:\n  \
 'wall_ns < +2%'   'p99(cudaLaunchKernel) < +5% floor 2us'   'calls_count(*) < +0'   'copy_rate_bytes(h2d) > -5%'\n\
 Metrics are the columns of the views metrics_… (analyze queries), and of your own in --queries DIR.\n\
-Without gates: wall time, time between launches, time in calls, allocating calls, peaks of memory, each < +2%.\n\n\
+Without gates: wall time, time between launches and time in calls < +5%, allocating calls and peaks of memory < +2%.\n\n\
 Exit codes: 0 no gate fails; 1 regression; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 internal error. (`make` turns every failure into 2: read the code in the recipe, or --format json.)"
 )]
@@ -130,7 +130,7 @@ impl RuleArgs {
     }
 
     fn options(&self) -> Options {
-        Options { queries: self.queries.clone(), ..Options::default() }
+        Options { queries: self.queries.clone() }
     }
 }
 
@@ -214,10 +214,7 @@ impl Args {
         let rules = self.rules.rules()?;
         let versus = || format!("{}-vs-{}.html", stem(&base[0]), stem(&new[0])).into();
         let html: Option<PathBuf> = self.html.clone().map(|path| path.unwrap_or_else(versus));
-        if let Some(html) = html.as_ref().filter(|html| html.exists() && !self.force) {
-            return Err(AnalyzeError::Exists(html.clone()));
-        }
-        html.iter().try_for_each(|html| new_file::differs(html, base.iter().chain(&new)))?;
+        html.iter().try_for_each(|html| new_file::check(html, self.force, base.iter().chain(&new)))?;
         let options = self.rules.options();
         let (base, new) = (load(&base, &options).await?, load(&new, &options).await?);
         let comparison = judge::compare(&base, &new, &rules, &self.allow)?;

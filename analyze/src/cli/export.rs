@@ -17,8 +17,7 @@ use crate::{
     questions::{info, memory::state::At},
     trace::Trace,
 };
-use analyze_run::error::AnalyzeError;
-use analyze_run::text;
+use analyze_run::{error::AnalyzeError, new_file, progress};
 
 /// Write a run in the format of another tool
 #[derive(clap::Args)]
@@ -93,13 +92,16 @@ struct Folded {
 impl Folded {
     async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
+        for path in self.svg.iter().chain(&self.out) {
+            new_file::check(path, self.force, trace.files().iter().flat_map(|file| &file.paths))?;
+        }
         let mut found = folded::run(&trace, &[self.what], &At::parse(&self.at)).await?;
         let folded = found.pop().map(|(_, folded)| folded).unwrap_or_default();
         let file = trace.files().first();
         let warnings = file.map_or_else(Vec::new, |file| info::warnings(&file.run));
         let notes: Vec<String> = warnings.into_iter().chain(folded.notes.iter().cloned()).collect();
         for note in &notes {
-            eprintln!("note: {}", text::harmless(note));
+            progress::say(&format!("note: {note}"));
         }
         if folded.is_empty() {
             return Err(AnalyzeError::Query(format!("the run has {}", self.what.missing())));
@@ -151,6 +153,7 @@ struct Pprof {
 impl Pprof {
     async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
+        new_file::check(&self.out, self.force, trace.files().iter().flat_map(|file| &file.paths))?;
         let is_asked = !self.what.is_empty();
         let mut whats = if is_asked { self.what } else { What::ALL.to_vec() };
         whats.sort_unstable();
@@ -178,7 +181,8 @@ impl Pprof {
 #[derive(clap::Args)]
 #[command(
     after_help = "Arrow carries what the run says about itself, as metadata of the schema; CSV and JSON have no place for \
-    it, and CSV none for the difference between an empty text and none."
+    it, and CSV none for the difference between an empty text and none. A spreadsheet may take a cell of CSV that begins \
+    with =, +, - or @ for a formula."
 )]
 struct Events {
     /// The run

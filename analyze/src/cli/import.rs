@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use trace_schema::Bytes;
-
-use super::print;
+use super::{print, written};
 use analyze_import::{FORMATS, Importer, Job, Layout, Map};
-use analyze_run::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, panics};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 /// Convert another tool's trace to a run
 #[derive(clap::Args)]
@@ -53,8 +51,7 @@ impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let layout = Layout { map: self.map, delimiter: self.delimiter };
         let job = Job { file: &self.file, out: &self.out, force: self.force, layout: &layout };
-        let finished = FORMATS.run(self.format, &job)?;
-        let size = Bytes(finished.size_bytes as i64);
-        print(&format!("{} events, {size}: {}\n", finished.rows_count, self.out.display()))
+        let finished = panics::decoding(&self.file, || FORMATS.run(self.format, &job))?;
+        print(&written(&finished, &self.out))
     }
 }

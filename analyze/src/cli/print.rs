@@ -2,16 +2,23 @@
 
 use std::{
     io::{IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::Serialize;
+use trace_schema::Bytes;
+use trace_writer::{Access, Finished, NewFile};
 
 use crate::report::{Document, Screen, terminal};
-use analyze_run::{error::AnalyzeError, new_file, progress};
+use analyze_run::{error::AnalyzeError, progress, text::harmless};
 
-/// Prints to standard output; a reader that closed it early is no error.
+/// Prints to standard output: harmless text on a terminal, and exact text elsewhere.
 pub(super) fn print(text: &str) -> Result<(), AnalyzeError> {
+    if std::io::stdout().is_terminal() { emit(&harmless(text)) } else { emit(text) }
+}
+
+/// Prints text as it is, with its colours; a reader that closed standard output early is no error.
+fn emit(text: &str) -> Result<(), AnalyzeError> {
     progress::end();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -20,11 +27,32 @@ pub(super) fn print(text: &str) -> Result<(), AnalyzeError> {
     }
 }
 
+/// Writes texts into files of their own. None of the files has its name before all of them are written.
+pub(super) fn write_all<'a>(
+    files: impl IntoIterator<Item = (PathBuf, &'a str)>,
+    force: bool,
+) -> Result<(), AnalyzeError> {
+    let mut written = Vec::new();
+    for (path, text) in files {
+        let new = NewFile::create(&path, force, Access::Umask)?;
+        let io = |source| AnalyzeError::Io { path, source };
+        new.writer()?.write_all(text.as_bytes()).map_err(io)?;
+        written.push(new);
+    }
+    for new in written {
+        new.finish()?;
+    }
+    Ok(())
+}
+
 /// Writes a text into a file of its own.
 pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
-    new_file::create(path, force)?
-        .write_all(text.as_bytes())
-        .map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })
+    write_all([(path.to_owned(), text)], force)
+}
+
+/// Describes a run that was written.
+pub(super) fn written(finished: &Finished, out: &Path) -> String {
+    format!("{} events, {}: {}\n", finished.rows_count, Bytes(finished.size_bytes as i64), out.display())
 }
 
 /// Returns the name of a run, directory or pattern for a file in the current directory.
@@ -45,9 +73,9 @@ fn screen() -> Screen {
     Screen { width: Some(size.map_or(80, |(width, _)| usize::from(width.0))), is_coloured }
 }
 
-/// Prints a document for a terminal.
+/// Prints a document for a terminal, which makes its texts harmless itself.
 pub(super) fn show(document: &Document) -> Result<(), AnalyzeError> {
-    print(&terminal(document, screen()))
+    emit(&terminal(document, screen()))
 }
 
 /// Prints an analysis as JSON.

@@ -1,11 +1,17 @@
 //! The program: its global flags, its runtime and its exit code.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use futures::FutureExt;
+use trace_schema::Bytes;
 
 use super::Verb;
-use analyze_run::{error::AnalyzeError, progress};
+use analyze_run::{error::AnalyzeError, memory_budget, panics, progress};
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 2 wrong usage or bad input; 3 inconclusive; 5 reading or writing failed; \
 70 internal error.";
@@ -17,6 +23,10 @@ struct Cli {
     /// Show no progress (it is shown on terminals only)
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// Memory that the command may take, such as 4GiB; queries spill to disk before they exceed it, anything else ends with
+    /// exit code 2 [default: half of what the machine or its control group has]
+    #[arg(long, global = true, value_name = "SIZE")]
+    memory_limit: Option<Bytes>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -33,21 +43,32 @@ fn with_exit_codes(command: Command) -> Command {
 
 /// Runs the command line; an error is printed, and its exit code returned.
 pub fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("analyze: {error}");
-            error.exit_code()
-        }
+    panics::silence();
+    let result = panic::catch_unwind(run).unwrap_or_else(|panic| Err(panics::internal(panic.as_ref())));
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    progress::end();
+    // The thread that watches the memory may be reporting this error already.
+    if !matches!(error, AnalyzeError::MemoryBudget { .. }) || memory_budget::is_first_report() {
+        progress::say(&format!("analyze: {error}"));
     }
+    error.exit_code()
+}
+
+/// Ends the program if the command line is wrong, or asks for help. What is wrong is quoted from the command line.
+fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        progress::say(error.render().to_string().trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Parses the command line and runs the verb.
 fn run() -> Result<(), AnalyzeError> {
     /// Time that background work gets to end, and to remove its files.
     const SHUTDOWN: Duration = Duration::from_secs(1);
-    let matches = with_exit_codes(Cli::command()).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = with_exit_codes(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -55,8 +76,19 @@ fn run() -> Result<(), AnalyzeError> {
     if !cli.quiet {
         progress::allow();
     }
+    if let Some(Bytes(bytes)) = cli.memory_limit {
+        memory_budget::set(usize::try_from(bytes).unwrap_or_default());
+    }
     progress::begin();
-    let result = runtime.block_on(cli.verb.run());
+    let exceeded = memory_budget::watch();
+    let work = AssertUnwindSafe(cli.verb.run()).catch_unwind();
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            result = work => result.unwrap_or_else(|panic| Err(panics::internal(panic.as_ref()))),
+            Ok(()) = exceeded => Err(memory_budget::exceeded("")),
+        }
+    });
     progress::end();
     // A query that took too long may still be at work in the middle of a batch.
     runtime.shutdown_timeout(SHUTDOWN);

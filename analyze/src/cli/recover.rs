@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use trace_schema::Bytes;
-
-use super::print;
-use analyze_run::error::AnalyzeError;
+use super::{print, written};
+use analyze_run::{error::AnalyzeError, new_file, panics};
 
 /// Convert an interrupted recording (RUN.parquet.recording) to a run
 #[derive(clap::Args)]
@@ -29,8 +27,9 @@ impl Args {
                 self.recording.with_extension("parquet")
             }
         });
-        let finished = trace_writer::recover(&self.recording, &out, self.force)?;
-        let size = Bytes(finished.size_bytes as i64);
-        print(&format!("{} events, {size}: {}\n", finished.rows_count, out.display()))
+        new_file::check(&out, self.force, [&self.recording])?;
+        let recover = || trace_writer::recover(&self.recording, &out, self.force).map_err(AnalyzeError::from);
+        let finished = panics::decoding(&self.recording, recover)?;
+        print(&written(&finished, &out))
     }
 }

@@ -6,7 +6,7 @@ use super::answer;
 use crate::{questions::memory::history, report::answer::releases::document, trace::Trace};
 use analyze_run::error::AnalyzeError;
 
-/// Show what GPU memory empty_cache(), pauses, process exits and phases released, what stayed reserved, and why
+/// Show what GPU memory empty_cache(), ipc_collect(), pauses, process exits and phases released, what stayed reserved, and why
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The run

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use trace_schema::Bytes;
 
-use super::{print, show, stem, write};
+use super::{print, show, stem, write, write_all};
 use crate::{
     report::{self, Block, Document, Report},
     trace::Trace,
@@ -55,12 +55,15 @@ impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let html = self.path(&self.html, ".html");
         let svg = self.path(&self.svg, "-svg");
-        // A file that exists is an error before the work, not after it.
-        if let Some(html) = html.as_ref().filter(|html| html.exists() && !self.force) {
-            return Err(AnalyzeError::Exists(html.clone()));
+        // What cannot be written is said before the work, not after it.
+        if let Some(html) = &html {
+            new_file::check(html, self.force, [&self.run].into_iter().chain(&self.new))?;
+        }
+        if let Some(folder) = svg.as_ref().filter(|folder| folder.exists()) {
+            new_file::check(&folder.join("figure.svg"), true, [])?;
         }
         let (document, json) = match &self.new {
-            Some(new) => self.comparison(new, html.as_deref()).await?,
+            Some(new) => self.comparison(new).await?,
             None => self.single(html.as_deref()).await?,
         };
         if let Some(html) = &html {
@@ -93,8 +96,8 @@ impl Args {
     /// Analyses one run into the report and its data as JSON.
     async fn single(&self, html: Option<&Path>) -> Result<(Document, String), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
-        for path in trace.files().iter().flat_map(|file| &file.paths) {
-            html.map_or(Ok(()), |html| new_file::differs(html, [path]))?;
+        if let Some(html) = html {
+            new_file::check(html, self.force, trace.files().iter().flat_map(|file| &file.paths))?;
         }
         let report = Report::of(&trace).await?;
         let json = report.json()?;
@@ -102,18 +105,16 @@ impl Args {
     }
 
     /// Compares two sides into the report and its data as JSON.
-    async fn comparison(&self, new: &Path, html: Option<&Path>) -> Result<(Document, String), AnalyzeError> {
-        let (base, new) = (self.run.clone(), new.to_owned());
-        html.map_or(Ok(()), |html| new_file::differs(html, [&base, &new]))?;
-        let comparison = super::compare::usual(base, new).await?;
+    async fn comparison(&self, new: &Path) -> Result<(Document, String), AnalyzeError> {
+        let comparison = super::compare::usual(self.run.clone(), new.to_owned()).await?;
         Ok((report::comparison(&comparison), comparison.json()?))
     }
 
     /// Writes every figure into a file of its own, and returns their number.
     fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
-        let mut count = 0;
         std::fs::create_dir_all(folder)
             .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
+        let mut files: Vec<(PathBuf, &str)> = Vec::new();
         for section in &document.sections {
             for block in &section.blocks {
                 let figures = match block {
@@ -121,12 +122,12 @@ impl Args {
                     Block::Calls(calls) => calls.iter().filter_map(|call| call.chain.as_ref()).collect(),
                     _ => Vec::new(),
                 };
-                for figure in figures {
-                    write(&folder.join(format!("{}.svg", figure.name)), &figure.svg, self.force)?;
-                    count += 1;
-                }
+                let path = |name: &str| folder.join(format!("{name}.svg"));
+                files.extend(figures.iter().map(|figure| (path(&figure.name), figure.svg.as_str())));
             }
         }
+        let count = files.len();
+        write_all(files, self.force)?;
         Ok(count)
     }
 }

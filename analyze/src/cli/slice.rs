@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Nanos, Redaction};
 
-use super::print;
+use super::{print, written};
 use crate::{
     rewrite::slice::{self, Params},
     trace::Trace,
 };
 use analyze_run::error::AnalyzeError;
 
-/// Write a part of a run: a span of its time, or one of its processes
+/// Write a part of a run: a span of its time, one of its processes, or all but the secrets in its command lines
 #[derive(clap::Args)]
 #[command(
     after_help = "A row belongs to the span in which it begins. The new run records what was left out: see `analyze info`."
@@ -28,6 +28,11 @@ pub(super) struct Args {
     /// Keep this process, the tasks that ran on its CPUs, and the readings of devices
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// What to take out of command lines: `secrets` (values of arguments and variables whose names are those of secrets, such as
+    /// --password, and passwords in addresses), `all` (everything but the program's name), `text:TEXT` (what `secrets` takes
+    /// out, and every argument that contains TEXT) or `off` [without a value: secrets]
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_value = "off", default_missing_value = "secrets")]
+    redact: Redaction,
     /// The run to write
     #[arg(long, value_name = "NEW.parquet")]
     out: PathBuf,
@@ -39,9 +44,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open_one(&self.run).await?;
-        let params = Params { from: self.from, to: self.to, pid: self.pid };
+        let params = Params { from: self.from, to: self.to, pid: self.pid, redaction: self.redact };
         let finished = slice::run(&trace, params, &self.out, self.force).await?;
-        let size = Bytes(finished.size_bytes as i64);
-        print(&format!("{} events, {size}: {}\n", finished.rows_count, self.out.display()))
+        print(&written(&finished, &self.out))
     }
 }

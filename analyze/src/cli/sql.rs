@@ -1,7 +1,9 @@
 //! `analyze sql`.
 
 use std::{
-    io::{IsTerminal, Read, Write},
+    ffi::OsString,
+    io::{IsTerminal, Write},
+    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -18,9 +20,10 @@ use datafusion::{
     prelude::DataFrame,
     scalar::ScalarValue,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
-use trace_schema::{Bytes, Nanos};
+use trace_schema::Nanos;
+use trace_writer::{Access, NewFile};
 
 use super::shell;
 use crate::{
@@ -30,18 +33,18 @@ use crate::{
 };
 use analyze_engine::session::guessed;
 use analyze_engine::{error::query_error, scan_progress};
-use analyze_run::new_file;
-use analyze_run::{error::AnalyzeError, progress};
+use analyze_run::{error::AnalyzeError, new_file, panics, progress, text::Shown, text_file};
 
 /// Query runs with SQL: the table `events` and the views of the query library (ops, op_time, off_cpu, …)
 #[derive(clap::Args)]
 #[command(after_help = "Example: analyze sql run.parquet 'SELECT op, count(*) FROM ops GROUP BY op'\n\
     With several runs (files, directories, quoted patterns), the column `run` tells them apart. Queries can only read.\n\
-    Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.")]
+    Without a query, on a terminal, it asks for them one by one; else it reads one from standard input.\n\
+    CSV has text as it is: a spreadsheet may take a cell that begins with =, +, - or @ for a formula.")]
 pub(super) struct Args {
     /// The runs, then the query (unless --file names one)
     #[arg(required = true, value_name = "RUN… QUERY")]
-    words: Vec<String>,
+    words: Vec<OsString>,
     /// Read the query from a file
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -70,9 +73,6 @@ pub(super) struct Answer {
     /// Cancel the query after this time, such as 30s or 5m
     #[arg(long, value_name = "TIME")]
     timeout: Option<Nanos>,
-    /// Memory that the query may take, such as 4GiB; beyond it, the query spills to disk or fails
-    #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<Bytes>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -93,22 +93,17 @@ impl Answer {
 
     /// Opens runs.
     pub(super) async fn open(&self, runs: &[PathBuf]) -> Result<Trace, AnalyzeError> {
-        let memory_limit_bytes = match self.memory_limit {
-            Some(Bytes(bytes)) => Some(
-                usize::try_from(bytes)
-                    .map_err(|_| AnalyzeError::Query("--memory-limit must not be negative".to_owned()))?,
-            ),
-            None => None,
-        };
-        let options = Options { queries: self.queries.clone(), memory_limit_bytes };
-        Trace::open_with(runs, &options).await
+        if let Some(out) = &self.out {
+            new_file::check(out, self.force, runs)?;
+        }
+        Trace::open_with(runs, &Options { queries: self.queries.clone() }).await
     }
 
     /// Runs a query and writes its rows as they come. If they say nothing, what they could not be made of is told on
     /// standard error.
     pub(super) async fn write(&self, trace: &Trace, frame: DataFrame) -> Result<(), AnalyzeError> {
         let logical = frame.logical_plan().clone();
-        if self.in_time(self.stream(frame)).await? {
+        if answered(self.in_time(self.stream(frame))).await? {
             for note in explain_empty::notes(trace, &logical).await? {
                 progress::say(&format!("note: {note}"));
             }
@@ -130,15 +125,19 @@ impl Answer {
         let rows = apart(execute_stream(plan, context).map_err(query_error)?);
         match &self.out {
             Some(path) => {
-                let file = std::io::BufWriter::new(new_file::create(path, self.force)?);
-                write_all(rows, Sink::new(format, schema, file)?, path).await
+                let new = NewFile::create(path, self.force, Access::Umask)?;
+                let file = std::io::BufWriter::new(new.writer()?);
+                let says_nothing = write_all(rows, Sink::new(format, schema, file)?, path).await?;
+                new.finish()?;
+                Ok(says_nothing)
             }
             None => {
-                if format != Format::Table && std::io::stdout().is_terminal() {
+                let is_terminal = std::io::stdout().is_terminal();
+                if format != Format::Table && is_terminal {
                     // Rows come there as they are read.
                     progress::end();
                 }
-                let out = std::io::BufWriter::new(std::io::stdout());
+                let out = std::io::BufWriter::new(Shown::new(std::io::stdout(), is_terminal));
                 let path = Path::new("standard output");
                 match write_all(rows, Sink::new(format, schema, out)?, path).await {
                     // A reader that closed it early is no error.
@@ -174,6 +173,14 @@ impl Answer {
         drop(ended);
         result
     }
+}
+
+/// Awaits work on a query of the user. A panic in it is an error of the query, such as a text of more than 2 GiB.
+async fn answered<T>(work: impl Future<Output = Result<T, AnalyzeError>>) -> Result<T, AnalyzeError> {
+    FutureExt::catch_unwind(AssertUnwindSafe(work)).await.unwrap_or_else(|panic| {
+        let what = panics::message(panic.as_ref());
+        Err(AnalyzeError::Query(format!("the query cannot be answered: {what}")))
+    })
 }
 
 /// Computes the rows on other threads, so that a reader can stop waiting for a join that yields none for hours.
@@ -227,7 +234,7 @@ pub(super) async fn plan(
     query: &str,
     params: &[(String, String)],
 ) -> Result<DataFrame, AnalyzeError> {
-    let frame = trace.sql(query).await?;
+    let frame = answered(trace.sql(query)).await?;
     let values: Vec<_> = params.iter().map(|(name, value)| (name.clone(), guessed(value))).collect();
     if values.is_empty() { Ok(frame) } else { frame.with_param_values(values).map_err(query_error) }
 }
@@ -235,28 +242,22 @@ pub(super) async fn plan(
 impl Args {
     /// The runs and the query; `None`: it is to be asked for.
     fn query(&self) -> Result<(Vec<PathBuf>, Option<String>), AnalyzeError> {
-        let paths = |words: &[String]| words.iter().map(PathBuf::from).collect::<Vec<PathBuf>>();
+        let paths = |words: &[OsString]| words.iter().map(PathBuf::from).collect::<Vec<PathBuf>>();
         if let Some(path) = &self.file {
-            let query = std::fs::read_to_string(path)
-                .map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
-            return Ok((paths(&self.words), Some(query)));
+            return Ok((paths(&self.words), Some(text_file::read(path)?)));
         }
-        // What is there is a run. A run that is missing looks like no query.
-        let is_query =
-            |word: &String| word.contains([' ', '\n', '\t', '(', ';']) && !Path::new(word).exists();
-        match self.words.split_last() {
-            Some((query, runs)) if is_query(query) && !runs.is_empty() => {
-                Ok((paths(runs), Some(query.clone())))
-            }
-            Some((query, [])) if is_query(query) => {
-                Err(AnalyzeError::Query("give at least one run, then the query".to_owned()))
-            }
-            _ if std::io::stdin().is_terminal() => Ok((paths(&self.words), None)),
-            _ => {
-                let mut query = String::new();
-                std::io::stdin()
-                    .read_to_string(&mut query)
-                    .map_err(|source| AnalyzeError::Io { path: PathBuf::from("standard input"), source })?;
+        // What is there is a run. A run that is missing looks like no query, and a query is Unicode.
+        let query = |word: &OsString| {
+            let text = word.to_str().filter(|text| text.contains([' ', '\n', '\t', '(', ';']));
+            text.filter(|_| !Path::new(word).exists()).map(str::to_owned)
+        };
+        let last = self.words.split_last().and_then(|(last, runs)| Some((query(last)?, runs)));
+        match last {
+            Some((_, [])) => Err(AnalyzeError::Query("give at least one run, then the query".to_owned())),
+            Some((query, runs)) => Ok((paths(runs), Some(query))),
+            None if std::io::stdin().is_terminal() => Ok((paths(&self.words), None)),
+            None => {
+                let query = text_file::from(&mut std::io::stdin(), Path::new("standard input"))?;
                 if query.trim().is_empty() {
                     return Err(AnalyzeError::Query("give at least one run, then the query".to_owned()));
                 }

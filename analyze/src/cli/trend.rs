@@ -61,14 +61,10 @@ enum Order {
 impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         // What cannot be written is said before the work, not after it.
-        if let Some(svg) = self.svg.as_ref().filter(|svg| svg.exists() && !self.force) {
-            return Err(AnalyzeError::Exists(svg.clone()));
-        }
-        self.svg.iter().try_for_each(|svg| new_file::differs(svg, &self.runs))?;
+        self.svg.iter().try_for_each(|svg| new_file::check(svg, self.force, &self.runs))?;
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
         let rules = Rules::new(&gates, Some(self.alpha), None)?;
-        let mut runs =
-            baseline::load(&self.runs, &Options { queries: self.queries, ..Options::default() }).await?;
+        let mut runs = baseline::load(&self.runs, &Options { queries: self.queries }).await?;
         if self.order == Order::Time {
             if let Some(run) = runs.each().iter().find(|run| run.facts.start_wall_ns.is_none()) {
                 return Err(AnalyzeError::Inconclusive(format!(
@@ -83,7 +79,7 @@ impl Args {
             figures.iter().map(|(_, key)| trend::series(&runs, key, rules.alpha)).collect();
         if let Some(window) = self.window {
             for series in &mut all {
-                series.windows = trend::windows(&runs, series, window)?;
+                series.windows = trend::windows(series, window);
             }
         }
         let longest = all.iter().map(|series| series.values.len()).max().unwrap_or(0);

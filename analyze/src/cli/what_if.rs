@@ -16,8 +16,11 @@ use analyze_run::error::AnalyzeError;
 ///
 /// The run's requests are replayed by the allocator's own rules (which free block serves a request, when cudaMalloc is
 /// called, what is released when the device is full). Blocks are freed when they were freed in the run, and unused memory is
-/// released at the latest when it was. As a control the rules are replayed with the run's own settings, and must reserve what
-/// the record says after every request. Where they do not, the difference is stated, and smaller savings are inconclusive.
+/// released when the program released it. Where the record leaves a decision open, many replays are made, and the range of
+/// their results is printed: segments get other addresses in each process, which decides between free blocks of one size, and
+/// a call of empty_cache() that released nothing is only on record if `capture` recorded it. As a control the rules are
+/// replayed with the run's own settings, recorded addresses and recorded releases, and must reserve what the record says after
+/// every request. Where they do not, the difference is stated, and smaller savings are inconclusive.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The run
@@ -30,10 +33,19 @@ pub(super) struct Args {
     /// that is not on record [default: what it had when a request failed, if one did]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
+    /// Leave out the program's calls of torch.cuda.empty_cache()
+    #[arg(long)]
+    no_empty_cache: bool,
+    /// Add a call of torch.cuda.empty_cache() at the end of every mark of this name; may be repeated
+    #[arg(long, value_name = "MARK")]
+    empty_cache_after: Vec<String>,
+    /// Serve the requests that a thread makes during its marks of this name from a torch.cuda.MemPool
+    #[arg(long, value_name = "MARK")]
+    mem_pool: Option<String>,
     /// Test whether requests that are known from elsewhere explain the sizes of the run's cudaMalloc calls, and show what they
     /// leave free. The file has lines BYTES or BYTES,NAME of blocks that stay allocated, such as a model's weights in the order
     /// in which they are loaded
-    #[arg(long, value_name = "FILE", conflicts_with = "capacity")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["capacity", "no_empty_cache", "empty_cache_after", "mem_pool"])]
     requests: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -48,7 +60,13 @@ impl Args {
             return answer(self.json, &explained, |explained| document::explained(explained));
         }
         let capacity_bytes = self.capacity.map(|Bytes(bytes)| bytes.max(0) as u64);
-        let params = Params { settings: self.conf, capacity_bytes };
+        let params = Params {
+            settings: self.conf,
+            capacity_bytes,
+            no_empty_cache: self.no_empty_cache,
+            empty_cache_after: self.empty_cache_after,
+            mem_pool: self.mem_pool,
+        };
         answer(self.json, &what_if::run(&trace, &params).await?, |found| document::document(found))
     }
 }

@@ -16,11 +16,15 @@ use arrow::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use parquet::{
-    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    arrow::{
+        ArrowWriter,
+        arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+    },
     basic::{Compression, ZstdLevel},
     file::{metadata::KeyValue, properties::WriterProperties},
 };
 use serde::{Deserialize, Serialize};
+use trace_writer::{Access, NewFile};
 
 use super::{
     facts::Facts,
@@ -29,10 +33,10 @@ use super::{
     runs::{About, Builder, RunFigures, Runs},
 };
 use crate::trace::{Options, Trace, expand};
-use analyze_run::new_file;
 use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
+    panics,
     run_file::tell_apart,
 };
 
@@ -40,6 +44,8 @@ use analyze_run::{
 const META: &str = "inquest.baseline";
 /// Version of the file format. Additions keep it.
 const VERSION: u32 = 1;
+/// The largest number of figures in a baseline, far more than any number of runs has.
+const MAX_FIGURES: usize = 1 << 24;
 /// Upper bound of the number of runs measured concurrently: peak memory grows in proportion to it.
 const AT_ONCE: usize = 8;
 
@@ -102,17 +108,27 @@ pub fn save(path: &Path, runs: &Runs, force: bool) -> Result<(), AnalyzeError> {
         path: path.to_owned(),
         source: std::io::Error::other(error),
     };
-    let file = new_file::create(path, force)?;
-    let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).map_err(failed)?;
+    let new = NewFile::create(path, force, Access::Umask)?;
+    let mut writer = ArrowWriter::try_new(new.writer()?, schema, Some(properties)).map_err(failed)?;
     writer.write(&batch).map_err(failed)?;
-    writer.close().map(drop).map_err(failed)
+    writer.close().map_err(failed)?;
+    new.finish()?;
+    Ok(())
 }
 
 /// Reads a baseline. Returns `None` if the file is not a baseline.
 fn read(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
+    panics::decoding(path, || decode(path))
+}
+
+fn decode(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
     // A file that is not Parquet at all is reported by the code that opens it as a run.
     let Ok(file) = File::open(path) else { return Ok(None) };
-    let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new(file) else { return Ok(None) };
+    // The Arrow schema that is embedded is not decoded: the columns are cast to what they should be.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options) else {
+        return Ok(None);
+    };
     let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
     let Some(head) = pairs.iter().find(|pair| pair.key == META).and_then(|pair| pair.value.as_deref()) else {
         return Ok(None);
@@ -123,16 +139,21 @@ fn read(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
         let (path, found) = (path.to_owned(), head.version);
         return Err(AnalyzeError::NewerVersion { path, found, known: VERSION });
     }
-    let mut runs = Builder::default();
+    let (mut runs, runs_count) = (Builder::default(), head.runs.len());
     let places: HashMap<String, usize> =
         head.runs.into_iter().map(|(name, facts)| (name.clone(), runs.run(name, facts))).collect();
-    if places.len() < runs.len() {
+    if places.len() < runs_count {
         return Err(broken("it names a run twice".to_owned()));
     }
     let declared: BTreeMap<String, Metric> =
         head.metrics.into_iter().map(|metric| (metric.name.clone(), metric.into())).collect();
+    let mut figures_count = 0_usize;
     for batch in builder.build().map_err(|error| broken(error.to_string()))? {
         let batch = batch.map_err(|error| broken(error.to_string()))?;
+        figures_count = figures_count.saturating_add(batch.num_rows());
+        if figures_count > MAX_FIGURES {
+            return Err(broken(format!("it has more figures than the limit figures_count of {MAX_FIGURES}")));
+        }
         let missing = ["run", "metric", "subject", "stratum", "calls_count", "value"]
             .into_iter()
             .find(|name| batch.column_by_name(name).is_none());
@@ -185,7 +206,7 @@ async fn measure(path: PathBuf, options: Options) -> Result<Runs, AnalyzeError> 
     let [file] = trace.files() else {
         return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
     };
-    let (name, facts) = (file.name.clone(), Facts::of(&file.run, file.rows_count));
+    let (name, facts) = (file.name.clone(), Facts::read(&trace, file).await?);
     Runs::new([RunFigures { name, facts, figures: figure::of(&trace).await? }])
 }
 
@@ -199,9 +220,7 @@ pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Runs, AnalyzeE
     // The queries of a single run do not keep all processors busy, so several runs are measured concurrently.
     let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);
     let measured = paths.into_iter().map(|path| async move {
-        tokio::spawn(measure(path, options.clone()))
-            .await
-            .map_err(|error| AnalyzeError::Internal(error.to_string()))?
+        tokio::spawn(measure(path, options.clone())).await.map_err(panics::joined)?
     });
     let all: Vec<Runs> = stream::iter(measured).buffered(at_once).try_collect().await?;
     let mut builder = Builder::default();

@@ -39,16 +39,13 @@ pub struct Change {
     pub outliers: Vec<String>,
 }
 
-/// Returns a side's values of a figure, each with the place of its run.
+/// Returns the values that a figure has in these runs, each with the place of its run. A value that rests on too
+/// few calls is left out, and one that is absent may be known to be 0, as the metric's declaration says.
 pub(super) fn values(runs: &Runs, key: &Key) -> Vec<(usize, f64)> {
     let declared = key.metric.declaration();
     let mut figures = runs.figure(key).peekable();
     let value = |run: usize| match figures.next_if(|(at, _)| *at == run) {
-        Some((_, figure)) => {
-            let enough =
-                declared.min_calls.is_none_or(|least| figure.calls_count.is_none_or(|calls| calls >= least));
-            enough.then_some((run, figure.value))
-        }
+        Some((_, figure)) => declared.has_enough_calls(figure.calls_count).then_some((run, figure.value)),
         None => (declared.is_zero_if_absent && runs.measures(run, key)).then_some((run, 0.0)),
     };
     (0..runs.each().len()).filter_map(value).collect()
@@ -134,13 +131,19 @@ impl Change {
         if self.difference.method == Method::None || !(low.is_finite() && high.is_finite()) {
             return "–".to_owned();
         }
-        let (low, high) = (self.share(low), self.share(high));
-        if low.is_finite() && high.is_finite() {
-            format!("{} to {}", signed(low), signed(high))
+        if [low, high].into_iter().all(|end| self.share(end).is_finite()) {
+            format!("{} to {}", self.end(low), self.end(high))
         } else {
             let by = |difference: f64| self.key.show(self.delta(difference));
-            format!("{} to {}", by(self.difference.low), by(self.difference.high))
+            format!("{} to {}", by(low), by(high))
         }
+    }
+
+    /// Formats one end of a confidence interval: as a share of the base mean, or in the figure's unit if that mean
+    /// is zero.
+    pub(super) fn end(&self, difference: f64) -> String {
+        let share = self.share(difference);
+        if share.is_finite() { signed(share) } else { self.key.show(self.delta(difference)) }
     }
 }
 

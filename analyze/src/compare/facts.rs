@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use trace_schema::Run;
 
-use super::runs::Runs;
+use super::runs::{About, Runs};
+use crate::trace::Trace;
+use analyze_run::{error::AnalyzeError, run_file::RunFile};
 
 /// Share of events that a run may lose before its figures are no longer trusted.
 const LOST_RATIO: f64 = 1e-3;
@@ -50,8 +52,14 @@ pub struct Facts {
     pub rows_count: u64,
     /// Number of events that the recorder lost.
     pub lost_count: u64,
+    /// Kinds of events of which the source stored a part only, each with the function if it is of one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partial: Vec<String>,
     /// True if the source counts lost events. If not, a `lost_count` of 0 proves nothing.
     pub lost_is_counted: bool,
+    /// Whether the run has rows of the scheduler; `None` in baselines of versions that did not say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_schedule: Option<bool>,
     /// True if the processes were already running when recording began.
     pub joined_running: bool,
     /// Unix time at which recording began, in ns; `None` if unknown.
@@ -77,8 +85,18 @@ fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Facts {
-    /// Collects the circumstances of a run that has `rows_count` events.
-    pub fn of(run: &Run, rows_count: u64) -> Self {
+    /// Collects the circumstances of an opened run.
+    ///
+    /// # Errors
+    /// Returns an error if the run's data cannot be read.
+    pub async fn read(trace: &Trace, file: &RunFile) -> Result<Self, AnalyzeError> {
+        let rows = trace.batches("SELECT ts FROM events WHERE kind = 'off_cpu' LIMIT 1").await?;
+        let has_schedule = Some(rows.iter().any(|batch| batch.num_rows() > 0));
+        Ok(Self { has_schedule, ..Self::of(&file.run, file.rows_count) })
+    }
+
+    /// Collects what a run with `rows_count` events says about itself.
+    fn of(run: &Run, rows_count: u64) -> Self {
         let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let placed = run.probes.iter().filter(|probe| probe.error.is_none());
         Self {
@@ -97,7 +115,14 @@ impl Facts {
             environment: run.processes.iter().flat_map(|process| process.environment.clone()).collect(),
             rows_count,
             lost_count: run.lost_count(),
+            partial: distinct(
+                run.stored
+                    .iter()
+                    .filter(|stored| !stored.is_whole())
+                    .map(|stored| format!("{} {}", stored.kind, stored.op).trim_end().to_owned()),
+            ),
             lost_is_counted: run.lost_is_counted,
+            has_schedule: None,
             joined_running: run.joined_running,
             start_wall_ns: run
                 .clock
@@ -155,6 +180,11 @@ fn clock(runs: &Runs) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
+/// Returns whether a run of a side has rows of the scheduler, if that is known. One run without may have had none.
+fn has_schedule(runs: &Runs) -> Option<bool> {
+    runs.each().iter().filter_map(|run| run.facts.has_schedule).reduce(|one, other| one || other)
+}
+
 /// Reports the libraries whose builds differ between the sides.
 fn libraries(base: &Runs, new: &Runs) -> Option<Discord> {
     let of = |runs: &Runs| -> BTreeMap<String, BTreeSet<String>> {
@@ -207,6 +237,24 @@ pub fn discords(base: &Runs, new: &Runs) -> Vec<Discord> {
     let (base_lost, new_lost) = (lossy(base), lossy(new));
     if !base_lost.is_empty() || !new_lost.is_empty() {
         found.push(Discord { what: "lost events", forbids: true, base: base_lost, new: new_lost });
+    }
+    let partial = |runs: &Runs| {
+        let of = |run: &About| {
+            let all = run.facts.partial.iter().map(|what| format!("{}: {what}", run.name));
+            all.collect::<Vec<String>>()
+        };
+        runs.each().iter().flat_map(of).collect::<Vec<String>>()
+    };
+    let (base_partial, new_partial) = (partial(base), partial(new));
+    if !base_partial.is_empty() || !new_partial.is_empty() {
+        found.push(Discord { what: "stored events", forbids: true, base: base_partial, new: new_partial });
+    }
+    // What one side does not know is not a change.
+    if let (Some(old), Some(now)) = (has_schedule(base), has_schedule(new))
+        && old != now
+    {
+        let show = |is_there: bool| vec![if is_there { "on record" } else { "not on record" }.to_owned()];
+        found.push(Discord { what: "scheduler", forbids: true, base: show(old), new: show(now) });
     }
     if let Some((old, now)) =
         clock(base).zip(clock(new)).filter(|(old, now)| (now / old - 1.0).abs() > CLOCK_RATIO)

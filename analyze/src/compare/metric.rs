@@ -59,6 +59,13 @@ pub struct Declaration {
     pub is_declared: bool,
 }
 
+impl Declaration {
+    /// Returns whether a value that rests on this number of calls counts; an unknown number is enough.
+    pub fn has_enough_calls(&self, calls_count: Option<i64>) -> bool {
+        self.min_calls.zip(calls_count).is_none_or(|(least, calls)| calls >= least)
+    }
+}
+
 /// A metric. Metrics are equal, and ordered, by their names.
 #[derive(Clone, Debug)]
 pub struct Metric(Arc<Declaration>);

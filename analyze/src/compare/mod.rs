@@ -14,10 +14,10 @@
 //!    outcome is at most `suspect`.
 //! 4. A gate **fails** if the change for the worse is significant (one-sided p, corrected by Holm's method
 //!    over all gates, at most α), larger than the gate's limit, and larger than its floor.
-//! 5. A gate **passes** if it does not fail and the confidence interval of the change excludes everything
-//!    beyond its limit and its floor. A resolution that the user gives takes the place of smaller limits.
-//!    Otherwise the runs are too few or too noisy: the outcome is inconclusive, and its reason estimates how
-//!    many runs a side would decide.
+//! 5. A gate **passes** if it does not fail and the confidence intervals of the change and of the change of the
+//!    mean over the runs exclude everything beyond its limit and its floor. A resolution that the user gives
+//!    takes the place of smaller limits. Otherwise the runs are too few or too noisy: the outcome is
+//!    inconclusive, and its reason estimates how many runs a side would decide.
 //! 6. Sides that do different amounts of work ([`work`]) are compared, but this is said before the verdict.
 //! 7. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
 //!    Hochberg), and never fails a comparison.

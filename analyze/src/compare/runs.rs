@@ -7,7 +7,6 @@ use analyze_frame::{Entry, Frame};
 use super::{
     facts::Facts,
     figure::{Figure, Figures, Key},
-    samples::{EXACT_FROM, Level},
 };
 use analyze_run::error::AnalyzeError;
 
@@ -46,16 +45,6 @@ impl Builder {
     pub fn run(&mut self, name: String, facts: Facts) -> usize {
         self.runs.push(About { name, facts, figures_count: 0 });
         self.runs.len() - 1
-    }
-
-    /// Returns the number of runs so far.
-    pub fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// Returns whether there is no run so far.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
     }
 
     /// Adds a figure of the run at a place.
@@ -108,7 +97,7 @@ impl Builder {
                 runs[entry.run as usize] = true;
             }
         }
-        Ok(Runs { runs: self.runs, keys, measured, frame: Frame::new(entries)? })
+        Ok(Runs { runs: self.runs, keys, measured, frame: Frame::new(&entries)? })
     }
 }
 
@@ -214,17 +203,6 @@ impl Runs {
     /// Returns an internal error if the frame cannot be pivoted.
     pub fn wide(&self) -> Result<Vec<Vec<Option<f64>>>, AnalyzeError> {
         self.frame.wide(self.runs.len() as u32)
-    }
-
-    /// Returns, for each run that has the figure, the level of the up to `window` runs before it; `None` if there are too
-    /// few.
-    ///
-    /// # Errors
-    /// Returns an internal error if the frame cannot be asked.
-    pub fn levels(&self, key: &Key, window: u32) -> Result<Vec<Option<Level>>, AnalyzeError> {
-        let Some(number) = self.number(key) else { return Ok(Vec::new()) };
-        let levels = self.frame.levels(number, window, EXACT_FROM as u32)?;
-        Ok(levels.into_iter().map(|level| level.map(Level::from)).collect())
     }
 
     /// Puts the runs in the order of a key of theirs; runs of one key stay in their order.

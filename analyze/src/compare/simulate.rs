@@ -372,7 +372,7 @@ mod tests {
             // The bound is 5 %, plus what chance adds with 150 comparisons.
             assert!(none.gates_ratio <= 0.10, "{none:?}");
         }
-        for found in [line(Noise::Normal, 5, 0.10), line(Noise::Normal, 8, 0.05)] {
+        for found in [line(Noise::Normal, 5, 0.10), line(Noise::Normal, 8, 0.08)] {
             assert!(found.gates_ratio >= 0.9, "{found:?}");
         }
         let calls = line(Noise::Autocorrelated, 5, 0.0);

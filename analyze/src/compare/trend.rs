@@ -9,12 +9,14 @@
 use serde::Serialize;
 
 use super::{
+    change,
     figure::Key,
     metric::Direction,
     runs::Runs,
-    samples::{Level, median},
+    samples::{EXACT_FROM, Level, median},
 };
-use analyze_run::{error::AnalyzeError, random::Random};
+use analyze_frame::medians_before;
+use analyze_run::random::Random;
 
 /// Smallest number of runs between two changes: fewer are outliers, not a level.
 pub const SEGMENT: usize = 3;
@@ -47,8 +49,11 @@ pub struct Series {
     /// The figure.
     #[serde(flatten)]
     pub key: Key,
-    /// Names of the runs that have the figure, in order.
+    /// Names of the runs that have the figure, in order. A run that measures the metric has the value 0 where the
+    /// metric's declaration says so.
     pub runs: Vec<String>,
+    /// Number of runs that are left out because the figure rests on fewer calls there than the metric needs.
+    pub few_calls_count: usize,
     /// Values of the figure in these runs, in its unit.
     pub values: Vec<f64>,
     /// Change points, in order.
@@ -56,6 +61,13 @@ pub struct Series {
     /// Each run against the runs before it; empty unless asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Window>,
+}
+
+impl Series {
+    /// Returns whether the runs are too few for two levels, so that nothing is known of a change.
+    pub fn is_short(&self) -> bool {
+        self.values.len() < 2 * SEGMENT
+    }
 }
 
 /// One run of a series against a window of runs before it.
@@ -72,18 +84,17 @@ pub struct Window {
 
 /// Compares each run of a series with the level of up to `window` runs before it. The run itself is left out, so
 /// that it cannot hide itself; outliers before it are not, as the median bears them.
-///
-/// # Errors
-/// Returns an internal error if the frame of figures cannot be asked.
-pub fn windows(runs: &Runs, series: &Series, window: u32) -> Result<Vec<Window>, AnalyzeError> {
+pub fn windows(series: &Series, window: u32) -> Vec<Window> {
     let metric = series.key.metric.declaration();
-    let at = |(level, value): (Option<Level>, &f64)| {
+    let at = |(found, value): (Option<(f64, f64)>, &f64)| {
+        let level = found.map(|(median, mad)| Level { median, mad });
         let is_far = |level: Level| level.is_far(*value) && (value - level.median).abs() > metric.floor;
         let is_outlier = level.is_some_and(is_far);
         let rises = level.is_some_and(|level| *value > level.median);
         Window { level, is_outlier, is_worse: is_outlier && rises == (metric.direction == Direction::Lower) }
     };
-    Ok(runs.levels(&series.key, window)?.into_iter().zip(&series.values).map(at).collect())
+    let levels = medians_before(&series.values, window, EXACT_FROM as u32);
+    levels.into_iter().zip(&series.values).map(at).collect()
 }
 
 /// Values of a segment of a series, for sums of distances in n log n steps.
@@ -187,10 +198,14 @@ fn split(values: &[f64], offset: usize, alpha: f64, found: &mut Vec<(usize, f64)
 }
 
 /// Finds the change points of a figure over runs in the given order; each split is tested at the level
-/// `alpha`.
+/// `alpha`. The runs have the values that a comparison would use.
 pub fn series(runs: &Runs, key: &Key, alpha: f64) -> Series {
     let name = |run: usize| runs.each()[run].name.as_str();
-    let with: Vec<(&str, f64)> = runs.figure(key).map(|(run, figure)| (name(run), figure.value)).collect();
+    let measured = if change::has(runs, key) { change::values(runs, key) } else { Vec::new() };
+    let with: Vec<(&str, f64)> = measured.into_iter().map(|(run, value)| (name(run), value)).collect();
+    let declared = key.metric.declaration();
+    let few_calls_count =
+        runs.figure(key).filter(|(_, figure)| !declared.has_enough_calls(figure.calls_count)).count();
     let values: Vec<f64> = with.iter().map(|(_, value)| *value).collect();
     let is_log = values.iter().all(|value| *value > 0.0);
     let scaled: Vec<f64> = values.iter().map(|value| if is_log { value.ln() } else { *value }).collect();
@@ -209,6 +224,7 @@ pub fn series(runs: &Runs, key: &Key, alpha: f64) -> Series {
     Series {
         key: key.clone(),
         runs: with.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        few_calls_count,
         values,
         points,
         windows: Vec::new(),
@@ -218,7 +234,11 @@ pub fn series(runs: &Runs, key: &Key, alpha: f64) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{facts::Facts, figure::Figure, runs::RunFigures};
+    use crate::compare::{
+        facts::Facts,
+        figure::{Figure, Figures},
+        runs::RunFigures,
+    };
 
     fn runs(values: &[f64]) -> (Runs, Key) {
         let key = Key::of("wall_ns", None, None);
@@ -257,7 +277,7 @@ mod tests {
         values[7] = 1.2e9;
         values[10] = 0.9e9;
         let (runs, key) = runs(&values);
-        let found = windows(&runs, &series(&runs, &key, 0.01), 6).unwrap();
+        let found = windows(&series(&runs, &key, 0.01), 6);
         assert!(found[..5].iter().all(|window| window.level.is_none()), "too few runs come before");
         assert_eq!(found[5].level, Level::of(&values[..5]));
         assert_eq!(found[11].level, Level::of(&values[5..11]), "six runs, not all");
@@ -274,7 +294,34 @@ mod tests {
         let mut flat = vec![1e9; 8];
         flat[7] += 9e5;
         let (runs, key) = self::runs(&flat);
-        assert!(!windows(&runs, &series(&runs, &key, 0.01), 6).unwrap()[7].is_outlier);
+        assert!(!windows(&series(&runs, &key, 0.01), 6)[7].is_outlier);
+    }
+
+    #[test]
+    fn a_percentile_of_few_calls_is_no_value_and_an_absent_sum_is_zero() {
+        let of = |metric: &str| Key::of(metric, Some("cudaMalloc"), None);
+        let run = |number: i64| {
+            let calls_count = Some(if number % 2 == 0 { 500 } else { 499 });
+            let mut figures: Figures = [(of("p99_ns"), Figure { value: 9e3, calls_count })].into();
+            if number > 3 {
+                figures.insert(of("calls_ns"), Figure { value: 5e6, calls_count });
+            } else {
+                figures.insert(Key::of("calls_ns", None, None), Figure { value: 1e9, calls_count: None });
+            }
+            RunFigures { name: format!("r{number}"), facts: Facts::default(), figures }
+        };
+        let runs = Runs::new((0..10).map(run)).unwrap();
+        let p99 = series(&runs, &of("p99_ns"), 0.05);
+        assert_eq!((p99.runs.join(" ").as_str(), p99.few_calls_count), ("r0 r2 r4 r6 r8", 5));
+        assert_eq!(windows(&p99, 5).len(), 5);
+        let calls = series(&runs, &of("calls_ns"), 0.05);
+        assert_eq!((calls.values[3], calls.values[4], calls.few_calls_count), (0.0, 5e6, 0));
+        assert_eq!(calls.points.iter().map(|point| point.place).collect::<Vec<_>>(), [4]);
+        let absent = Key::of("calls_ns", Some("cuMemAlloc"), None);
+        assert!(
+            series(&runs, &absent, 0.05).values.is_empty(),
+            "no run has it, so it may not have been probed"
+        );
     }
 
     #[test]

@@ -12,9 +12,10 @@ use arrow::{
     csv::WriterBuilder,
 };
 use parquet::arrow::ArrowWriter;
+use trace_writer::{Access, NewFile};
 
 use super::runs::Runs;
-use analyze_run::{error::AnalyzeError, new_file};
+use analyze_run::error::AnalyzeError;
 
 /// File format of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,8 @@ fn pivot(runs: &Runs) -> Result<RecordBatch, AnalyzeError> {
 /// Returns an error if `path` exists and `force` is not set, or if the file cannot be written.
 pub fn save(path: &Path, format: Format, runs: &Runs, force: bool) -> Result<usize, AnalyzeError> {
     let table = pivot(runs)?;
-    let file = new_file::create(path, force)?;
+    let new = NewFile::create(path, force, Access::Umask)?;
+    let file = new.writer()?;
     let written = match format {
         Format::Parquet => ArrowWriter::try_new(file, table.schema(), None)
             .and_then(|mut writer| {
@@ -73,6 +75,7 @@ pub fn save(path: &Path, format: Format, runs: &Runs, force: bool) -> Result<usi
         Format::Csv => WriterBuilder::new().build(file).write(&table).map_err(std::io::Error::other),
     };
     written.map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+    new.finish()?;
     Ok(table.num_columns() - 2)
 }
 

@@ -1,9 +1,9 @@
 //! Exports the rows of a run, in file order, for programs that cannot read Parquet. `import::events` reads
-//! the text formats back.
+//! all of them back.
 //!
 //! | file | metadata of the run | null cell |
 //! |---|---|---|
-//! | `.arrow` (IPC file) | schema metadata, under the keys of the Parquet file | null |
+//! | `.arrow` (IPC file, zstd) | schema metadata, under the keys of the Parquet file | null |
 //! | `.ndjson` (one object per line) | – | the field is absent |
 //! | `.csv` | – | empty, like an empty text |
 
@@ -16,7 +16,7 @@ use std::{
 use arrow::datatypes::SchemaRef;
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Run};
 
-use super::{NewFile, is_gzip};
+use super::{NewFile, dictionaries::Dictionaries, is_gzip};
 use crate::{
     output::{Format, Sink},
     rewrite::blocking,
@@ -45,13 +45,11 @@ fn ending(path: &Path) -> Result<(String, bool), AnalyzeError> {
     }
 }
 
-/// Schema of the exported rows, with the run's metadata.
-fn schema(mut run: Run) -> Result<SchemaRef, AnalyzeError> {
+/// Metadata of the exported rows: that of the run.
+fn metadata(mut run: Run) -> Result<HashMap<String, String>, AnalyzeError> {
     (run.part_number, run.part_is_last) = (0, false);
     let run = serde_json::to_string(&run).map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-    let metadata =
-        HashMap::from([(META_VERSION.to_owned(), FORMAT_VERSION.to_string()), (META_RUN.to_owned(), run)]);
-    Ok(Arc::new(plain_schema().with_metadata(metadata)))
+    Ok(HashMap::from([(META_VERSION.to_owned(), FORMAT_VERSION.to_string()), (META_RUN.to_owned(), run)]))
 }
 
 /// Writes the rows of one run and returns their number.
@@ -64,10 +62,16 @@ pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, Analyz
     let Some(file) = trace.files().first().cloned() else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));
     };
-    let schema = schema(file.run)?;
+    let metadata = metadata(file.run)?;
     let mut new = NewFile::create(trace, out, force, with_gzip)?;
     let out = out.to_owned();
     blocking(move || {
+        let dictionaries = match ending.as_str() {
+            "arrow" => Some(Dictionaries::read(&file.paths)?),
+            _ => None,
+        };
+        let schema = dictionaries.as_ref().map_or_else(plain_schema, Dictionaries::schema);
+        let schema: SchemaRef = Arc::new(schema.with_metadata(metadata));
         let mut table = match ending.as_str() {
             "arrow" => Sink::arrow(&schema, &mut new)?,
             "csv" => Sink::new(Format::Csv, Arc::clone(&schema), &mut new)?,
@@ -75,8 +79,12 @@ pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, Analyz
         };
         let mut rows_count = 0;
         for batch in plain::batches(file.paths, None) {
-            let batch =
-                conformed(&batch?, &schema).map_err(|error| AnalyzeError::Damaged(error.to_string()))?;
+            let batch = batch?;
+            let batch = match &dictionaries {
+                Some(dictionaries) => dictionaries.apply(&batch, &schema),
+                None => conformed(&batch, &schema),
+            };
+            let batch = batch.map_err(|error| AnalyzeError::Damaged(error.to_string()))?;
             rows_count += batch.num_rows() as u64;
             table.write(&batch, &out)?;
         }

@@ -91,9 +91,6 @@ fn hue(what: What, name: &str) -> u64 {
 }
 
 /// Draws the sums of a run as SVG. `notes` say what must be known to read them.
-///
-/// # Errors
-/// Returns an error if the SVG cannot be written.
 pub fn write(
     folded: &Folded,
     what: What,

@@ -3,6 +3,7 @@
 //! themselves.
 
 mod chrome;
+mod dictionaries;
 pub mod events;
 pub mod flame_graph;
 pub mod folded;
@@ -50,9 +51,6 @@ pub async fn timeline(
 }
 
 /// Writes sums by call stack as a profile for pprof, compressed with gzip.
-///
-/// # Errors
-/// Returns an error if the file cannot be written.
 pub fn pprof(trace: &Trace, found: &[(What, Folded)], out: &Path, force: bool) -> Result<(), AnalyzeError> {
     let Some(run) = trace.files().first().map(|file| &file.run) else {
         return Err(AnalyzeError::Internal("a trace without files".to_owned()));

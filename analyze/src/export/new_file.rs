@@ -1,13 +1,14 @@
-//! Output file of an export. It is removed unless it is finished, because a truncated export looks like a
+//! Output file of an export. It has its name only when it is finished, because a truncated export looks like a
 //! complete one.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use flate2::{Compression, write::GzEncoder};
+use trace_writer::Access;
 
 use crate::trace::Trace;
 use analyze_run::error::AnalyzeError;
@@ -22,7 +23,7 @@ enum Encoder {
 pub struct NewFile {
     path: PathBuf,
     encoder: Encoder,
-    is_finished: bool,
+    file: trace_writer::NewFile,
 }
 
 /// Returns whether a file name requests gzip, by the extension `.gz`.
@@ -37,26 +38,24 @@ impl NewFile {
     /// Returns an error if `path` is a file of the run, if it exists and `force` is not set, or if it cannot
     /// be created.
     pub fn create(trace: &Trace, path: &Path, force: bool, with_gzip: bool) -> Result<Self, AnalyzeError> {
-        new_file::differs(path, trace.files().iter().flat_map(|file| &file.paths))?;
-        let file = BufWriter::new(new_file::create(path, force)?);
+        new_file::check(path, force, trace.files().iter().flat_map(|file| &file.paths))?;
+        let file = trace_writer::NewFile::create(path, force, Access::Owner)?;
+        let buffer = BufWriter::new(file.writer()?);
         let encoder = match with_gzip {
-            true => Encoder::Gzip(Box::new(GzEncoder::new(file, Compression::fast()))),
-            false => Encoder::Plain(file),
+            true => Encoder::Gzip(Box::new(GzEncoder::new(buffer, Compression::fast()))),
+            false => Encoder::Plain(buffer),
         };
-        Ok(Self { path: path.to_owned(), encoder, is_finished: false })
+        Ok(Self { path: path.to_owned(), encoder, file })
     }
 
     /// Writes what is buffered, and keeps the file.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> Result<(), AnalyzeError> {
         let written = match &mut self.encoder {
             Encoder::Plain(file) => file.flush(),
             Encoder::Gzip(gzip) => gzip.try_finish().and_then(|()| gzip.get_mut().flush()),
         };
-        written.map_err(|source| AnalyzeError::Io { path: self.path.clone(), source })?;
-        self.is_finished = true;
+        written.map_err(|source| AnalyzeError::Io { path: self.path, source })?;
+        self.file.finish()?;
         Ok(())
     }
 }
@@ -73,15 +72,6 @@ impl Write for NewFile {
         match &mut self.encoder {
             Encoder::Plain(file) => file.flush(),
             Encoder::Gzip(gzip) => gzip.flush(),
-        }
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            // The failure that led here has been reported already.
-            let _ = fs::remove_file(&self.path);
         }
     }
 }

@@ -42,9 +42,6 @@ fn write_part(part: &Profile, out: &mut impl Write) -> io::Result<()> {
 
 /// Writes all sums as one profile. `notes` become the profile's comments: what must be known to read its
 /// numbers.
-///
-/// # Errors
-/// Returns an error if the profile cannot be written.
 pub(super) fn write(
     found: &[(What, Folded)],
     run: &Run,

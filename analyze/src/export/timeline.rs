@@ -11,8 +11,10 @@
 //! | process | counters: memory of its allocators per device; samples of the process |
 //! | no process | samples of devices, lost events, and the circumstances of the recording |
 //!
-//! Everything is streamed: sorts may spill to disk, and only the slices that are open are held in memory.
+//! Everything is streamed: sorts and joins may spill to disk, and only the slices that are open are held in memory.
 
+mod beside;
+mod calls;
 mod columns;
 mod content;
 mod imported;

@@ -202,9 +202,6 @@ async fn ends(trace: &Trace) -> Result<BTreeMap<u32, i64>, AnalyzeError> {
 
 /// Analyzes one run: GPUs first, then allocators. `for_ns` is the shortest time over the threshold, in ns,
 /// that raises an alert.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, threshold: Threshold, for_ns: i64) -> Result<Vec<Alert>, AnalyzeError> {
     let readings = readings(trace).await?;
     let mut alerts: Vec<Alert> =

@@ -31,6 +31,9 @@ use analyze_verdict::{
 
 /// Minimum share of the excess latency of a cause that is held responsible for it.
 pub const MAIN_CAUSE_RATIO: f64 = 0.05;
+/// What to do about a run without scheduler rows.
+pub const WITHOUT_SCHEDULE: &str = "Record with capture, or join a scheduler trace of the same time (`analyze merge CALLS.parquet \
+    SCHED.parquet --out JOINED.parquet`): this run does not record what kept threads from running.";
 /// Default number of slowest calls that are kept per function as examples.
 pub const EXAMPLES: usize = 5;
 
@@ -209,16 +212,9 @@ pub struct Chains {
     pub warnings: Vec<String>,
 }
 
-/// Returns the share of the excess that the scheduler caused through other threads, from 0 to 1.
-fn behind_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
-    let behind: f64 = slow.map(|call| call.behind_ns).sum();
-    if excess > 0.0 { behind / excess } else { 0.0 }
-}
-
-/// Returns the share of the excess that off-CPU time may have, for all that is on record.
-fn off_cpu_open_ratio<'a>(slow: impl Iterator<Item = &'a SlowCall>, excess: f64) -> f64 {
-    let open: f64 = slow.map(|call| call.off_cpu_open_ns).sum();
-    if excess > 0.0 { open / excess } else { 0.0 }
+/// Returns the share of the excess that some times in nanoseconds have, from 0 to 1.
+fn ratio(times_ns: impl Iterator<Item = f64>, excess_ns: f64) -> f64 {
+    if excess_ns > 0.0 { times_ns.sum::<f64>() / excess_ns } else { 0.0 }
 }
 
 /// Describes one slow call.
@@ -227,6 +223,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
     let (_, pid, tid) = call.call.thread(schedule);
     let mut walker = Walker::new(schedule);
     let division = derived.judgement.division(&mut walker, call);
+    let is_sync = names.class(derived.judgement.kind(call).op) == Some(trace_schema::Class::Sync);
     let link = |link: &analyze_verdict::walk::Link| Link {
         ts_ns: link.ts,
         dur_ns: link.end - link.ts,
@@ -234,7 +231,7 @@ fn example(call: &SlowCall, derived: &Derived) -> Example {
         pid: link.thread.1,
         tid: link.thread.2,
         state: state_name(link.state),
-        cause: cause_of(link),
+        cause: cause_of(link, is_sync),
         task_pid: link.task.map(|task| task.pid),
         task_tid: link.task.map(|task| task.tid),
         task_comm: link.task.map(|task| names.name(task.comm).to_owned()),
@@ -261,13 +258,13 @@ fn verdict(function: &Function, derived: &Derived, examples: usize) -> Verdict {
     let slow = &derived.judgement.slow[function.slow.clone()];
     let excess_ns: f64 = slow.iter().map(|call| call.excess_ns).sum();
     let shares = shares(function.division, excess_ns);
-    let scheduler_behind_ratio = behind_ratio(slow.iter(), excess_ns);
+    let scheduler_behind_ratio = ratio(slow.iter().map(|call| call.behind_ns), excess_ns);
     let scheduler = match slow.is_empty() {
         true => Scheduler::Inconclusive,
         false => Scheduler::of(
             share_of(&shares, Cause::Scheduler),
             scheduler_behind_ratio,
-            off_cpu_open_ratio(slow.iter(), excess_ns),
+            ratio(slow.iter().map(|call| call.off_cpu_open_ns), excess_ns),
         ),
     };
     let mut slowest: Vec<&SlowCall> = slow.iter().collect();
@@ -364,9 +361,6 @@ fn warnings(trace: &Trace, derived: &Derived, run: u32) -> Vec<String> {
 
 /// Explains the slow calls of every function of the first run. `examples` is the number of slowest calls to
 /// keep per function.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chains, AnalyzeError> {
     let derived = trace.derived(params).await?;
     let (schedule, judgement) = (&derived.schedule, &derived.judgement);
@@ -418,12 +412,15 @@ pub async fn run(trace: &Trace, params: Params, examples: usize) -> Result<Chain
              recorded: what caused {:.1} % of the excess is not known",
             100.0 * open
         ));
+        if !schedule.threads().any(|(of, ..)| of == run) {
+            warnings.push(WITHOUT_SCHEDULE.to_owned());
+        }
     }
     Ok(Chains {
         run: name,
         params,
         overall_slow_count: outermost.len(),
-        scheduler_behind_ratio: behind_ratio(outermost.iter().copied(), overall_excess_ns),
+        scheduler_behind_ratio: ratio(outermost.iter().map(|call| call.behind_ns), overall_excess_ns),
         overall,
         overall_excess_ns,
         verdicts,

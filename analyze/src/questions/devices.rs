@@ -128,9 +128,6 @@ pub struct Device {
 }
 
 /// Returns the counters of each GPU, in the steps of `timeline`; the list is empty if no counter was read.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, timeline: &Timeline) -> Result<Vec<Device>, AnalyzeError> {
     let (start, end) = (timeline.start_ns, timeline.end_ns);
     let step = ((end - start) as f64 / STEPS as f64).max(1.0);

@@ -11,7 +11,9 @@ use crate::trace::Trace;
 use analyze_memory::settings::{LARGE_SEGMENT_BYTES, SMALL_SEGMENT_BYTES};
 use analyze_run::{
     columns::{Cell, integers, strings},
+    coverage::{Coverage, Watched},
     error::AnalyzeError,
+    reading::Names,
 };
 
 /// The driver allocations of one process.
@@ -19,17 +21,19 @@ use analyze_run::{
 pub struct Driver {
     /// The process.
     pub pid: i64,
+    /// True if only a part of these calls has rows, so that counts and sums are lower bounds.
+    pub is_partial: bool,
     /// The number of calls of cudaMalloc that succeeded.
     pub allocs_count: u64,
     /// The bytes that these calls allocated in total.
     pub alloc_bytes: i64,
     /// The number of calls of cudaFree that succeeded.
     pub frees_count: u64,
-    /// The bytes that are still allocated; `None` if the source does not tell which memory was freed.
+    /// The bytes that are still allocated; `None` if calls are missing or the source does not tell which memory was freed.
     pub held_bytes: Option<i64>,
     /// The number of allocations of each size in bytes.
     pub sizes: BTreeMap<i64, u64>,
-    /// Whether every size is one that PyTorch's allocator requests; an inference.
+    /// Whether no call is missing and every size is one that PyTorch's allocator requests; an inference.
     pub is_like_torch: bool,
     #[serde(skip)]
     by_addr: HashMap<i64, i64>,
@@ -60,9 +64,6 @@ fn is_of_torch(bytes: i64) -> bool {
 }
 
 /// Returns the processes that allocated memory before `ts` (ns, trace clock), by pid.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
     let query = format!(
         "SELECT pid, op, CAST(addr AS BIGINT) AS addr, size_bytes FROM events WHERE kind = 'call' \
@@ -85,8 +86,16 @@ pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
         }
     }
     let mut drivers: Vec<Driver> = found.into_values().filter(|driver| driver.allocs_count > 0).collect();
+    let mut names = Names::default();
+    let coverage = Coverage::of_files(trace.files(), &Watched::default(), &mut names);
+    let ops = ["cudaMalloc", "cudaFree"].map(|op| names.number(op));
+    let runs: Vec<u32> = trace.files().iter().map(|file| names.number(&file.name)).collect();
     for driver in &mut drivers {
-        driver.is_like_torch = driver.sizes.keys().all(|bytes| is_of_torch(*bytes));
+        let pid = driver.pid as u32;
+        let has_calls = |run: &u32| coverage.has_calls((*run, pid), i64::MIN, ts, |op| ops.contains(&op));
+        driver.is_partial = !runs.iter().all(has_calls);
+        driver.held_bytes = driver.held_bytes.filter(|_| !driver.is_partial);
+        driver.is_like_torch = !driver.is_partial && driver.sizes.keys().all(|bytes| is_of_torch(*bytes));
     }
     Ok(drivers)
 }

@@ -21,9 +21,6 @@ pub fn kind(name: &str) -> Result<Kind, String> {
 
 /// Returns the first `number` rows of a run in order of time, only those of `kind` if one is given. Columns
 /// that are null in all of these rows are left out.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace, number: u32, kind: Option<Kind>) -> Result<RecordBatch, AnalyzeError> {
     let of_kind = kind.map_or_else(String::new, |kind| format!("WHERE kind = '{}'", kind.name()));
     let frame = trace.sql(&format!("SELECT * FROM events {of_kind} ORDER BY ts LIMIT {number}")).await?;

@@ -57,8 +57,9 @@ pub struct Gaps {
     pub gaps_count: i64,
     /// Total length in nanoseconds.
     pub total_ns: i64,
-    /// Total of each part in nanoseconds, in the order of [`PARTS`]; they sum to `total_ns`.
-    pub parts_ns: Vec<i64>,
+    /// Total of each part in nanoseconds, in the order of [`PARTS`]; they sum to `total_ns`. `None`: no gap has the part on
+    /// record. What is not known of a gap is in the last part.
+    pub parts_ns: Vec<Option<i64>>,
     /// The longest gaps, longest first.
     pub longest: Vec<Gap>,
     /// Launches that have rows, and the number of launches that there were, at least, if not all have rows: between two
@@ -86,19 +87,20 @@ fn stored_launches(trace: &Trace) -> Option<(u64, u64)> {
 }
 
 impl Gaps {
-    /// Returns the name, the meaning and the total in nanoseconds of each part.
+    /// Returns the name, the meaning and the total in nanoseconds of each part that is known.
     pub fn parts(&self) -> Vec<(&'static str, &'static str, i64)> {
-        PARTS.iter().zip(&self.parts_ns).map(|((_, name, meaning), ns)| (*name, *meaning, *ns)).collect()
+        let all = PARTS.iter().zip(&self.parts_ns);
+        all.filter_map(|((_, name, meaning), ns)| Some((*name, *meaning, (*ns)?))).collect()
     }
 }
 
 /// Summarizes the launch gaps of a run.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
-    let mut gaps =
-        Gaps { parts_ns: vec![0; PARTS.len()], stored_launches: stored_launches(trace), ..Gaps::default() };
+    let mut gaps = Gaps {
+        parts_ns: vec![None; PARTS.len()],
+        stored_launches: stored_launches(trace),
+        ..Gaps::default()
+    };
     let columns = PARTS.map(|(column, ..)| column).join(", ");
     let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");
     // Read once, one row after the other.
@@ -109,9 +111,10 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
         let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
         let (ops, phases) = (strings(&batch, "next_op")?, strings(&batch, "phase")?);
         gaps.gaps_count += batch.num_rows() as i64;
-        gaps.total_ns += dur.iter().flatten().sum::<i64>();
+        gaps.total_ns = dur.iter().flatten().fold(gaps.total_ns, i64::saturating_add);
         for (ns, column) in gaps.parts_ns.iter_mut().zip(&parts) {
-            *ns += column.iter().flatten().sum::<i64>();
+            let known = column.iter().flatten().reduce(i64::saturating_add);
+            *ns = ns.map_or(known, |sum| Some(sum.saturating_add(known.unwrap_or(0))));
         }
         for row in 0..batch.num_rows() {
             let least = gaps.longest.get(LONGEST - 1).map_or(i64::MIN, |gap| gap.dur_ns);
@@ -135,6 +138,10 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
             gaps.longest.insert(place, gap);
             gaps.longest.truncate(LONGEST);
         }
+    }
+    // Where there is no gap, each part is known to be 0.
+    if gaps.gaps_count == 0 {
+        gaps.parts_ns.fill(Some(0));
     }
     Ok(gaps)
 }

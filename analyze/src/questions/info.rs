@@ -58,9 +58,6 @@ pub fn warnings(run: &Run) -> Vec<String> {
 }
 
 /// Describes the runs of a trace.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
     let batches = trace
         .batches("SELECT run, kind, op, count(*) AS n FROM events GROUP BY run, kind, op ORDER BY run, kind, n DESC, op")

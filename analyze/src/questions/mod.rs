@@ -8,6 +8,7 @@ pub mod explain_empty;
 pub mod head;
 pub mod host_gaps;
 pub mod info;
+mod marks;
 pub mod memory;
 pub mod nccl;
 pub mod phases;

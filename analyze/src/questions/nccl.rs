@@ -34,9 +34,6 @@ pub struct Volume {
 
 /// Returns the operations of one run, those with most time in calls first; the list is empty if the run has
 /// no NCCL calls.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Volume>, AnalyzeError> {
     let query = "SELECT v.*, r.rank FROM nccl_volume v LEFT JOIN \
          (SELECT run, pid, communicator, max(peer) AS rank FROM events \

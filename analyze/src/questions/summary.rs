@@ -6,7 +6,9 @@ use trace_schema::Bytes;
 use crate::trace::Trace;
 use analyze_run::{
     columns::{Cell, booleans, floats, integers, strings},
+    coverage::{Coverage, Watched},
     error::AnalyzeError,
+    reading::Names,
 };
 
 /// The calls of one function in one group (direction, size class, first call). Times are in nanoseconds.
@@ -22,6 +24,8 @@ pub struct Line {
     pub size_class: Option<i64>,
     /// True if these are the first launches of their kernels.
     pub first_call: bool,
+    /// True if only a part of the function's calls has rows, so that counts, sums and the maximum are lower bounds.
+    pub is_partial: bool,
     /// Number of calls that returned.
     pub calls_count: i64,
     /// Number of calls that were still open at the end of the recording.
@@ -53,13 +57,12 @@ impl Line {
 }
 
 /// Returns one line per function and group.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
     let batches = trace
         .batches("SELECT * FROM op_summary ORDER BY run, total_ns DESC NULLS LAST, op, direction, size_class, first_call")
         .await?;
+    let mut names = Names::default();
+    let coverage = Coverage::of_files(trace.files(), &Watched::default(), &mut names);
     let mut lines = Vec::new();
     for batch in &batches {
         let text = |name| strings(batch, name);
@@ -68,19 +71,23 @@ pub async fn run(trace: &Trace) -> Result<Vec<Line>, AnalyzeError> {
         let (size, calls, censored) = (whole("size_class")?, whole("calls_count")?, whole("censored_count")?);
         let (max, total, first) = (whole("max_ns")?, whole("total_ns")?, booleans(batch, "first_call")?);
         let (p50, p90, p99) = (floats(batch, "p50_ns")?, floats(batch, "p90_ns")?, floats(batch, "p99_ns")?);
-        lines.extend((0..batch.num_rows()).map(|row| Line {
-            run: runs.value(row).to_owned(),
-            op: ops.value(row).to_owned(),
-            direction: directions.at(row).map(str::to_owned),
-            size_class: size.at(row),
-            first_call: first.at(row).unwrap_or(false),
-            calls_count: calls.value(row),
-            censored_count: censored.value(row),
-            p50_ns: p50.at(row),
-            p90_ns: p90.at(row),
-            p99_ns: p99.at(row),
-            max_ns: max.at(row),
-            total_ns: total.at(row),
+        lines.extend((0..batch.num_rows()).map(|row| {
+            let (run, op) = (names.number(runs.value(row)), names.number(ops.value(row)));
+            Line {
+                run: runs.value(row).to_owned(),
+                op: ops.value(row).to_owned(),
+                direction: directions.at(row).map(str::to_owned),
+                size_class: size.at(row),
+                first_call: first.at(row).unwrap_or(false),
+                is_partial: !coverage.has_all_calls(run, |other| other == op),
+                calls_count: calls.value(row),
+                censored_count: censored.value(row),
+                p50_ns: p50.at(row),
+                p90_ns: p90.at(row),
+                p99_ns: p99.at(row),
+                max_ns: max.at(row),
+                total_ns: total.at(row),
+            }
         }));
     }
     Ok(lines)

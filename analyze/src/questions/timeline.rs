@@ -53,9 +53,6 @@ pub struct Timeline {
 }
 
 /// Computes the timeline of one run.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
     let mut timeline = Timeline::default();
     for batch in trace.batches("SELECT min(ts) AS a, max(ts + coalesce(dur, 0)) AS b FROM events WHERE kind IN ('call', 'alloc')").await? {

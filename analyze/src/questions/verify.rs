@@ -16,7 +16,7 @@ use crate::trace::Trace;
 use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    reading,
+    panics, reading,
 };
 
 /// Something that is not as it should be.
@@ -78,7 +78,7 @@ pub async fn run(trace: &Trace) -> Result<Check, AnalyzeError> {
         schema_faults(reading::schema(path)?.as_ref()).into_iter().for_each(|what| fault(what, 0));
         let checked = path.clone();
         let order = tokio::task::spawn_blocking(move || reading::check_order(&checked)).await;
-        match order.map_err(|error| AnalyzeError::Internal(error.to_string()))? {
+        match order.map_err(panics::joined)? {
             Ok(()) => {}
             Err(AnalyzeError::Damaged(what)) => fault(what, 0),
             Err(other) => return Err(other),

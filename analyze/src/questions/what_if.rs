@@ -13,13 +13,19 @@ use std::{
 use serde::Serialize;
 use trace_schema::{Bytes, ProcessInfo};
 
-use crate::trace::Trace;
+use crate::{questions::marks, trace::Trace};
+use analyze_engine::session::string_literal;
 use analyze_memory::{
     input::{Input, Key},
     settings::Settings,
     what_if::{
-        record::{Case, Cases, Limits, Served},
+        changes::{Alternative, Changes},
+        ensemble::Ensemble,
+        limits::Limits,
+        policy::Counts,
+        record::{Calls, Case, Cases},
         requests::{self, Layout},
+        served::Served,
     },
 };
 use analyze_run::{
@@ -38,29 +44,41 @@ const USUAL: [&str; 4] = [
 /// The result for one set of settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The settings, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    /// The settings, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`, and the changes of the program.
     pub settings: String,
-    /// The largest number of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// The time of that maximum, in ns since recording began; `None` if nothing was reserved.
+    /// The number of replays: more than one if the record leaves decisions open.
+    pub replays_count: usize,
+    /// The number of replays that end at a request whose outcome is not the one on record.
+    pub ended_replays_count: usize,
+    /// The largest number of reserved bytes; like each of the following, `None` if the replays differ.
+    pub peak_reserved_bytes: Option<u64>,
+    /// The least peak of a replay.
+    pub peak_reserved_min_bytes: u64,
+    /// The greatest peak of a replay.
+    pub peak_reserved_max_bytes: u64,
+    /// The time of the maximum, in ns since recording began; `None` if nothing was reserved, too.
     pub peak_since_start_ns: Option<i64>,
-    /// The recorded peak minus this one in bytes; `None` if the simulation ended early.
+    /// The recorded peak minus this one in bytes; `None` if a replay ended early, too.
     pub saved_bytes: Option<i64>,
     /// The bytes reserved at the end of the simulation.
-    pub end_reserved_bytes: u64,
+    pub end_reserved_bytes: Option<u64>,
+    /// The fewest bytes that a replay has reserved at its end.
+    pub end_reserved_min_bytes: u64,
+    /// The most bytes that a replay has reserved at its end.
+    pub end_reserved_max_bytes: u64,
     /// The number of times that memory was reserved from the driver.
-    pub asked_count: u64,
+    pub asked_count: Option<u64>,
     /// The number of times that memory was released to the driver.
-    pub given_back_count: u64,
+    pub given_back_count: Option<u64>,
     /// The number of times that everything unused was released because the device was full.
-    pub retries_count: u64,
+    pub retries_count: Option<u64>,
     /// The largest number of bytes that the settings let the process reserve; `None` if they have no limit.
     pub limit_bytes: Option<u64>,
     /// The time at which the first request failed that had not failed on record, in ns since recording began;
-    /// the simulation ends there.
+    /// the simulation ends there. `None` if the replays differ.
     pub fails_since_start_ns: Option<i64>,
     /// The time at which the first request was served that had failed on record, in ns since recording began;
-    /// the simulation ends there.
+    /// the simulation ends there. `None` if the replays differ.
     pub serves_since_start_ns: Option<i64>,
     /// The size in bytes of the request that ended the simulation.
     pub ended_requested_bytes: Option<u64>,
@@ -114,6 +132,18 @@ pub struct Params {
     /// The largest number of bytes that an allocator can reserve; `None` derives it from failed requests. It
     /// also stands for the device's total memory where the run does not tell.
     pub capacity_bytes: Option<u64>,
+    /// The program does not call `empty_cache()`.
+    pub no_empty_cache: bool,
+    /// The names of marks at whose ends the program calls `empty_cache()` in addition.
+    pub empty_cache_after: Vec<String>,
+    /// The name of the marks during which their threads allocate from a pool of its own.
+    pub mem_pool: Option<String>,
+}
+
+impl Params {
+    fn changes_program(&self) -> bool {
+        self.no_empty_cache || !self.empty_cache_after.is_empty() || self.mem_pool.is_some()
+    }
 }
 
 /// The setting that needs the device's total memory, and why it cannot be followed without.
@@ -160,25 +190,82 @@ async fn device_bytes(trace: &Trace) -> Result<HashMap<u32, u64>, AnalyzeError> 
     Ok(found)
 }
 
-/// Analyzes every allocator of one run.
+/// Returns what each process does otherwise, by its number.
+async fn changes(trace: &Trace, params: &Params) -> Result<HashMap<u32, Changes>, AnalyzeError> {
+    let mut found: HashMap<u32, Changes> = HashMap::new();
+    let wanted: BTreeSet<&String> = params.empty_cache_after.iter().chain(&params.mem_pool).collect();
+    for name in wanted {
+        let query = format!(
+            "SELECT CAST(pid AS BIGINT) AS pid, CAST(tid AS BIGINT) AS tid, ts, ts + coalesce(dur, 0) AS end_ts \
+             FROM marks WHERE name = {} ORDER BY pid, end_ts",
+            string_literal(name)
+        );
+        let mut uses: BTreeMap<(u32, u32), Vec<(i64, i64)>> = BTreeMap::new();
+        for batch in &trace.batches(&query).await? {
+            let [pids, tids, starts, ends] = [
+                integers(batch, "pid")?,
+                integers(batch, "tid")?,
+                integers(batch, "ts")?,
+                integers(batch, "end_ts")?,
+            ];
+            for row in 0..batch.num_rows() {
+                let thread = (pids.value(row) as u32, tids.value(row) as u32);
+                uses.entry(thread).or_default().push((starts.value(row), ends.value(row)));
+            }
+        }
+        if uses.is_empty() {
+            return Err(marks::missing(name));
+        }
+        for ((pid, tid), times) in uses {
+            let changes = found.entry(pid).or_default();
+            changes.no_empty_cache = params.no_empty_cache;
+            if params.empty_cache_after.contains(name) {
+                changes.empty_cache_ts.extend(times.iter().map(|(_, end)| *end));
+                changes.empty_cache_ts.sort_unstable();
+            }
+            if params.mem_pool.as_ref() == Some(name) {
+                changes.pool_uses.insert(tid, times.into());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Analyzes every allocator of one run whose requests are on record.
 ///
 /// # Errors
 /// Returns an error if the run's data cannot be read, or if settings cannot be followed.
 pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeError> {
     let usual = USUAL.map(str::to_owned);
-    let asked = if params.settings.is_empty() { &usual[..] } else { &params.settings };
-    let of_version = |version: &str| asked.iter().map(|conf| parsed(conf, version)).collect::<Result<_, _>>();
-    let default: Vec<Settings> = of_version("")?;
-    let mut cases = Cases { default, ..Cases::default() };
+    // Changes alone are tried with the settings that the run had.
+    let asked: Vec<Option<String>> = match params.settings.is_empty() {
+        true if params.changes_program() => vec![None],
+        true => usual.map(Some).into(),
+        false => params.settings.iter().cloned().map(Some).collect(),
+    };
+    let of_version = |version: &str| {
+        let parsed = |conf: &Option<String>| conf.as_ref().map(|conf| parsed(conf, version)).transpose();
+        asked.iter().map(parsed).collect::<Result<Vec<Option<Settings>>, _>>()
+    };
+    let alternatives = |settings: Vec<Option<Settings>>, changes: &Changes| -> Vec<Alternative> {
+        let with = |settings| Alternative { settings, changes: changes.clone() };
+        settings.into_iter().map(with).collect()
+    };
+    let default = of_version("")?;
+    let changes = changes(trace, params).await?;
+    let ignored = ignored(default.iter().flatten());
+    let has_share = default.iter().flatten().any(|settings| settings.memory_ratio.is_some());
+    let unmarked = Changes { no_empty_cache: params.no_empty_cache, ..Changes::default() };
+    let mut cases = Cases { default: alternatives(default, &unmarked), ..Cases::default() };
     for (run, process) in processes(trace) {
-        cases.asked.insert((run, process.pid), of_version(&process.torch_version)?);
+        let changes = changes.get(&process.pid).unwrap_or(&unmarked);
+        cases.asked.insert((run, process.pid), alternatives(of_version(&process.torch_version)?, changes));
     }
     cases.device_bytes = device_bytes(trace).await?;
     let is_known = params.capacity_bytes.is_some() || cases.device_bytes.len() == trace.files().len();
-    if !is_known && cases.default.iter().any(|settings| settings.memory_ratio.is_some()) {
+    if !is_known && has_share {
         return Err(AnalyzeError::Query(format!("{FRACTION}: {UNKNOWN_TOTAL}")));
     }
-    let ignored = ignored(&cases.default);
     let input = Input::new(trace.events(), trace.files());
     let (_, limits) = input.replay(Vec::new(), BTreeMap::<_, Limits>::new()).await?;
     cases.limits = limits;
@@ -186,52 +273,120 @@ pub async fn run(trace: &Trace, params: &Params) -> Result<Vec<WhatIf>, AnalyzeE
     let (_, cases) = input.replay(Vec::new(), cases).await?;
     let start = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
     let found = cases.cases.iter().map(|(key, case)| {
-        let mut found = of_case(*key, case, asked, start);
+        let mut found = of_case(*key, case, &asked, params, start);
         found.notes.extend(ignored.clone());
         found
     });
-    Ok(found.collect())
+    // Segments without requests, as calls of the driver alone show them, tell nothing about other settings.
+    Ok(found.filter(|found| found.requests_count + found.failed_count > 0).collect())
 }
 
 /// Returns a note that names the settings without effect; `None` if there are none.
-fn ignored(settings: &[Settings]) -> Option<String> {
-    let without_effect: BTreeSet<_> = settings.iter().flat_map(|of| &of.without_effect).collect();
+fn ignored<'a>(settings: impl Iterator<Item = &'a Settings>) -> Option<String> {
+    let without_effect: BTreeSet<_> = settings.flat_map(|of| &of.without_effect).collect();
     let named: Vec<String> =
         without_effect.into_iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
     (!named.is_empty()).then(|| format!("without effect on what is reserved: {}", named.join(", ")))
 }
 
-fn outcome(settings: &str, served: &Served, record_peak: u64, start: i64) -> Outcome {
-    let counts = served.counts();
+fn outcome(settings: String, replays: &Ensemble, record_peak: u64, start: i64) -> Outcome {
+    let peak = replays.range(|served| served.counts().peak_reserved_bytes);
+    let end = replays.range(|served| served.counts().reserved_bytes);
+    let count = |count: fn(&Counts) -> u64| replays.range(|served| count(&served.counts())).single();
     let ended =
-        |is_served| served.ended.filter(|ended| ended.is_served == is_served).map(|ended| ended.ts - start);
+        replays.range(|served| served.ended.map(|ended| (ended.ts, ended.requested_bytes, ended.is_served)));
+    let ended_at = |is_served: bool| {
+        ended.single().flatten().filter(|(.., served)| *served == is_served).map(|(ts, ..)| ts - start)
+    };
+    let has_ended = ended.max.is_some();
     Outcome {
-        settings: settings.to_owned(),
-        peak_reserved_bytes: counts.peak_reserved_bytes,
-        peak_since_start_ns: served.peak_ts().map(|ts| ts - start),
-        saved_bytes: served.ended.is_none().then(|| record_peak as i64 - counts.peak_reserved_bytes as i64),
-        end_reserved_bytes: counts.reserved_bytes,
-        asked_count: counts.asked_count,
-        given_back_count: counts.given_back_count,
-        retries_count: counts.retries_count,
-        limit_bytes: served.limit_bytes(),
-        fails_since_start_ns: ended(false),
-        serves_since_start_ns: ended(true),
-        ended_requested_bytes: served.ended.map(|ended| ended.requested_bytes),
+        settings,
+        replays_count: replays.all().count(),
+        ended_replays_count: replays.all().filter(|served| served.ended.is_some()).count(),
+        peak_reserved_bytes: peak.single(),
+        peak_reserved_min_bytes: peak.min,
+        peak_reserved_max_bytes: peak.max,
+        peak_since_start_ns: replays.range(Served::peak_ts).single().flatten().map(|ts| ts - start),
+        saved_bytes: peak.single().filter(|_| !has_ended).map(|peak| record_peak as i64 - peak as i64),
+        end_reserved_bytes: end.single(),
+        end_reserved_min_bytes: end.min,
+        end_reserved_max_bytes: end.max,
+        asked_count: count(|counts| counts.asked_count),
+        given_back_count: count(|counts| counts.given_back_count),
+        retries_count: count(|counts| counts.retries_count),
+        limit_bytes: replays.all().next().and_then(Served::limit_bytes),
+        fails_since_start_ns: ended_at(false),
+        serves_since_start_ns: ended_at(true),
+        ended_requested_bytes: ended.single().flatten().map(|(_, bytes, _)| bytes),
         is_known: true,
     }
 }
 
-fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
-    let control = outcome("as they were", &case.control, case.peak_reserved_bytes, start);
+/// Returns the settings and changes of an alternative in words.
+fn in_words(settings: Option<&str>, params: &Params) -> String {
+    let mut words = vec![settings.unwrap_or("as they were").to_owned()];
+    words.extend(params.no_empty_cache.then(|| "no empty_cache()".to_owned()));
+    words.extend(params.empty_cache_after.iter().map(|mark| format!("empty_cache() after {mark:?}")));
+    words.extend(params.mem_pool.iter().map(|mark| format!("a MemPool in {mark:?}")));
+    words.join("; ")
+}
+
+fn of_case(key: Key, case: &Case, asked: &[Option<String>], params: &Params, start: i64) -> WhatIf {
+    let control = Ensemble::new(case.control.clone(), None);
+    let control = outcome("as they were".to_owned(), &control, case.peak_reserved_bytes, start);
     let is_exact = case.equal_count == case.requests_count && case.control.ended.is_none();
-    let outcomes = asked.iter().zip(&case.asked).map(|(settings, served)| {
-        let outcome = outcome(settings, served, case.peak_reserved_bytes, start);
-        let saved = outcome.saved_bytes.unwrap_or_default().unsigned_abs();
-        let is_known = is_exact || case.control.ended.is_none() && saved > case.difference_bytes;
-        Outcome { is_known, ..outcome }
-    });
+    let outcomes: Vec<Outcome> = asked
+        .iter()
+        .zip(&case.asked)
+        .map(|(settings, asked)| {
+            let outcome = outcome(
+                in_words(settings.as_deref(), params),
+                &asked.replays,
+                case.peak_reserved_bytes,
+                start,
+            );
+            let recorded = case.peak_reserved_bytes;
+            let least = match recorded {
+                recorded if outcome.peak_reserved_max_bytes < recorded => {
+                    recorded - outcome.peak_reserved_max_bytes
+                }
+                recorded => outcome.peak_reserved_min_bytes.saturating_sub(recorded),
+            };
+            let has_ended = outcome.ended_replays_count > 0;
+            let waits = params.no_empty_cache && case.waits_in_calls;
+            let is_known = !waits
+                && (is_exact || case.control.ended.is_none() && !has_ended && least > case.difference_bytes);
+            Outcome { is_known, ..outcome }
+        })
+        .collect();
     let mut notes = Vec::new();
+    if outcomes.iter().any(|outcome| outcome.replays_count > 1) {
+        notes.push(
+            "a range spans all replays: addresses of segments, which each process gets anew, or calls of \
+             empty_cache() that are not on record decide between them"
+                .to_owned(),
+        );
+    }
+    let has_more = |outcome: &Outcome| {
+        outcome.limit_bytes.is_none() && outcome.peak_reserved_max_bytes > case.peak_reserved_bytes
+    };
+    if case.capacity_bytes.is_none() && outcomes.iter().any(has_more) {
+        notes.push(
+            "the device is taken to have room for more than was ever reserved on record (--capacity limits it)".to_owned(),
+        );
+    }
+    if params.no_empty_cache && case.waits_in_calls {
+        notes.push(
+            "inconclusive without empty_cache(): it waited for streams that still used blocks, which would have been free later"
+                .to_owned(),
+        );
+    }
+    if case.calls == Calls::Partial {
+        notes.push(
+            "the program called empty_cache(); a call that released nothing is not on record: each replay has other ones"
+                .to_owned(),
+        );
+    }
     if !is_exact {
         notes.push(format!(
             "the control has what the record says after {} of {} requests, and is off by {} at most",
@@ -284,7 +439,7 @@ fn of_case(key: Key, case: &Case, asked: &[String], start: i64) -> WhatIf {
         control,
         control_equal_count: case.equal_count,
         control_difference_bytes: case.difference_bytes,
-        outcomes: outcomes.collect(),
+        outcomes,
         notes,
     }
 }

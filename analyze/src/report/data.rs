@@ -18,6 +18,7 @@ use crate::{
 };
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::params::Params;
+use trace_schema::Kind;
 
 /// Version of the report's JSON. Additions keep it; changes and removals raise it.
 pub const VERSION: u32 = 1;
@@ -51,24 +52,27 @@ pub struct Report {
 
 impl Report {
     /// Runs every analysis.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let infos = info::run(trace).await?;
         let info = infos.into_iter().next();
+        let info = info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
+        // Each analysis of calls reads all of them: none is made of what the run has no row of.
+        let has = |kind: Kind, begins: &str| {
+            info.counts.iter().any(|count| count.kind == kind.name() && count.op.starts_with(begins))
+        };
+        let (has_schedule, has_ranges, has_nccl) =
+            (has(Kind::OffCpu, ""), has(Kind::Mark, "range"), has(Kind::Call, "nccl"));
         let timeline = timeline::run(trace).await?;
-        let off_cpu = trace.batches("SELECT 1 AS one FROM events WHERE kind = 'off_cpu' LIMIT 1").await?;
         Ok(Self {
             report_version: VERSION,
-            info: info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?,
-            has_schedule: off_cpu.iter().any(|batch| batch.num_rows() > 0),
+            info,
+            has_schedule,
             chains: chains::run(trace, Params::default(), EXAMPLES).await?,
             strata: summary::run(trace).await?,
-            phases: phases::run(trace).await?,
+            phases: if has_ranges { phases::run(trace).await? } else { Vec::new() },
             launch_gaps: host_gaps::run(trace).await?,
             devices: devices::run(trace, &timeline).await?,
-            nccl: nccl::run(trace).await?,
+            nccl: if has_nccl { nccl::run(trace).await? } else { Vec::new() },
             timeline,
             memory: overview::run(trace).await?,
         })

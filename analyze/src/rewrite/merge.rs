@@ -1,22 +1,18 @@
 //! Merges several runs of one host into one: slices of a run, or recordings of different processes or times.
 //!
 //! The runs must share a clock, and no process may have rows of overlapping times in two of them, because
-//! copies could not be told from originals.
+//! copies could not be told from originals. Only a run of calls and one of the scheduler may: they are joined (`join`).
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
-use arrow::{
-    array::{BooleanArray, RecordBatch},
-    compute::filter_record_batch,
-    datatypes::{Int64Type, UInt32Type, UInt64Type},
-};
-use trace_schema::{Kind, Run};
+use trace_schema::{Run, ScheduleSource};
 use trace_writer::Finished;
 
-use super::{blocking, numbers, texts};
+use super::{
+    add_new, blocking, clocks,
+    in_order::InOrder,
+    join::{self, StatedOffset},
+};
 use crate::trace::Trace;
 use analyze_run::new_file;
 use analyze_run::{
@@ -26,36 +22,54 @@ use analyze_run::{
     run_file::RunFile,
 };
 
-/// Allowed difference between wall-clock offsets within one boot, in ns, beyond their known error: the wall
-/// clock is corrected in steps.
-const WALL_SLACK_NS: i64 = 1_000_000_000;
-
 /// Result of a merge.
 pub struct Merged {
     /// Number of rows and size of the merged run.
     pub finished: Finished,
     /// Descriptions of metadata that disagree between the runs.
     pub conflicts: Vec<String>,
+    /// What was joined; `None` if the runs were only merged.
+    pub joined: Option<String>,
 }
 
-/// Merges the runs of `trace` and writes them to `out`.
+/// Merges the runs of `trace` and writes them to `out`. Calls of one source and scheduler rows of another source of the same
+/// threads are joined on one clock, which `stated` relates if the runs do not.
 ///
 /// # Errors
 /// Returns an error if the runs are from different hosts or boots, if they overlap, if they cannot be read,
 /// or if `out` cannot be written.
-pub async fn run(trace: &Trace, out: &Path, force: bool) -> Result<Merged, AnalyzeError> {
+pub async fn run(
+    trace: &Trace,
+    stated: Option<StatedOffset>,
+    out: &Path,
+    force: bool,
+) -> Result<Merged, AnalyzeError> {
     let mut files = trace.files().to_vec();
     files.sort_by_key(|file| file.run.clock.start_ns);
-    new_file::differs(out, files.iter().flat_map(|file| &file.paths))?;
+    new_file::check(out, force, files.iter().flat_map(|file| &file.paths))?;
+    if let Some(pair) = join::pair(trace, stated).await?
+        && let Some(joined) = pair.join(out, force).await?
+    {
+        let (finished, sentence) = (joined.finished, joined.sentence);
+        return Ok(Merged { finished, conflicts: Vec::new(), joined: Some(sentence) });
+    }
+    if stated.is_some() {
+        return Err(AnalyzeError::Query(
+            "--offset relates the scheduler rows of one run to the calls of another one, and these are not two such runs with a \
+             thread in common"
+                .to_owned(),
+        ));
+    }
     one_clock(&files)?;
     no_overlap(trace).await?;
-    let (run, conflicts) = described(&files);
+    let (mut run, conflicts) = described(&files);
+    run.schedules = schedules(trace, &files).await?;
     let out = out.to_owned();
     let finished = blocking(move || {
         let inputs = files.into_iter().map(|file| plain::batches(file.paths, None)).collect();
-        trace_writer::write(&out, force, Merge::new(inputs), || run)
+        trace_writer::write(&out, force, InOrder::new(inputs), || run)
     });
-    Ok(Merged { finished: finished.await?, conflicts })
+    Ok(Merged { finished: finished.await?, conflicts, joined: None })
 }
 
 /// Checks that the runs' times are on the same clock.
@@ -68,11 +82,7 @@ fn one_clock(files: &[RunFile]) -> Result<(), AnalyzeError> {
                 a.name, a.run.host.name, b.name, b.run.host.name
             )));
         }
-        let (first, second) = (&a.run.clock, &b.run.clock);
-        let known = first.wall_error_ns.saturating_add(second.wall_error_ns);
-        let moved = first.wall_step_ns.saturating_abs().saturating_add(second.wall_step_ns.saturating_abs());
-        let apart = first.wall_offset_ns.saturating_sub(second.wall_offset_ns).saturating_abs();
-        if apart > known.saturating_add(moved).saturating_add(WALL_SLACK_NS) {
+        if let Some(apart) = clocks::boots_apart_ns(&a.run.clock, &b.run.clock) {
             return Err(AnalyzeError::Query(format!(
                 "{} and {} are of different boots of the host: their clocks are {apart} ns apart",
                 a.name, b.name
@@ -107,6 +117,46 @@ async fn no_overlap(trace: &Trace) -> Result<(), AnalyzeError> {
     Ok(())
 }
 
+/// Returns the sources of the scheduler's rows. A merged run needs them if one of its runs does not say itself from when to when
+/// it watched the scheduler: the metadata of the others would say so of it.
+async fn schedules(trace: &Trace, files: &[RunFile]) -> Result<Vec<ScheduleSource>, AnalyzeError> {
+    let mut own: BTreeMap<String, ScheduleSource> = BTreeMap::new();
+    let query = "SELECT run, CAST(pid AS BIGINT) AS pid, min(ts) AS first_ns, max(ts + coalesce(dur, 0)) AS last_ns FROM events \
+         WHERE kind = 'off_cpu' GROUP BY run, pid ORDER BY run, pid";
+    for batch in trace.batches(query).await? {
+        let (run, pid) = (strings(&batch, "run")?, integers(&batch, "pid")?);
+        let (first, last) = (integers(&batch, "first_ns")?, integers(&batch, "last_ns")?);
+        for row in 0..batch.num_rows() {
+            let source = own.entry(run.value(row).to_owned()).or_default();
+            source.pids.push(pid.value(row) as u32);
+            source.from_ns = Some(source.from_ns.map_or(first.value(row), |from| from.min(first.value(row))));
+            source.to_ns = Some(source.to_ns.map_or(last.value(row), |to| to.max(last.value(row))));
+        }
+    }
+    let mut found: Vec<ScheduleSource> = Vec::new();
+    let mut is_needed = false;
+    for file in files {
+        is_needed |= !file.run.schedules.is_empty();
+        let sources = match own.remove(&file.name) {
+            Some(source) if file.run.schedules.is_empty() => {
+                let knows = file.run.knows_schedule_span();
+                is_needed |= !knows;
+                let (trace, producer) = (file.name.clone(), file.run.producer.clone());
+                let clock = &file.run.clock;
+                let (from_ns, to_ns) = if knows {
+                    (Some(clock.start_ns), Some(clock.end_ns))
+                } else {
+                    (source.from_ns, source.to_ns)
+                };
+                vec![ScheduleSource { trace, producer, from_ns, to_ns, ..source }]
+            }
+            _ => file.run.schedules.clone(),
+        };
+        add_new(&mut found, &sources);
+    }
+    Ok(if is_needed { found } else { Vec::new() })
+}
+
 /// Builds the metadata of the merged run, and describes what disagrees.
 fn described(files: &[RunFile]) -> (Run, Vec<String>) {
     let mut conflicts = Vec::new();
@@ -134,6 +184,7 @@ fn described(files: &[RunFile]) -> (Run, Vec<String>) {
         add_new(&mut whole.lost, &run.lost);
         add_new(&mut whole.stored, &run.stored);
         add_new(&mut whole.processes, &run.processes);
+        add_new(&mut whole.redacted, &run.redacted);
         if run.host.name.is_empty() {
             conflicts.push(format!(
                 "the host of {} is not on record: that it is the others' is not known",
@@ -166,65 +217,4 @@ fn described(files: &[RunFile]) -> (Run, Vec<String>) {
     }
     whole.not_captured.extend(conflicts.iter().map(|what| format!("a merge: {what}")));
     (whole, conflicts)
-}
-
-fn add_new<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
-    for item in from {
-        if !to.contains(item) {
-            to.push(item.clone());
-        }
-    }
-}
-
-/// Identity of a name row: process, time, kind of name, function, stack, and the name itself.
-type Name = (u32, i64, String, Option<u64>, Option<u32>, String);
-
-/// Merges the batches of all inputs by their start times.
-struct Merge<I: Iterator> {
-    inputs: Vec<std::iter::Peekable<I>>,
-    names: HashSet<Name>,
-}
-
-impl<I: Iterator<Item = Result<RecordBatch, AnalyzeError>>> Merge<I> {
-    fn new(inputs: Vec<I>) -> Self {
-        Self { inputs: inputs.into_iter().map(Iterator::peekable).collect(), names: HashSet::new() }
-    }
-
-    /// Removes name rows that another input already had.
-    fn unique(&mut self, batch: &RecordBatch) -> Result<RecordBatch, AnalyzeError> {
-        let kind = texts(batch, "kind")?;
-        if !kind.iter().flatten().any(|kind| kind == Kind::Name.name()) {
-            return Ok(batch.clone());
-        }
-        let (ts, pid) = (numbers::<Int64Type>(batch, "ts")?, numbers::<UInt32Type>(batch, "pid")?);
-        let (op, detail) = (texts(batch, "op")?, texts(batch, "detail")?);
-        let (func, stack) = (numbers::<UInt64Type>(batch, "func")?, numbers::<UInt32Type>(batch, "stack")?);
-        let funcs: Vec<Option<u64>> = func.iter().collect();
-        let stacks: Vec<Option<u32>> = stack.iter().collect();
-        let mask: BooleanArray = (0..batch.num_rows())
-            .map(|row| {
-                let text = |texts: &arrow::array::StringArray| texts.at(row).unwrap_or_default().to_owned();
-                let name = (pid.value(row), ts.value(row), text(&op), funcs[row], stacks[row], text(&detail));
-                Some(kind.value(row) != Kind::Name.name() || self.names.insert(name))
-            })
-            .collect();
-        filter_record_batch(batch, &mask).map_err(|error| AnalyzeError::Damaged(error.to_string()))
-    }
-}
-
-impl<I: Iterator<Item = Result<RecordBatch, AnalyzeError>>> Iterator for Merge<I> {
-    type Item = Result<RecordBatch, AnalyzeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let begin = |batch: &Result<RecordBatch, AnalyzeError>| {
-            let ts = batch.as_ref().ok().and_then(|batch| numbers::<Int64Type>(batch, "ts").ok());
-            // An unreadable batch sorts first: its error ends the merge.
-            ts.and_then(|ts| ts.values().first().copied()).unwrap_or(i64::MIN)
-        };
-        let firsts = self.inputs.iter_mut().enumerate();
-        let begins = firsts.filter_map(|(number, input)| Some((begin(input.peek()?), number)));
-        let (_, number) = begins.min()?;
-        let batch = self.inputs.get_mut(number)?.next()?;
-        Some(batch.and_then(|batch| self.unique(&batch)))
-    }
 }

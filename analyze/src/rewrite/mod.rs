@@ -1,5 +1,8 @@
 //! Runs made from other runs: rows are copied, and the metadata records what was done to them.
 
+mod clocks;
+mod in_order;
+pub mod join;
 pub mod merge;
 pub mod slice;
 
@@ -29,6 +32,15 @@ fn texts(batch: &RecordBatch, name: &str) -> Result<StringArray, AnalyzeError> {
     Ok(texts.as_string::<i32>().clone())
 }
 
+/// Adds those items that a list lacks.
+fn add_new<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
+    for item in from {
+        if !to.contains(item) {
+            to.push(item.clone());
+        }
+    }
+}
+
 /// Runs blocking work from asynchronous code, on a thread where it may block.
 ///
 /// # Errors
@@ -37,5 +49,5 @@ pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AnalyzeError> + Send + 'static,
 ) -> Result<T, AnalyzeError> {
     let joined = tokio::task::spawn_blocking(work).await;
-    joined.map_err(|error| AnalyzeError::Internal(error.to_string()))?
+    joined.map_err(analyze_run::panics::joined)?
 }

@@ -10,11 +10,10 @@ use analyze_verdict::{
     thread_state::State,
     walk::Walker,
 };
-use trace_schema::Kind;
+use trace_schema::{Class, Kind};
 
 use super::{def::TableDef, per_slow_call::fill, slow_calls::named};
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_chain_links",
     needs: &[Kind::Call, Kind::OffCpu],
@@ -62,12 +61,14 @@ pub fn state_name(state: State) -> &'static str {
 fn push(writer: &mut Writer<LinkRows>, derived: &Derived, walker: &mut Walker<'_>, slow: &SlowCall) {
     let names = &derived.schedule.names;
     let (run, call_pid, call_tid) = slow.call.thread(&derived.schedule);
+    let op = derived.judgement.kind(slow).op;
+    let is_sync = names.class(op) == Some(Class::Sync);
     for link in slow.chain(walker) {
         let task = blamed(link).filter(|_| link.depth > 0 || link.task.is_some());
         let (link_run, pid, tid) = link.thread;
         writer.push(LinkRow {
             run: names.name(run),
-            op: names.name(derived.judgement.kind(slow).op),
+            op: names.name(op),
             call_ts: slow.call.ts,
             call_tid,
             ts: link.ts,
@@ -76,7 +77,7 @@ fn push(writer: &mut Writer<LinkRows>, derived: &Derived, walker: &mut Walker<'_
             pid,
             tid,
             state: state_name(link.state),
-            cause: cause_of(link).map(Cause::name),
+            cause: cause_of(link, is_sync).map(Cause::name),
             cpu: link.cpu,
             syscall: link.syscall,
             task_pid: task.map(|task| task.pid),

@@ -33,7 +33,7 @@ use analyze_verdict::{
     time_split::Parts,
     walk::{Link, Walker},
 };
-use trace_schema::Kind;
+use trace_schema::{Class, Kind};
 
 use super::{chain_links::state_name, def::TableDef};
 
@@ -86,7 +86,6 @@ fn steps(range: &Marked, walker: &mut Walker<'_>, calls: &[Vec<Outermost>]) -> V
     steps
 }
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_critical_path",
     needs: &[Kind::Mark],
@@ -122,7 +121,9 @@ fn push(
 ) {
     // Where the scheduler is not on record, a thread of which nothing is known need not have been running.
     let state = if link.state == State::OnCpu && !is_covered { State::Unknown } else { link.state };
-    let cause = if state == link.state { cause_of(link) } else { Some(Cause::Inconclusive) };
+    // Outside of calls, a thread may have any reason to sleep.
+    let may_sleep = op.is_none_or(|op| names.class(op) == Some(Class::Sync));
+    let cause = if state == link.state { cause_of(link, may_sleep) } else { Some(Cause::Inconclusive) };
     let (run, pid, tid) = link.thread;
     writer.push(StepRow {
         run: names.name(run),
@@ -172,7 +173,7 @@ impl Sink for Paths {
         for range in &self.ranges {
             for step in steps(range, &mut walker, &self.calls) {
                 let link = &step.link;
-                let is_covered = self.coverage.has_schedule(link.thread, link.ts, link.end);
+                let is_covered = self.coverage.has_switches(link.thread, link.ts, link.end);
                 push(&mut self.writer, &schedule.names, range, &step, is_covered);
             }
             self.writer.send(false)?;

@@ -12,7 +12,6 @@ use analyze_verdict::{derived::Source, params::Params};
 
 use super::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_data_quality",
     needs: &[],

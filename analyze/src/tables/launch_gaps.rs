@@ -25,7 +25,7 @@ use analyze_verdict::{
     thread_state::{LATEST, ThreadState},
     time_split::{Parts, parts},
 };
-use trace_schema::{Class, Kind};
+use trace_schema::{Class, Kind, Layer};
 
 use super::def::TableDef;
 
@@ -65,6 +65,8 @@ struct Gap {
     thread: ThreadKey,
     ts: i64,
     parts: [i64; PARTS.len()],
+    /// Whether the error of the scheduler's clock leaves open what is inside of a call in the gap, and what between calls.
+    is_blurred: bool,
 }
 
 /// Index of the part of which the record does not tell what the thread did.
@@ -105,25 +107,23 @@ impl Gap {
 }
 
 impl Gap {
-    /// Returns the parts that are on record of the gap, which ends at `end`. Where the scheduler or some calls are not, the
-    /// time outside of calls is time of which nothing is known.
+    /// Returns the parts that are on record of the gap, which ends at `end`. Where the scheduler is not, nothing is known of
+    /// the time outside of calls; where some calls are not, nothing is known of any time.
     fn known(&self, end: i64, coverage: &Coverage) -> [Option<i64>; PARTS.len()] {
         let (run, pid, _) = self.thread;
-        let is_covered = coverage.has_schedule(self.thread, self.ts, end)
-            && coverage.has_calls((run, pid), self.ts, end, |_| true);
-        if is_covered {
+        let has_calls = coverage.has_calls((run, pid), self.ts, end, |_| true);
+        if has_calls && !self.is_blurred && coverage.has_schedule(self.thread, self.ts, end) {
             return self.parts.map(Some);
         }
-        let outside: i64 = self.parts[..1].iter().chain(&self.parts[6..]).sum();
+        let is_known = |part: &usize| has_calls && (1..6).contains(part);
+        let unknown: i64 = (0..PARTS.len()).filter(|part| !is_known(part)).map(|part| self.parts[part]).sum();
         std::array::from_fn(|part| match part {
-            1..6 => Some(self.parts[part]),
-            UNKNOWN => Some(outside),
-            _ => None,
+            UNKNOWN => Some(unknown),
+            _ => is_known(&part).then_some(self.parts[part]),
         })
     }
 }
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_launch_gaps",
     needs: &[Kind::Call],
@@ -161,10 +161,13 @@ impl Gaps {
             gap.outside(schedule.pieces_of(call.slot), *at, call.ts);
             let names = &schedule.names;
             let (run, pid, tid) = gap.thread;
-            let is_launch_op = |op| names.class(op) == Some(Class::Launch);
-            // Between two launches on record there may be others that are not.
-            let is_gap = self.coverage.has_calls((run, pid), gap.ts, call.ts, is_launch_op);
-            if is_launch && is_gap {
+            // Between two launches on record there may be others that are not, or a call of NCCL that makes them.
+            let is_launch_op = |op| {
+                let makes_launches = names.op(op).is_some_and(|op| op.layer() == Layer::Nccl);
+                makes_launches || names.class(op) == Some(Class::Launch)
+            };
+            let is_gap = is_launch && self.coverage.has_calls((run, pid), gap.ts, call.ts, is_launch_op);
+            if is_gap && self.coverage.has_kernel_launches(run) {
                 self.writer.push(GapRow {
                     run: names.name(run),
                     pid,
@@ -186,8 +189,9 @@ impl Gaps {
         if is_launch {
             // A launch may overlap a longer call; the gap then begins at that call's end.
             let (thread, ts) = (schedule.key(call.slot), end.max(*at));
-            *open = Some(Gap { thread, ts, parts: [0; PARTS.len()] });
+            *open = Some(Gap { thread, ts, parts: [0; PARTS.len()], is_blurred: false });
         } else if let Some(gap) = open {
+            gap.is_blurred |= self.coverage.blur().touches(gap.thread, call.ts, end);
             // Time in which calls overlap counts once.
             gap.parts[part_of(class)] += (end - call.ts.max(*at)).max(0);
         }

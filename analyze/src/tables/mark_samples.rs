@@ -28,7 +28,6 @@ const MARKS: &str = "SELECT run, ts, dur, CAST(op AS VARCHAR) AS op, CAST(pid AS
 const SAMPLES: &str = "SELECT run, ts, CAST(op AS VARCHAR) AS counter, CAST(device AS BIGINT) AS device, \
      CAST(pid AS BIGINT) AS pid, value FROM events WHERE kind = 'sample' AND value IS NOT NULL ORDER BY run, ts";
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_mark_samples",
     needs: &[Kind::Mark, Kind::Sample],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use analyze_engine::{derived_table, error::query_error, session::Session};
 use analyze_run::{error::AnalyzeError, run_file::RunFile};
 use analyze_verdict::derived::Source;
-use trace_schema::Kind;
+use trace_schema::{Class, Kind};
 
 use super::{
     calls, chain_links, critical_path, data_quality,
@@ -50,6 +50,11 @@ pub const TABLES: &[TableDef] = &[
 /// Returns the kinds of events without which a derived table has no rows; `None`: there is no such table.
 pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
     TABLES.iter().find(|def| def.name == table).map(|def| def.needs)
+}
+
+/// Returns the class of calls without which a derived table has no rows; `None`: its rows do not depend on one class.
+pub fn class_of(table: &str) -> Option<Class> {
+    (table == launch_gaps::TABLE.name).then_some(Class::Launch)
 }
 
 /// Registers every table. `immutable`: `events` does not change, so that calls are classified once.

@@ -13,7 +13,6 @@ use trace_schema::Kind;
 
 use super::{def::TableDef, per_slow_call::fill};
 
-/// The table.
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_slow_calls",
     needs: &[Kind::Call],

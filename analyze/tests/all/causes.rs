@@ -14,14 +14,14 @@ use serde_json::Value;
 use trace_schema::{Kind, Run, Text};
 use trace_writer::Recorder;
 
-use super::support::{json, stdout, testdata};
+use super::support::{import_rows, json, stdout, testdata};
 
 /// 17 May 2026.
 const UNIX_NS: i64 = 1_779_000_000_000_000_000;
 
 /// A database of Ingero's shape: 40 frees of 10 µs on thread 101, of which one takes 2 ms on the CPU, and a helper thread
 /// that is off the CPU for as long as the slow free runs.
-fn ingero_with_one_slow_free(path: &Path) {
+pub(crate) fn ingero_with_one_slow_free(path: &Path) {
     let frees = (0..40).map(|number| {
         let duration = if number == 30 { 2_000_000 } else { 10_000 };
         (UNIX_NS + number * 5_000_000, 100, 101, 1, 2, duration, 0x7f00)
@@ -97,12 +97,7 @@ fn one_slow_free(folder: &Path, name: &str, sleep: &Value, is_blocked: bool) -> 
     if is_blocked {
         rows.push(row(151_100_000, 1_800_000, "off_cpu", "sleeping", 101));
     }
-    rows.sort_by_key(|row| row["ts"].as_i64());
-    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    let (source, run) = (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.parquet")));
-    fs::write(&source, text).unwrap();
-    stdout(&["import", "events", source.to_str().unwrap(), "--out", run.to_str().unwrap()]);
-    run.to_str().unwrap().to_owned()
+    import_rows(folder, name, rows)
 }
 
 /// A cause is ruled out only if the source records what would show it.

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::support::{analyze, json, run, stdout, testdata};
+use super::support::{analyze, json, path, refused, rows, run, runs_in, stdout, testdata, truth};
 
 fn golden(name: &str, found: &str) {
     let path = testdata(&format!("golden/{name}"));
@@ -79,22 +79,13 @@ fn every_account_adds_up_on_every_trace() {
          WHERE interval_coverage_ns(called) <> dur OR interval_coverage_ns(interval_subtract(called, off)) <> on_ns \
          OR interval_coverage_ns(interval_intersect(called, off)) <> dur - on_ns",
     ];
-    let mut runs = 0;
-    for file in fs::read_dir(testdata("h200")).unwrap().flatten() {
-        let path = file.path();
-        if path.extension().is_some_and(|extension| extension == "parquet") {
-            for account in accounts {
-                assert_eq!(
-                    stdout(&["sql", path.to_str().unwrap(), account]),
-                    "n\n0\n",
-                    "{}: {account}",
-                    path.display()
-                );
-            }
-            runs += 1;
+    let runs = runs_in(&["h200"]);
+    for run in &runs {
+        for account in accounts {
+            assert_eq!(stdout(&["sql", run, account]), "n\n0\n", "{run}: {account}");
         }
     }
-    assert!(runs >= 11, "{runs} traces");
+    assert!(runs.len() >= 11, "{runs:?}");
 }
 
 #[test]
@@ -112,26 +103,17 @@ fn shares_sum_to_one() {
 #[test]
 fn allocator_events_equal_pytorchs_own_history() {
     for name in ["mixed-7gb", "mixed-7gb-expandable"] {
-        let history = fs::read_to_string(testdata(&format!("h200/{name}.history.json"))).unwrap();
-        let history: Vec<(String, u64, u64)> = serde_json::from_str(&history).unwrap();
-        let rows = stdout(&[
-            "sql",
-            "--format",
-            "ndjson",
-            &run(name),
-            "SELECT op, addr, size_bytes FROM events WHERE kind = 'alloc' ORDER BY ts",
-        ]);
-        let rows: Vec<(String, u64, u64)> = rows
-            .lines()
-            .map(|line| {
-                let row: Value = serde_json::from_str(line).unwrap();
-                (
-                    row["op"].as_str().unwrap().to_owned(),
-                    row["addr"].as_u64().unwrap(),
-                    row["size_bytes"].as_u64().unwrap(),
-                )
-            })
-            .collect();
+        let history = truth(&format!("h200/{name}.history.json"));
+        let history: Vec<(String, u64, u64)> = serde_json::from_value(history).unwrap();
+        let query = "SELECT op, addr, size_bytes FROM events WHERE kind = 'alloc' ORDER BY ts";
+        let event = |row: &Value| {
+            (
+                row["op"].as_str().unwrap().to_owned(),
+                row["addr"].as_u64().unwrap(),
+                row["size_bytes"].as_u64().unwrap(),
+            )
+        };
+        let rows: Vec<(String, u64, u64)> = rows(&run(name), query).iter().map(event).collect();
         // Taking the snapshot is the event after the last in the history.
         assert_eq!(rows[..history.len()], history, "{name}");
         assert_eq!(rows[history.len()].0, "snapshot");
@@ -143,8 +125,7 @@ fn allocator_events_equal_pytorchs_own_history() {
 /// calls of those libraries, so every count agrees in one layer or the other.
 #[test]
 fn calls_equal_pytorchs_profiler() {
-    let text = fs::read_to_string(testdata("h200/qwen2-profiled.counts.json")).unwrap();
-    let profiler: Value = serde_json::from_str(&text).unwrap();
+    let profiler = truth("h200/qwen2-profiled.counts.json");
     let (start, end) = (&profiler["start_ns"], &profiler["end_ns"]);
     let count = |op: &str, caller: &str| -> u64 {
         let query = format!(
@@ -242,8 +223,7 @@ fn queries_only_read() {
         "SELECT nothing FROM events",
         "CREATE EXTERNAL TABLE p STORED AS CSV LOCATION '/etc/passwd'",
     ] {
-        let output = analyze(&["sql", &run, query]);
-        assert_eq!(output.status.code(), Some(2), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+        refused(&["sql", &run, query]);
     }
     let twice =
         stdout(&["sql", &run, &run, "SELECT run, count(*) AS n FROM events GROUP BY run ORDER BY run"]);
@@ -302,16 +282,14 @@ fn ingero_databases_are_read_and_others_refused() {
         (path("absent.db"), "absent.db"),
     ] {
         let out = path("refused.parquet");
-        let output = analyze(&["import", "ingero", &file, "--out", &out]);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{file}: {message}");
+        let message = refused(&["import", "ingero", &file, "--out", &out]);
         assert!(message.contains(words), "{file}: {message}");
         assert!(
             !Path::new(&out).exists() && !Path::new(&format!("{out}.recording")).exists(),
             "{file} left something behind"
         );
     }
-    assert_eq!(analyze(&["import", "ingero", &good, "--out", &out]).status.code(), Some(2), "no overwriting");
+    refused(&["import", "ingero", &good, "--out", &out]);
 }
 
 #[test]
@@ -345,4 +323,77 @@ fn a_reader_that_has_enough_is_no_error() {
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{format}");
     }
+}
+
+/// What somebody may have put into a name: it sets a terminal's title, clears it, colours it, and turns text around.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
+
+/// Asserts that a terminal shows a text as it is.
+fn assert_harmless(text: &str) {
+    let is_harmful = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
+    assert!(!text.contains(is_harmful), "{text:?}");
+}
+
+#[test]
+fn no_message_carries_an_escape_sequence() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(directory.path().join(name), text).unwrap();
+        path(&directory.path().join(name)).to_owned()
+    };
+    let run = run("compile");
+    let missing = path(&directory.path().join(format!("no{HOSTILE}.parquet"))).to_owned();
+    let text = file(&format!("text{HOSTILE}.parquet"), "no run");
+    let sql = format!("SELECT \"a{HOSTILE}\" FROM ops");
+    let gates = file("gates.toml", "\"a\\u001b[2J\" = 1\n");
+    let raw = file("raw.toml", &format!("gates = [] # {HOSTILE}\n"));
+    let rows = file("rows.ndjson", "{\"ts\": 1, \"a\\u001b[2J\": 1}\n");
+    let out = path(&directory.path().join("out.parquet")).to_owned();
+    let (option, verb) = (format!("--no{HOSTILE}"), format!("no{HOSTILE}"));
+    for (args, quotes) in [
+        (vec!["info", &missing], true),
+        (vec!["summary", &text], true),
+        (vec!["sql", &run, &sql], true),
+        (vec!["compare", &run, &run, "--gate", &gates], false),
+        (vec!["compare", &run, &run, "--gate", &raw], false),
+        (vec!["import", "events", &rows, "--out", &out], false),
+        (vec!["summary", &run, &option], false),
+        (vec![verb.as_str()], false),
+        (vec!["queries", &verb], false),
+    ] {
+        let said = refused(&args);
+        assert_harmless(&said);
+        assert!(!said.is_empty() && (!quotes || said.contains("\\u001b")), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn data_is_exact_in_a_pipe_and_tables_are_harmless() {
+    let run = run("compile");
+    let sql = |format: &str| {
+        stdout(&["sql", "--format", format, &run, "SELECT concat('a', chr(27), chr(155)) AS x"])
+    };
+    assert_eq!(sql("csv"), "x\na\u{1b}\u{9b}\n");
+    assert_eq!(sql("ndjson"), "{\"x\":\"a\\u001b\u{9b}\"}\n");
+    let table = sql("table");
+    assert_harmless(&table);
+    assert!(table.contains("a\\u001b\\u009b"), "{table}");
+}
+
+/// A file name need not be Unicode.
+#[test]
+fn names_of_runs_are_no_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"run\xff.parquet");
+    fs::copy(run("compile"), directory.path().join(name)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_analyze"))
+        .arg("sql")
+        .arg(directory.path().join(name))
+        .arg("SELECT count(*) > 0 AS found FROM ops")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("invalid UTF-8"), "{said}");
+    assert!(output.status.code() != Some(0) || output.stdout == b"found\ntrue\n", "{said}");
 }

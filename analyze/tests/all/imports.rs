@@ -7,18 +7,17 @@ use std::{
 };
 
 use analyze_run::random::Random;
+use serde_json::Value;
 
-use super::support::{analyze, import_as, json, provenance, stdout, testdata};
+use super::support::{analyze, import_as, json, outcome, path, provenance, refused, stdout, testdata};
 
 /// Refused with the code of bad input and these words, leaving nothing behind.
 fn import_refused(format: &str, file: &Path, words: &str) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
-    let output = analyze(&["import", format, file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words}: {message}");
+    let message = refused(&["import", format, path(file), "--out", path(&out)]);
     assert!(message.contains(words) && !message.contains("panicked"), "{words}: {message}");
-    assert!(message.contains(file.to_str().unwrap()), "it names no file: {message}");
+    assert!(message.contains(path(file)), "it names no file: {message}");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{words}: something is left");
 }
 
@@ -52,6 +51,12 @@ fn a_profile_has_the_rows_that_python_counts() {
     for share in chains["overall"].as_array().unwrap() {
         assert!(share["cause"] == "inconclusive" || share["share_ratio"] == 0.0, "{share}");
     }
+    let summary = json(&["summary", "--json", &run]);
+    let phase = &summary["phases"][0];
+    assert!(phase["calls_ns"].as_i64().is_some_and(|ns| ns > 0), "{phase}");
+    assert_eq!((&phase["scheduler_ns"], &phase["blocked_ns"]), (&Value::Null, &Value::Null));
+    let threads = "SELECT calls_count > 0 AS calls, off_cpu_ns, runnable_ns FROM thread_activity";
+    assert_eq!(stdout(&["sql", &run, threads]), "calls,off_cpu_ns,runnable_ns\ntrue,,\n");
     for verb in ["summary", "memory"] {
         stdout(&[verb, &run]);
     }
@@ -170,7 +175,7 @@ fn random_damage_of_a_profile_never_panics() {
 }
 
 /// A database such as `nsys export --type sqlite` writes; `change` may spoil it.
-fn export(directory: &Path, change: &str) -> PathBuf {
+pub(crate) fn export(directory: &Path, change: &str) -> PathBuf {
     let file = directory.join("report.sqlite");
     let _ = fs::remove_file(&file);
     let tid = |tid: i64| (1_i64 << 56) | (4242 << 24) | tid;
@@ -307,9 +312,7 @@ fn foreign_files_are_recognised_wherever_a_run_is_expected() {
         let out = directory.path().join("run.parquet");
         let found = stdout(&["import", file, "--out", out.to_str().unwrap(), "--force"]);
         let query = "SELECT run, count(*) AS n FROM events GROUP BY run";
-        let output = analyze(&["sql", file, query]);
-        let (text, message) =
-            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let (_, text, message) = outcome(&["sql", file, query]);
         assert!(message.contains(&format!("a trace of the format {format}")), "{message}");
         let count = found.split(' ').next().unwrap();
         assert_eq!(text, format!("run,n\n{name},{count}\n"));
@@ -324,10 +327,8 @@ fn foreign_files_are_recognised_wherever_a_run_is_expected() {
     assert_eq!(stdout(&["sql", &profile, &run, &export, query]), "n\n3\n");
     let unknown = copy(&testdata("README.md"), "six");
     let out = directory.path().join("none.parquet");
-    let output = analyze(&["import", &unknown, "--out", out.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("of no known format"));
-    assert!(String::from_utf8_lossy(&analyze(&["info", &unknown]).stderr).contains("not a Parquet file"));
+    assert!(refused(&["import", &unknown, "--out", path(&out)]).contains("of no known format"));
+    assert!(refused(&["info", &unknown]).contains("not a Parquet file"));
 }
 
 /// The tables of a database as `nsys export --type parquetdir` writes them: a Parquet file each.

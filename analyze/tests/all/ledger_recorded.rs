@@ -8,7 +8,7 @@ use analyze::trace::Trace;
 use analyze_memory::device::input::Replay;
 use serde_json::Value;
 
-use super::support::testdata;
+use super::support::runs_in;
 
 /// Returns the number of marks of a run, and the differences between the account and what the driver said.
 async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
@@ -32,14 +32,11 @@ async fn differences(path: &Path, marks: &[Value]) -> (usize, Vec<String>) {
 #[tokio::test]
 async fn devices_are_used_as_the_driver_said() {
     let (mut compared, mut different) = (0, Vec::new());
-    for entry in std::fs::read_dir(testdata("memory")).expect("recordings").flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "parquet") {
-            continue;
-        }
+    for run in runs_in(&["memory"]) {
+        let path = Path::new(&run);
         let state = std::fs::read_to_string(path.with_extension("state.json")).expect("a state");
         let state: Value = serde_json::from_str(&state).expect("JSON");
-        let (count, differing) = differences(&path, state["marks"].as_array().expect("marks")).await;
+        let (count, differing) = differences(path, state["marks"].as_array().expect("marks")).await;
         compared += count;
         different.extend(differing);
     }

@@ -4,30 +4,21 @@ use std::path::Path;
 
 use analyze::{library::LIBRARY, trace::Trace};
 
-use super::support::{queries, stdout, testdata};
+use super::support::{queries, query_files, stdout, testdata};
 
-fn files_in(directory: &Path, ending: &str) -> Vec<String> {
-    let mut found: Vec<String> = std::fs::read_dir(directory)
-        .expect("queries/")
-        .flatten()
-        .flat_map(|package| std::fs::read_dir(package.path()).into_iter().flatten().flatten())
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
-        // Tests of functions, which have no SQL file.
-        .filter(|path| !path.parent().is_some_and(|parent| parent.ends_with("functions")))
-        .map(|path| path.strip_prefix(directory).expect("below").to_string_lossy().into_owned())
-        .collect();
-    found.sort();
-    found
+/// Files of the library, without the tests of functions, which have no SQL file.
+fn files(ending: &str) -> Vec<String> {
+    let files = query_files(ending).into_iter();
+    let files = files.filter(|path| !path.parent().is_some_and(|parent| parent.ends_with("functions")));
+    files.map(|path| path.strip_prefix(queries("")).expect("below").to_string_lossy().into_owned()).collect()
 }
 
 #[test]
 fn every_file_is_listed_and_has_a_test() {
-    let directory = queries("");
     let listed: Vec<_> = LIBRARY.files.iter().map(|(path, _)| (*path).to_owned()).collect();
-    assert_eq!(files_in(&directory, "sql"), listed);
+    assert_eq!(files("sql"), listed);
     let tests: Vec<_> = listed.iter().map(|path| path.replace(".sql", ".slt")).collect();
-    assert_eq!(files_in(&directory, "slt"), tests);
+    assert_eq!(files("slt"), tests);
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Quantiles of counted values are those of SQL.
 
 use analyze::trace::Trace;
-use analyze_run::columns::floats;
-use analyze_verdict::multiset::{counted, quantiles};
+use analyze_run::{
+    columns::floats,
+    multiset::{counted, quantiles},
+};
 
 #[tokio::test]
 async fn quantiles_are_what_sql_says() {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::support::{self, analyze, path, refused, run, stdout, testdata};
+use super::support::{self, analyze, import_rows, path, refused, run, stdout, testdata};
 
 #[test]
 fn reports_are_whole_and_inert() {
@@ -101,7 +101,7 @@ fn compare(run: &str) -> [bool; 3] {
     let gaps = &report["launch_gaps"];
     is("gaps", gaps["gaps_count"].as_i64().unwrap());
     is("gaps_ns", gaps["total_ns"].as_i64().unwrap());
-    is("gaps_ns", gaps["parts_ns"].as_array().unwrap().iter().map(|part| part.as_i64().unwrap()).sum());
+    is("gaps_ns", gaps["parts_ns"].as_array().unwrap().iter().filter_map(Value::as_i64).sum());
     is("longest_gap_ns", most(&gaps["longest"], "dur_ns"));
     is("slow", report["chains"]["overall_slow_count"].as_i64().unwrap());
     let excess =
@@ -238,19 +238,14 @@ fn a_terminal_of_80_columns_holds_it() {
 /// A run of calls with names that try to be more than names.
 fn hostile(folder: &Path, calls: usize) -> String {
     let name = "<img src=x onerror=alert(1)>|`[a](http://b)\u{202e}\u{1b}[31m\"'&";
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     for call in 0..calls {
         let dur = if call % 20 == 19 { 1_000_000 } else { 1_000 };
-        let row = json!({"ts": call * 10_000_000, "dur": dur, "kind": "call", "op": "cudaMalloc", "pid": 1, "tid": 1,
-            "comm": name, "caller": name});
-        rows += &format!("{row}\n");
-        let mark = json!({"ts": call * 10_000_000, "dur": 2000, "kind": "mark", "op": "range", "pid": 1, "tid": 1, "detail": name});
-        rows += &format!("{mark}\n");
+        rows.push(json!({"ts": call * 10_000_000, "dur": dur, "kind": "call", "op": "cudaMalloc", "pid": 1, "tid": 1,
+            "comm": name, "caller": name}));
+        rows.push(json!({"ts": call * 10_000_000, "dur": 2000, "kind": "mark", "op": "range", "pid": 1, "tid": 1, "detail": name}));
     }
-    let (text, run) = (folder.join("rows.ndjson"), folder.join("hostile.parquet"));
-    fs::write(&text, rows).unwrap();
-    stdout(&["import", "events", text.to_str().unwrap(), "--out", run.to_str().unwrap()]);
-    run.to_str().unwrap().to_owned()
+    import_rows(folder, "hostile", rows)
 }
 
 #[test]
@@ -298,16 +293,6 @@ fn runs_with_next_to_nothing_say_what_is_missing() {
     }
 }
 
-/// Rows as a run.
-fn rows(folder: &Path, name: &str, mut rows: Vec<Value>) -> String {
-    rows.sort_by_key(|row| row["ts"].as_i64());
-    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    let (source, run) = (folder.join(format!("{name}.ndjson")), folder.join(format!("{name}.parquet")));
-    fs::write(&source, text).unwrap();
-    stdout(&["import", "events", source.to_str().unwrap(), "--out", run.to_str().unwrap()]);
-    run.to_str().unwrap().to_owned()
-}
-
 fn call(ts: i64, dur: i64, op: &str, tid: i64) -> Value {
     json!({"ts": ts, "dur": dur, "kind": "call", "op": op, "pid": 1, "tid": tid, "comm": "python3"})
 }
@@ -333,7 +318,7 @@ fn what_is_not_recorded_is_no_zero() {
         (0..count)
             .map(|n| call(n * 1_000_000, if n % 20 == 19 { 90_000 } else { 1000 }, "cudaLaunchKernel", 1))
     };
-    let text = forms(&rows(folder.path(), "calls", calls(60).collect()));
+    let text = forms(&import_rows(folder.path(), "calls", calls(60).collect()));
     assert!(text.contains("Nothing of the scheduler is on record"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
@@ -348,7 +333,7 @@ fn what_is_not_recorded_is_no_zero() {
     assert!(html.contains("not known how much waiting for a CPU") && !html.contains("0 % waiting"));
     // Blocks of which no segment is on record.
     let block = |n: i64| json!({"ts": n, "kind": "alloc", "op": "alloc", "pid": 1, "tid": 1, "addr": 4096 * n + (1 << 30), "size_bytes": 4096, "device": 0});
-    let text = forms(&rows(folder.path(), "blocks", (0..50).map(block).collect()));
+    let text = forms(&import_rows(folder.path(), "blocks", (0..50).map(block).collect()));
     assert!(!text.contains("PyTorch had 0 B") && text.contains("Memory: not known"), "{text}");
     assert!(text.contains("200 KiB"), "what is allocated at the end: {text}");
 }
@@ -360,7 +345,7 @@ fn percentiles_of_few_calls_are_marked_in_every_form() {
         (0..count).map(move |n| call(n * 1_000_000 + tid, 1000 + n, op, tid))
     };
     let few = calls("cudaMalloc", 16, 1).chain(calls("cudaFree", 100, 2));
-    let run = rows(folder.path(), "few", few.collect());
+    let run = import_rows(folder.path(), "few", few.collect());
     let note = "* So few calls that the percentile is the longest of them or nearly so";
     // The p99 of 16 calls, and in the answer of `chains` the one without the scheduler; neither their p90, nor any of 100.
     for (verb, marks) in [("summary", 1), ("chains", 2)] {
@@ -387,11 +372,11 @@ fn what_is_large_is_bounded() {
     let day = 86_400 * 1_000_000_000;
     let year =
         (0..365).map(|n| call(n * day, if n % 20 == 19 { 90_000_000 } else { 1_000_000 }, "cudaMemcpy", 1));
-    forms(&rows(folder.path(), "year", year.collect()));
+    forms(&import_rows(folder.path(), "year", year.collect()));
     let figure = fs::read_to_string(folder.path().join("year.parquet.figures/timeline.svg")).unwrap();
     assert!(figure.contains(" d</text>"), "days: {figure}");
     let threads = (0..10_000).map(|n| call(n * 1000, 500, "cudaMalloc", n + 1));
-    let text = forms(&rows(folder.path(), "threads", threads.collect()));
+    let text = forms(&import_rows(folder.path(), "threads", threads.collect()));
     assert!(text.contains("12 of 10000 shown"), "{text}");
     let op = |n: i64| {
         call(
@@ -401,7 +386,7 @@ fn what_is_large_is_bounded() {
             1,
         )
     };
-    let text = forms(&rows(folder.path(), "functions", (0..120_000).map(op).collect()));
+    let text = forms(&import_rows(folder.path(), "functions", (0..120_000).map(op).collect()));
     assert!(text.contains(" of 5000 shown"), "{text}");
 }
 

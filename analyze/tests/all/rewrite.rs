@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::support::{path, refused, stdout, testdata};
+use analyze_run::{reading::plain, run_file};
+use serde_json::json;
+use trace_schema::ProcessInfo;
+
+use super::support::{import_rows, path, provenance, refused, rows as answer, runs_in, stdout, testdata};
 
 /// Every row, without the run's name, in an order that is the same for the same rows.
 fn rows(run: &str) -> Vec<String> {
@@ -74,6 +78,67 @@ fn a_slice_of_a_process_has_its_calls_only() {
     );
 }
 
+/// A run whose process has a password among its arguments, in the metadata and in a row.
+fn with_secrets(directory: &Path) -> String {
+    let exec = |ts: i64, detail: &str| json!({"ts": ts, "kind": "process", "op": "exec", "pid": 7, "tid": 7, "detail": detail});
+    let rows = vec![
+        exec(10, "sh -c run"),
+        exec(20, "/opt/train --password two words --lr 1 https://me:hunter2@host/x"),
+        json!({"ts": 30, "kind": "process", "op": "library", "pid": 7, "tid": 7, "detail": "/lib/libcuda.so.1"}),
+        json!({"ts": 40, "dur": 5, "kind": "call", "op": "cudaFree", "pid": 7, "tid": 7}),
+    ];
+    let bare = import_rows(directory, "bare", rows);
+    let file = run_file::open(Path::new(&bare)).unwrap();
+    let mut run = file.run.clone();
+    let command = ["/opt/train", "--password", "two words", "--lr", "1", "https://me:hunter2@host/x"]
+        .map(str::to_owned);
+    run.command = command.to_vec();
+    run.processes = vec![ProcessInfo { pid: 7, command: command.to_vec(), ..ProcessInfo::default() }];
+    let out = directory.join("secrets.parquet");
+    trace_writer::write(&out, false, plain::batches(file.paths, None), || run).unwrap();
+    path(&out).to_owned()
+}
+
+#[test]
+fn a_slice_without_secrets_has_them_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = with_secrets(directory.path());
+    let out = directory.path().join("slice.parquet");
+    let details = "SELECT detail FROM events WHERE kind = 'process' ORDER BY ts";
+    let sliced = |flags: &[&str]| {
+        slice(&run, &out, &[flags, &["--force"]].concat());
+        let details = answer(path(&out), details);
+        let said = provenance(path(&out));
+        let details: Vec<String> =
+            details.iter().map(|row| row["detail"].as_str().unwrap().to_owned()).collect();
+        (details, said)
+    };
+    let (details, said) = sliced(&["--redact"]);
+    let shown = "/opt/train --password [redacted] --lr 1 https://me:[redacted]@host/x";
+    assert_eq!(details, ["sh -c run", shown, "/lib/libcuda.so.1"]);
+    let words =
+        json!(["/opt/train", "--password", "[redacted]", "--lr", "1", "https://me:[redacted]@host/x"]);
+    assert_eq!((&said["command"], &said["processes"][0]["command"]), (&words, &words));
+    assert_eq!(said["redacted"], json!(["secrets"]));
+    let bytes = fs::read(&out).unwrap();
+    for secret in ["hunter2", "two words"] {
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{secret}");
+    }
+    assert!(stdout(&["info", path(&out)]).contains("command lines: secrets"));
+
+    let (details, said) = sliced(&["--redact", "all"]);
+    assert_eq!(details, ["sh [redacted]", "train [redacted]", "/lib/libcuda.so.1"]);
+    assert_eq!(said["command"], json!(["train", "[redacted]"]));
+
+    let (details, _) = sliced(&["--redact", "text:run"]);
+    assert_eq!(details[0], "sh -c [redacted]");
+
+    let (details, said) = sliced(&[]);
+    assert!(details[1].contains("hunter2") && said["redacted"].is_null(), "{details:?} {said}");
+    let why = refused(&["slice", &run, "--redact", "some", "--out", path(&out), "--force"]);
+    assert!(why.contains("is not one of secrets, all, text:TEXT, off"), "{why}");
+}
+
 #[test]
 fn what_cannot_be_merged_or_cut_is_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,6 +148,11 @@ fn what_cannot_be_merged_or_cut_is_refused() {
     assert!(why.contains("has rows of the same time"), "{why}");
     let why = refused(&["slice", &run, "--from", "2s", "--to", "1s", "--out", path(&out)]);
     assert!(why.contains("--from is not before --to"), "{why}");
+    let shared = testdata("h200/shared.parquet");
+    let pids = stdout(&["sql", &shared, "SELECT pid FROM ops GROUP BY pid ORDER BY pid LIMIT 1"]);
+    let why = refused(&["slice", &shared, "--pid", "1", "--out", path(&out)]);
+    let pid = pids.lines().nth(1).unwrap();
+    assert!(why.contains("no events of process 1; it has those of ") && why.contains(pid), "{why}");
     assert!(!out.exists());
     let copy = directory.path().join("copy.parquet");
     fs::copy(&run, &copy).unwrap();
@@ -94,14 +164,10 @@ fn what_cannot_be_merged_or_cut_is_refused() {
 #[test]
 fn every_trace_is_whole_and_a_broken_one_is_not() {
     let mut runs = 0;
-    for directory in ["h200", "memory"] {
-        for file in fs::read_dir(testdata(directory)).unwrap().flatten() {
-            let run = file.path();
-            let is_small = file.metadata().unwrap().len() < 1 << 19;
-            if run.extension().is_some_and(|extension| extension == "parquet") && is_small {
-                stdout(&["verify", path(&run)]);
-                runs += 1;
-            }
+    for run in runs_in(&["h200", "memory"]) {
+        if fs::metadata(&run).unwrap().len() < 1 << 19 {
+            stdout(&["verify", &run]);
+            runs += 1;
         }
     }
     assert!(runs >= 20, "{runs} traces");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::support::{self, analyze, json, stdout, testdata};
+use super::support::{self, json, outcome, path, refused, stdout, testdata};
 
 const FILES: [&str; 6] = [
     "duty.perf.txt.gz",
@@ -161,9 +161,7 @@ fn imports_are_whole_and_come_back_from_rows() {
         stdout(&["import", &rows, "--out", &again, "--force"]);
         let all = "SELECT * EXCEPT (run) FROM events ORDER BY ts, kind, op, tid";
         assert_eq!(stdout(&["sql", &run, all]), stdout(&["sql", &again, all]), "{file}");
-        let note =
-            String::from_utf8(analyze(&["sql", &testdata(&format!("sched/{file}")), "SELECT 1"]).stderr)
-                .unwrap();
+        let (_, _, note) = outcome(&["sql", &testdata(&format!("sched/{file}")), "SELECT 1"]);
         let format = if file.contains("pftrace") {
             "perfetto"
         } else if file.contains("ftrace") {
@@ -177,10 +175,7 @@ fn imports_are_whole_and_come_back_from_rows() {
     let (_kept, run) = import("duty.pftrace");
     let timeline = directory.path().join("timeline.pftrace").to_str().unwrap().to_owned();
     stdout(&["export", "perfetto", &run, "--out", &timeline]);
-    let output =
-        analyze(&["import", &timeline, "--out", directory.path().join("x.parquet").to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(2));
-    let why = String::from_utf8(output.stderr).unwrap();
+    let why = refused(&["import", &timeline, "--out", path(&directory.path().join("x.parquet"))]);
     assert!(why.contains("no sched_switch events") && why.contains("`analyze export events` does"), "{why}");
 }
 

@@ -1,8 +1,6 @@
 //! Runs every `queries/**/*.slt`. Each file runs against its own empty `events` table, into which it inserts
 //! the rows that it needs.
 
-use std::path::PathBuf;
-
 use analyze::trace::Trace;
 use arrow::{
     array::RecordBatch,
@@ -10,7 +8,7 @@ use arrow::{
 };
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
-use super::support::queries;
+use super::support::query_files;
 
 struct Database(Trace);
 
@@ -51,20 +49,9 @@ impl AsyncDB for Database {
     async fn shutdown(&mut self) {}
 }
 
-fn files() -> Vec<PathBuf> {
-    let packages = std::fs::read_dir(queries("")).expect("queries/").flatten();
-    let mut files: Vec<_> = packages
-        .flat_map(|package| std::fs::read_dir(package.path()).into_iter().flatten().flatten())
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
-        .collect();
-    files.sort();
-    files
-}
-
 #[tokio::test]
 async fn queries_answer_as_their_tests_say() {
-    let files = files();
+    let files = query_files("slt");
     assert!(files.len() >= 7, "{files:?}");
     for file in files {
         let mut runner = Runner::new(|| async { Ok(Database(Trace::literal().await.expect("trace"))) });

@@ -1,18 +1,13 @@
 //! `analyze sql` as users meet it: what it says of answers that hold nothing, and of queries that are wrong.
 
-use std::{fs, path::Path, process::Output};
+use std::{fs, path::Path};
 
-use super::support::{analyze, import_as, run, testdata};
-
-fn sql(args: &[&str]) -> Output {
-    analyze(&[&["sql"], args].concat())
-}
+use super::support::{import_as, outcome, refused, run, stdout, testdata};
 
 /// What standard error has about a query that is answered.
 fn said(file: &str, query: &str) -> String {
-    let output = sql(&[file, query]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{query}: {said}");
+    let (code, _, said) = outcome(&["sql", file, query]);
+    assert_eq!(code, 0, "{query}: {said}");
     said
 }
 
@@ -34,6 +29,15 @@ fn an_empty_answer_names_what_would_have_filled_it() {
         said(&compile, "SELECT * FROM ops WHERE op = 'cudaMallocc'"),
         "note: no events with op cudaMallocc here; perhaps cudaMalloc, cudaMallocAsync, cudaMallocPitch; `analyze info` lists what there is\n"
     );
+    // Kernels may have been launched: only launches of graphs are probed.
+    let light = testdata("align/aligned-light.parquet");
+    for query in ["SELECT * FROM launch_gaps", "SELECT * FROM launch_rate"] {
+        assert_eq!(
+            said(&light, query),
+            "note: no calls of class launch here. aligned-light: a probe was placed, and nothing was called; not probed with \
+            --profile light: cudaLaunchKernel, cudaLaunchKernelExC, cudaLaunchCooperativeKernel and 3 more\n"
+        );
+    }
     // Some are older than the record of the profile. Runs of one reason are told together.
     let all = Path::new(&compile).parent().unwrap().to_str().unwrap().to_owned();
     let note = said(&all, "SELECT * FROM ops WHERE op = 'cudaEventQuery'");
@@ -63,6 +67,10 @@ fn an_answer_that_is_empty_for_other_reasons_has_no_note() {
         "SELECT * FROM memory_ooms",
         "SELECT * FROM lost",
         "SELECT o.op FROM ops o LEFT JOIN device_work d ON d.call_ts = o.ts WHERE o.dur < 0",
+        // What an anti join excludes need not be there.
+        "SELECT o.op FROM ops o LEFT ANTI JOIN device_work d ON d.call_ts = o.ts WHERE o.dur < 0",
+        "SELECT o.op FROM device_work d RIGHT ANTI JOIN ops o ON d.call_ts = o.ts WHERE o.dur < 0",
+        "SELECT o.op FROM ops o WHERE o.dur < 0 AND NOT EXISTS (SELECT 1 FROM device_work d WHERE d.call_ts = o.ts)",
         "SELECT count(*) FROM ops",
         "SELECT 0",
     ] {
@@ -74,8 +82,7 @@ fn an_answer_that_is_empty_for_other_reasons_has_no_note() {
 #[test]
 fn nothing_is_said_of_long_work_in_a_pipe() {
     let query = "SELECT sum(value % 7) FROM generate_series(1, 1000000000000)";
-    let output = sql(&["--timeout", "1500ms", &run("compile"), query]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = refused(&["sql", "--timeout", "1500ms", &run("compile"), query]);
     assert_eq!(said, "analyze: the query took longer than 1.50 s (--timeout)\n");
 }
 
@@ -84,9 +91,7 @@ fn nothing_is_said_of_long_work_in_a_pipe() {
 fn a_query_ends_in_time_though_it_makes_no_row() {
     let numbers = "generate_series(1, 5000000)";
     let query = format!("SELECT count(*) FROM {numbers} a(x) JOIN {numbers} b(y) ON x * y % 7 = 9");
-    let output = sql(&["--timeout", "1s", &run("compile"), &query]);
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = refused(&["sql", "--timeout", "1s", &run("compile"), &query]);
     assert_eq!(said, "analyze: the query took longer than 1.00 s (--timeout)\n");
 }
 
@@ -104,13 +109,21 @@ fn imported_runs_say_what_their_source_lacks() {
     );
     let both = said(out, "SELECT * FROM chain_links");
     assert!(both.contains("kind call") && both.contains("kind off_cpu"), "{both}");
+    // The kinds are there, and still nothing is proved: the source does not count what it loses.
+    let (_kept_too, profile) = &import_as("kineto", testdata("kineto/small.json.gz"));
+    let losses = "note: run: this source does not count the events it loses: absence of an event proves nothing; \
+        `analyze info` lists what is not recorded\n";
+    for query in ["SELECT * FROM slow_calls", "SELECT * FROM lost_events", "SELECT * FROM ops WHERE dur < 0"]
+    {
+        assert_eq!(said(profile, query), losses, "{query}");
+    }
+    assert_eq!(said(profile, "SELECT * FROM data_quality"), "");
 }
 
 #[test]
 fn lists_are_text_in_csv() {
     let query = "SELECT interval_union(ts, dur) AS busy, NULL AS nothing FROM (VALUES (0, 5), (9, NULL)) AS spans (ts, dur)";
-    let output = sql(&["--format", "csv", &run("compile"), query]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = stdout(&["sql", "--format", "csv", &run("compile"), query]);
     assert_eq!(text, "busy,nothing\n\"[{ts: 0, dur: 5}, {ts: 9, dur: null}]\",\n");
 }
 
@@ -124,10 +137,8 @@ fn a_query_that_cannot_be_run_leaves_its_file_alone() {
         ("SELECT op FROM opps", "there is no table or view opps"),
         ("SELECT op FROM ops WHERE op = 3 + 'a'", "Cannot coerce"),
     ] {
-        let output = sql(&["--out", out, "--force", &run("compile"), query]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(reason) && output.stdout.is_empty(), "{said}");
+        let (code, text, said) = outcome(&["sql", "--out", out, "--force", &run("compile"), query]);
+        assert!(code == 2 && said.contains(reason) && text.is_empty(), "{code}: {said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
     }
 }

@@ -24,6 +24,27 @@ pub(crate) fn run(name: &str) -> String {
     testdata(&format!("h200/{name}.parquet"))
 }
 
+/// The files in directories that have this ending, sorted.
+fn files_in(directories: impl Iterator<Item = PathBuf>, ending: &str) -> Vec<PathBuf> {
+    let entries = directories.flat_map(|directory| fs::read_dir(directory).unwrap());
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == ending));
+    files.sort();
+    files
+}
+
+/// The paths of all runs in directories of `testdata/`, sorted.
+pub(crate) fn runs_in(directories: &[&str]) -> Vec<String> {
+    let files = files_in(directories.iter().map(|name| PathBuf::from(testdata(name))), "parquet");
+    files.iter().map(|file| path(file).to_owned()).collect()
+}
+
+/// The files in all directories of `queries/` that have this ending, sorted.
+pub(crate) fn query_files(ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(queries("")).unwrap().map(|entry| entry.unwrap().path());
+    files_in(entries.filter(|entry| entry.is_dir()), ending)
+}
+
 /// A path as an argument.
 pub(crate) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -85,6 +106,16 @@ pub(crate) fn import(file: impl AsRef<Path>) -> (TempDir, String) {
 /// Imports a file of a named format; returns the run's path, in a directory that must be kept.
 pub(crate) fn import_as(format: &str, file: impl AsRef<Path>) -> (TempDir, String) {
     import_with(&[format, path(file.as_ref())])
+}
+
+/// Imports rows, sorted by time, as the run of this name in a directory; returns its path.
+pub(crate) fn import_rows(directory: &Path, name: &str, mut rows: Vec<Value>) -> String {
+    rows.sort_by_key(|row| row["ts"].as_i64());
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let (source, run) = (directory.join(format!("{name}.ndjson")), directory.join(format!("{name}.parquet")));
+    fs::write(&source, text).unwrap();
+    stdout(&["import", "events", path(&source), "--out", path(&run)]);
+    path(&run).to_owned()
 }
 
 fn import_with(args: &[&str]) -> (TempDir, String) {

@@ -1,30 +1,19 @@
 //! `analyze what-if` on runs recorded on an H200, and on bad input.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use super::support::{self, outcome, stdout, testdata};
+use super::support::{self, outcome, runs_in, stdout, testdata};
 
 fn json(args: &[&str]) -> Vec<Value> {
     serde_json::from_value(support::json(args)).unwrap()
 }
 
-fn runs() -> Vec<PathBuf> {
-    let folders = ["memory", "leaks", "h200"].map(testdata);
-    let files =
-        folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
-    files.filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
-}
-
 #[test]
 fn the_control_reserves_what_every_record_says() {
     let mut requests = 0;
-    for run in runs() {
-        let run = run.to_string_lossy().into_owned();
+    for run in runs_in(&["memory", "leaks", "h200"]) {
         for found in json(&["what-if", &run, "--conf", "expandable_segments:True", "--json"]) {
             assert_eq!(found["control_equal_count"], found["requests_count"], "{run}");
             assert_eq!(found["control"]["peak_reserved_bytes"], found["peak_reserved_bytes"], "{run}");
@@ -33,6 +22,15 @@ fn the_control_reserves_what_every_record_says() {
         }
     }
     assert!(requests > 400_000, "{requests}");
+}
+
+/// Segments alone, as calls of the driver show them, say nothing about what another setting would reserve.
+#[test]
+fn without_requests_nothing_is_claimed() {
+    let light = testdata("align/aligned-light.parquet");
+    assert_eq!(json(&["what-if", &light, "--json"]), Vec::<Value>::new());
+    let text = stdout(&["what-if", &light]);
+    assert!(text.contains("no request of PyTorch's allocator is on record"), "{text}");
 }
 
 /// One program ran with either setting: from each run, what does the other have? (Where other streams use blocks, the
@@ -57,6 +55,30 @@ fn what_other_settings_come_to_is_what_they_came_to() {
             assert_eq!((&outcome["saved_bytes"], &outcome["is_known"]), (&saved.into(), &true.into()));
         }
     }
+}
+
+/// One program ran as it is and changed in one way: from the first run, what do the others come to?
+#[test]
+fn what_changed_programs_come_to_is_what_they_came_to() {
+    let run = |change: &str| testdata(&format!("memory/changed-{change}.parquet"));
+    let all = &["peak_reserved_bytes", "asked_count", "end_reserved_bytes", "given_back_count"];
+    for (change, words, fields) in [
+        ("no_empty_cache", &["--no-empty-cache"][..], &all[..]),
+        ("empty_cache_after", &["--empty-cache-after", "evaluate"], all),
+        // The program releases its pool at the end.
+        ("mem_pool", &["--mem-pool", "evaluate"], &all[..2]),
+    ] {
+        let recorded = &json(&["what-if", &run(change), "--json"])[0];
+        let found = &json(&[&["what-if", &run("none"), "--json"], words].concat())[0];
+        let outcome = &found["outcomes"][0];
+        for field in fields {
+            assert_eq!(outcome[field], recorded[field], "{change} {field}: {outcome}");
+        }
+        assert_eq!(outcome["is_known"], true, "{change}");
+        assert_ne!(recorded["peak_reserved_bytes"], found["peak_reserved_bytes"], "{change}: no change");
+    }
+    let err = support::refused(&["what-if", &run("none"), "--mem-pool", "nowhere"]);
+    assert!(err.contains("the run has no mark \"nowhere\""), "{err}");
 }
 
 #[test]
@@ -98,8 +120,8 @@ fn requests_from_elsewhere_explain_the_segments_or_do_not() {
     let text = stdout(&["what-if", &run, "--requests", &requests]);
     assert!(text.contains("2 of 2 cudaMalloc, in order") && text.contains("inferred"), "{text}");
     let other = write(folder.path(), "bytes\n500000000\n");
-    let (code, text, _) = outcome(&["what-if", &run, "--requests", &other]);
-    assert!(code == 0 && text.contains("0 of 1 cudaMalloc") && text.contains("inconclusive"), "{text}");
+    let text = stdout(&["what-if", &run, "--requests", &other]);
+    assert!(text.contains("0 of 1 cudaMalloc") && text.contains("inconclusive"), "{text}");
 }
 
 #[test]
@@ -258,6 +280,6 @@ fn what_is_not_understood_is_said() {
         let (code, out, err) = outcome(&[&["what-if", &run], words].concat());
         assert!(code == 2 && out.is_empty() && err.contains(part), "{words:?}: {code} {out} {err}");
     }
-    let (code, out, _) = outcome(&["what-if", &testdata("memory/pause.parquet")]);
-    assert!(code == 0 && out.starts_with("no request of PyTorch's allocator"), "{out}");
+    let out = stdout(&["what-if", &testdata("memory/pause.parquet")]);
+    assert!(out.starts_with("no request of PyTorch's allocator"), "{out}");
 }

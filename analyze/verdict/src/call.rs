@@ -23,6 +23,8 @@ pub struct Extra {
     pub stream: Option<u64>,
     /// Number of the caller's name in `Names`.
     pub caller: Option<u32>,
+    /// Number of the call stack.
+    pub stack: Option<u32>,
 }
 
 /// A call. Functions, directions and ranges are numbers in `Names`.

@@ -8,6 +8,9 @@
 //! left is attributed to a property of the call (its size, being the first launch of its kernel), then to a
 //! nested call of another class; for the rest, the cause is unknown. No part exceeds what is left, so the
 //! parts of a call sum to its excess.
+//!
+//! Where rows are missing, each cause takes no more than it would take by a whole record: what is usual is only known
+//! to lie within bounds, and unseen time off CPU may be of a cause that comes earlier. The difference is inconclusive.
 
 use serde::{Serialize, Serializer};
 
@@ -143,6 +146,12 @@ impl Cause {
         }
     }
 
+    /// Returns the cause that time off CPU has in a call if the source does not record why the thread was off CPU. A call that
+    /// has no reason to sleep was kept from running; one that synchronises may have done its job.
+    pub fn unrecorded(synchronises: bool) -> Self {
+        if synchronises { Self::Inconclusive } else { Self::Scheduler }
+    }
+
     /// Returns whether the cause is measured as off-CPU time of the call's thread, so that a chain can lead
     /// further.
     pub fn is_off_cpu(self) -> bool {
@@ -167,18 +176,26 @@ pub struct Evidence {
     pub waiting: f64,
     /// Time throttled by the CPU quota of the control group.
     pub throttled: f64,
-    /// Time blocked above what is usual for the kind of call, by class.
+    /// Time blocked above what is usual for the kind of call, by class: the least that it may be.
     pub blocked: [f64; blocker::COUNT],
+    /// How much more than that it may be, by class, for all that is known of the usual.
+    pub blocked_open: [f64; blocker::COUNT],
     /// Time stopped by a signal.
     pub stopped: f64,
     /// Time off CPU for a reason that the source does not record.
     pub unknown: f64,
-    /// Cost of the call's size above the baseline; it may be negative.
+    /// Cost of the call's size above the baseline: the least that it may be; it may be negative.
     pub size: f64,
+    /// How much more than that it may be, for all that is known of the baseline and of other copies.
+    pub size_open: f64,
     /// True if this is the first launch of its kernel.
     pub first_call: bool,
-    /// Time in nested calls of another class, above the usual; it may be negative.
+    /// Time in nested calls of another class, above the usual: the least that it may be; it may be negative.
     pub nested: f64,
+    /// How much more than that it may be, for all that is known of the usual.
+    pub nested_open: f64,
+    /// Time in which the thread may have been off CPU for any reason, because rows of the scheduler are missing.
+    pub unseen: f64,
     /// True if events were lost while the call ran, or no scheduler events were recorded, so that the absence
     /// of a measurement proves nothing.
     pub is_uncovered: bool,
@@ -193,28 +210,31 @@ pub fn above(blocked: &BlockedNs, usual: &[f64; blocker::COUNT]) -> [f64; blocke
 pub fn divide(call: &Evidence) -> Division {
     let mut division = [0.0; COUNT];
     let mut left = call.excess.max(0.0);
-    let mut give = |cause: Cause, wanted: f64| {
-        let taken = wanted.clamp(0.0, left);
+    let mut give = |cause: Cause, wanted: f64, unseen: f64| {
+        let taken = wanted.clamp(0.0, (left - unseen).max(0.0));
         left -= taken;
         division[cause.index()] += taken;
     };
-    give(Cause::Stopped, call.stopped);
-    give(Cause::Scheduler, call.waiting);
-    // A call that has no reason to sleep was kept from running; one that has a reason may have done its job.
-    give(if call.synchronises { Cause::Inconclusive } else { Cause::Scheduler }, call.unknown);
-    give(Cause::Throttled, call.throttled);
+    give(Cause::Stopped, call.stopped, 0.0);
+    // From here on, time off CPU that is not on record may be of a cause that comes earlier.
+    give(Cause::Scheduler, call.waiting, call.unseen);
+    give(Cause::unrecorded(call.synchronises), call.unknown, call.unseen);
+    give(Cause::Throttled, call.throttled, call.unseen);
     for blocker in Blocker::ALL {
         let purpose = call.synchronises && !matches!(blocker, Blocker::PageFault | Blocker::Disk);
         let cause = if purpose { Cause::GpuWait } else { Cause::Blocked(blocker) };
-        give(cause, call.blocked[blocker as usize]);
+        give(cause, call.blocked[blocker as usize], call.unseen);
+        give(Cause::Inconclusive, call.blocked_open[blocker as usize], 0.0);
     }
-    give(Cause::Size, call.size);
+    give(Cause::Size, call.size, call.unseen);
+    give(Cause::Inconclusive, call.size_open, 0.0);
     // Where coverage is missing, the absence of a measurement proves nothing.
-    give(Cause::Inconclusive, if call.is_uncovered { f64::INFINITY } else { 0.0 });
-    give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 });
-    give(Cause::Nested, call.nested);
-    give(Cause::GpuWait, if call.synchronises { f64::INFINITY } else { 0.0 });
-    give(Cause::Unexplained, f64::INFINITY);
+    give(Cause::Inconclusive, if call.is_uncovered { f64::INFINITY } else { 0.0 }, 0.0);
+    give(Cause::FirstCall, if call.first_call { f64::INFINITY } else { 0.0 }, 0.0);
+    give(Cause::Nested, call.nested, 0.0);
+    give(Cause::Inconclusive, call.nested_open, 0.0);
+    give(Cause::GpuWait, if call.synchronises { f64::INFINITY } else { 0.0 }, 0.0);
+    give(Cause::Unexplained, f64::INFINITY, 0.0);
     division
 }
 
@@ -251,11 +271,17 @@ mod tests {
                 waiting: random() / 4.0,
                 throttled: random() / 5.0,
                 blocked: std::array::from_fn(|_| random() / 6.0),
+                blocked_open: std::array::from_fn(
+                    |class| if class == round % 11 { random() / 9.0 } else { 0.0 },
+                ),
                 stopped: random() / 9.0,
                 unknown: random() / 5.0,
                 size: random() - 5.0,
+                size_open: if round % 13 == 0 { random() / 9.0 } else { 0.0 },
                 first_call: round % 5 == 0,
                 nested: random(),
+                nested_open: if round % 17 == 0 { random() / 9.0 } else { 0.0 },
+                unseen: if round % 7 == 0 { random() / 3.0 } else { 0.0 },
                 is_uncovered: round % 7 == 0,
             };
             let parts = divide(&call);
@@ -282,5 +308,68 @@ mod tests {
         assert_eq!(is_uncovered[Cause::Inconclusive.index()], 25.0);
         let waits = divide(&Evidence { is_uncovered: true, first_call: true, ..call });
         assert_eq!((waits[Cause::Inconclusive.index()], waits[Cause::FirstCall.index()]), (25.0, 0.0));
+    }
+
+    /// Takes a part of a call's time off CPU out of the record, and makes what is usual uncertain.
+    #[test]
+    fn no_cause_takes_more_where_rows_are_missing() {
+        let mut numbers = Random(23);
+        for round in 0..5000 {
+            let mut random = || numbers.below(1000) as f64;
+            let usual: [f64; blocker::COUNT] = std::array::from_fn(|_| random() / 4.0);
+            let slept: [f64; blocker::COUNT] = std::array::from_fn(|_| random() / 2.0);
+            let (nested, size, on_cpu) = (random(), random() - 300.0, random());
+            let above = |slept: f64, usual: f64| (slept - usual).max(0.0);
+            let whole = Evidence {
+                excess: random() * 5.0,
+                synchronises: round % 3 == 0,
+                waiting: random(),
+                throttled: random() / 5.0,
+                blocked: std::array::from_fn(|class| above(slept[class], usual[class])),
+                stopped: random() / 3.0,
+                unknown: random() / 5.0,
+                size,
+                first_call: round % 5 == 0,
+                nested,
+                ..Evidence::default()
+            };
+            let is_uncovered = round % 2 == 0;
+            let mut gone = 0.0;
+            let mut hide = |ns: f64, share: f64| {
+                let hidden = if is_uncovered { ns * share } else { 0.0 };
+                gone += hidden;
+                ns - hidden
+            };
+            let (waiting, stopped) =
+                (hide(whole.waiting, random() / 1e3), hide(whole.stopped, random() / 1e3));
+            let (throttled, unknown) =
+                (hide(whole.throttled, random() / 1e3), hide(whole.unknown, random() / 1e3));
+            let seen: [f64; blocker::COUNT] = std::array::from_fn(|class| hide(slept[class], random() / 1e3));
+            let most: [f64; blocker::COUNT] = std::array::from_fn(|class| usual[class] + random() / 8.0);
+            let least: [f64; blocker::COUNT] = std::array::from_fn(|class| usual[class] * random() / 1e3);
+            let blocked: [f64; blocker::COUNT] = std::array::from_fn(|class| above(seen[class], most[class]));
+            let part = Evidence {
+                // A baseline of a record with holes is too high, never too low.
+                excess: whole.excess * random() / 1e3,
+                waiting,
+                throttled,
+                blocked,
+                blocked_open: std::array::from_fn(|class| above(seen[class], least[class]) - blocked[class]),
+                stopped,
+                unknown,
+                size: size - random() / 5.0,
+                size_open: 200.0 + size.max(0.0),
+                nested: nested - random() / 5.0,
+                nested_open: nested,
+                unseen: if is_uncovered { gone + on_cpu } else { 0.0 },
+                is_uncovered,
+                ..whole
+            };
+            let (whole, part) = (divide(&whole), divide(&part));
+            for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Inconclusive) {
+                let (most, found) = (whole[cause.index()], part[cause.index()]);
+                assert!(found <= most + 1e-6, "{round} {}: {found}, not {most}", cause.name());
+            }
+        }
     }
 }

@@ -5,25 +5,29 @@
 //! (`causes`). The off-CPU part of it is followed to its root cause (`walk`): of all that kept the call from
 //! running, the cause and the task with the largest part.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 use serde::Serialize;
-use trace_schema::{Class, Layer, Op};
+use trace_schema::Class;
 
 use crate::{
     causes::{self, Cause, Division, Evidence, divide, largest},
-    copy_cost::{self, Line},
+    copy_cost::{CostBounds, Line, Points},
     groups::{Baseline, Groups, Kind},
     measure::{Candidate, Function as Measured, LineKey, Measure, is_sized},
-    multiset::{Counted, counted, counted_of, quantiles},
+    missing::Missing,
     params::Params,
     root_cause::{cause_of, root},
     schedule::{Schedule, Task},
     time_split::Parts,
     walk::{Link, Walker},
 };
-use analyze_run::{coverage::Coverage, hash::HashMap};
+use analyze_run::{
+    coverage::Coverage,
+    hash::HashMap,
+    multiset::{Counted, counted, counted_of, quantiles},
+};
 
 /// One slow call.
 #[derive(Clone, Debug)]
@@ -48,7 +52,8 @@ pub struct SlowCall {
     /// to wait.
     pub behind_ns: f64,
     /// Part of the excess in nanoseconds that off-CPU time may have, for all that is on record: all that is inconclusive
-    /// where the scheduler is not on record, and off-CPU time without a reason in a call whose purpose is to wait.
+    /// where the scheduler is not on record, off-CPU time without a reason in a call whose purpose is to wait, and time blocked
+    /// that may be usual.
     pub off_cpu_open_ns: f64,
 }
 
@@ -116,14 +121,16 @@ pub struct Judgement {
     kinds: Vec<Kind>,
     baselines: Vec<Baseline>,
     lines: HashMap<LineKey, Line>,
-    coverage: Coverage,
+    /// Bounds of the costs of those copies of which rows of the scheduler are missing.
+    cost_bounds: HashMap<LineKey, CostBounds>,
+    coverage: Arc<Coverage>,
 }
 
 /// Returns the time of other threads in a chain in which they waited for a CPU, in nanoseconds, at most
 /// `excess_ns`.
 fn behind_ns(links: &[Link], verdict: Cause, excess_ns: f64) -> f64 {
     let through_others = links.iter().filter(|link| link.depth > 0 && verdict != Cause::GpuWait);
-    let waits = through_others.filter(|link| cause_of(link) == Some(Cause::Scheduler));
+    let waits = through_others.filter(|link| cause_of(link, true) == Some(Cause::Scheduler));
     (waits.map(|link| link.end - link.ts).sum::<i64>() as f64).min(excess_ns)
 }
 
@@ -133,56 +140,85 @@ impl Judgement {
         self.kinds[call.call.kind as usize]
     }
 
+    /// Returns the least and the most that the bytes of a call cost, in nanoseconds.
+    fn cost(&self, kind: Kind, size: Option<i64>, class: Option<Class>, baseline: &Baseline) -> [f64; 2] {
+        // Where no line fits, the calls of the same size class give the cost.
+        let of_group = |own: Option<f64>| if is_sized(class) { own.unwrap_or(0.0) } else { 0.0 };
+        let without = [of_group(baseline.group_own_least()), of_group(baseline.group_own)];
+        let Some(size) = size else { return without };
+        let key = (kind.run, kind.op, kind.direction);
+        match (self.cost_bounds.get(&key), self.lines.get(&key)) {
+            (Some(bounds), _) => bounds.at(size as f64, without),
+            (None, Some(line)) => [line.at(size as f64); 2],
+            (None, None) => without,
+        }
+    }
+
     /// Collects the measurements by which a call's excess is divided among the causes.
-    fn evidence(&self, schedule: &Schedule, call: &Candidate, excess: f64, parts: &Parts) -> Evidence {
+    fn evidence(
+        &self,
+        schedule: &Schedule,
+        call: &Candidate,
+        excess: f64,
+        parts: &Parts,
+    ) -> (Evidence, Missing) {
         let kind = self.kinds[call.kind as usize];
         let baseline = &self.baselines[call.kind as usize];
         let class = schedule.names.class(kind.op);
-        let line = call.size.zip(self.lines.get(&(kind.run, kind.op, kind.direction)));
-        let size_cost = match line {
-            Some((size, line)) => line.fixed_ns + line.ns_per_byte * size as f64,
-            // Where no line fits, the calls of the same size class give the cost.
-            None if is_sized(class) => baseline.group_own.unwrap_or(0.0),
-            None => 0.0,
-        };
-        Evidence {
+        let [cost_least, cost_most] = self.cost(kind, call.size, class, baseline);
+        let (size, size_most) = (cost_least - baseline.expected(), cost_most - baseline.expected_least());
+        let nested_ns = call.nested_ns as f64;
+        let (nested, nested_most) = (nested_ns - baseline.nested_most(), nested_ns - baseline.kind.nested);
+        let blocked = causes::above(&parts.blocked, &baseline.blocked_most());
+        let blocked_most = causes::above(&parts.blocked, &baseline.kind.blocked);
+        let missing = self.missing(schedule, call);
+        let evidence = Evidence {
             excess,
             synchronises: class == Some(Class::Sync),
             waiting: (parts.preempted + parts.runnable) as f64,
             throttled: parts.throttled as f64,
-            blocked: causes::above(&parts.blocked, &baseline.kind.blocked),
+            blocked,
+            blocked_open: std::array::from_fn(|class| blocked_most[class] - blocked[class]),
             stopped: parts.stopped as f64,
             unknown: parts.unknown as f64,
-            size: size_cost - baseline.expected(),
+            size,
+            size_open: size_most.max(0.0) - size.max(0.0),
             first_call: kind.first_call,
-            nested: call.nested_ns as f64 - baseline.kind.nested,
-            is_uncovered: self.is_uncovered(schedule, call, class),
+            nested,
+            nested_open: nested_most.max(0.0) - nested.max(0.0),
+            unseen: if missing.switches { parts.on_cpu as f64 } else { 0.0 },
+            is_uncovered: missing.is_any() || !self.has_launches(schedule, call, class),
+        };
+        (evidence, missing)
+    }
+
+    /// Splits the time of a call by thread state. Where the error of the scheduler's clock leaves open which off-CPU intervals
+    /// are in the call, it has none of them; it is uncovered.
+    fn parts(&self, walker: &mut Walker<'_>, call: &Candidate) -> Parts {
+        let thread = call.thread(walker.schedule());
+        match self.coverage.blur().touches(thread, call.ts, call.end()) {
+            true => Parts { on_cpu: call.dur, ..Parts::default() },
+            false => walker.parts(call.slot(), call.ts, call.end()),
         }
     }
 
-    /// Returns whether something may be missing from the record that would have caused the call's excess: rows of the
-    /// scheduler, or calls that may have been nested in it; and of a launch, the launches before it, one of which may have
-    /// been the first of its kernel.
-    fn is_uncovered(&self, schedule: &Schedule, call: &Candidate, class: Option<Class>) -> bool {
-        let thread = call.thread(schedule);
-        let (run, pid, _) = thread;
-        let names = &schedule.names;
-        let outer = names.op(self.kinds[call.kind as usize].op);
-        let is_nested = |op| match (outer, names.op(op)) {
-            (Some(outer), Some(inner)) => may_be_nested(outer, inner),
-            _ => true,
-        };
-        let has_launches = class != Some(Class::Launch)
-            || self.coverage.has_calls((run, pid), i64::MIN, call.ts, |op| names.class(op) == class);
-        !self.coverage.has_schedule(thread, call.ts, call.end())
-            || !self.coverage.has_calls((run, pid), call.ts, call.end(), is_nested)
-            || !has_launches
+    /// Determines what the record may lack that would have caused the call's excess.
+    fn missing(&self, schedule: &Schedule, call: &Candidate) -> Missing {
+        let op = self.kinds[call.kind as usize].op;
+        Missing::of(&self.coverage, &schedule.names, call.thread(schedule), op, (call.ts, call.end()))
+    }
+
+    /// Returns whether the launches before a launch are on record, one of which may have been the first of its kernel.
+    fn has_launches(&self, schedule: &Schedule, call: &Candidate, class: Option<Class>) -> bool {
+        let (run, pid, _) = call.thread(schedule);
+        let is_launch = |op| schedule.names.class(op) == class;
+        class != Some(Class::Launch) || self.coverage.has_calls((run, pid), i64::MIN, call.ts, is_launch)
     }
 
     /// Divides the excess of a slow call among the causes, in nanoseconds.
     pub fn division(&self, walker: &mut Walker<'_>, call: &SlowCall) -> Division {
-        let parts = walker.parts(call.call.slot(), call.call.ts, call.call.end());
-        divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts))
+        let parts = self.parts(walker, &call.call);
+        divide(&self.evidence(walker.schedule(), &call.call, call.excess_ns, &parts).0)
     }
 
     /// Returns the verdict on a call; `None` if it is not slow.
@@ -192,14 +228,13 @@ impl Judgement {
             return None;
         }
         let (baseline_ns, excess_ns) = (baseline.expected(), call.dur as f64 - baseline.expected());
-        let parts = walker.parts(call.slot(), call.ts, call.end());
-        let evidence = self.evidence(walker.schedule(), call, excess_ns, &parts);
+        let parts = self.parts(walker, call);
+        let (evidence, missing) = self.evidence(walker.schedule(), call, excess_ns, &parts);
         let division = divide(&evidence);
         let verdict = largest(&division);
         let open = division[Cause::Inconclusive.index()];
-        let thread = call.thread(walker.schedule());
-        let has_schedule = self.coverage.has_schedule(thread, call.ts, call.end());
         let without_reason = if evidence.synchronises { evidence.unknown } else { 0.0 };
+        let off_cpu_open = without_reason + evidence.blocked_open.iter().sum::<f64>();
         let mut slow = SlowCall {
             call: *call,
             baseline_ns,
@@ -209,11 +244,11 @@ impl Judgement {
             culprit: None,
             has_chain: parts.on_cpu < call.dur,
             behind_ns: 0.0,
-            off_cpu_open_ns: if has_schedule { open.min(without_reason) } else { open },
+            off_cpu_open_ns: if missing.switches { open } else { open.min(off_cpu_open) },
         };
         let links = slow.chain(walker);
         slow.behind_ns = behind_ns(links, verdict, excess_ns);
-        if let Some((root, culprit)) = root(links).filter(|_| verdict.is_off_cpu()) {
+        if let Some((root, culprit)) = root(links, evidence.synchronises).filter(|_| verdict.is_off_cpu()) {
             (slow.root, slow.culprit) = (root, culprit);
         }
         Some(slow)
@@ -267,23 +302,6 @@ impl Judgement {
     }
 }
 
-/// Returns whether a call may be nested in one of another class, and be what takes it long. NCCL calls the runtime, which
-/// calls the driver; launches, copies and communication are nested in calls of their own class only.
-fn may_be_nested(outer: Op, inner: Op) -> bool {
-    let is_lower = match (outer.layer(), inner.layer()) {
-        (Layer::Nccl, inner) => inner != Layer::Nccl,
-        (Layer::Runtime, inner) => inner == Layer::Driver,
-        (Layer::Driver, _) => false,
-    };
-    let is_apart = match inner.class() {
-        Class::Launch | Class::Copy | Class::Set | Class::Collective | Class::PointToPoint => false,
-        Class::Alloc | Class::Map => outer.class() != Class::Free,
-        Class::Free => outer.class() == Class::Alloc,
-        _ => true,
-    };
-    is_lower && is_apart && outer.class() != inner.class()
-}
-
 /// Classifies all calls of some runs. If a call that was not kept as a candidate turns out to be slow, it
 /// returns the limits in nanoseconds above which a call of each kind is slow, for another reading.
 pub fn classify(
@@ -298,15 +316,18 @@ pub fn classify(
         return Err(kinds.into_iter().zip(limits).collect());
     }
     let points = std::mem::take(&mut measure.points);
-    let lines: Vec<_> = points.into_par_iter().map(copy_cost::fit).collect();
-    let lines = measure.lines.iter().filter_map(|(key, index)| Some((*key, lines[*index]?)));
+    let lines: Vec<_> = points.into_par_iter().map(Points::fit).collect();
+    let cost_bounds = measure.lines.iter().filter_map(|(key, index)| Some((*key, lines[*index].1?)));
+    let cost_bounds = cost_bounds.collect();
+    let lines = measure.lines.iter().filter_map(|(key, index)| Some((*key, lines[*index].0?)));
     let mut judgement = Judgement {
         functions: Vec::new(),
         slow: Vec::new(),
         lines: lines.collect(),
+        cost_bounds,
         kinds,
         baselines,
-        coverage: std::mem::take(&mut measure.coverage),
+        coverage: Arc::clone(&measure.coverage),
     };
     let candidates = std::mem::take(&mut measure.candidates);
     let judged = candidates

@@ -99,7 +99,7 @@ pub fn find(derived: &Derived, run: u32, slow: &[&SlowCall]) -> Blame {
         for link in in_slow.add_call(&mut walker, &derived.thread_names, is_sync, slot, time) {
             involved.insert(link.thread);
             involved.extend(link.task.map(|task| (run, task.pid, task.tid)));
-            if cause_of(link) == Some(Cause::Scheduler) {
+            if cause_of(link, is_sync) == Some(Cause::Scheduler) {
                 holders.extend(link.task.map(|task| task.pid));
             }
         }

@@ -82,9 +82,6 @@ impl Source {
 
     /// Returns the verdicts for `params`. Those for the default parameters are kept if the events are
     /// immutable.
-    ///
-    /// # Errors
-    /// Returns an error if `events` cannot be read.
     pub async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         match &self.cell {
             Some((cell, _)) if params == Params::default() => {
@@ -123,8 +120,10 @@ impl Source {
 
     async fn watched(&self) -> Result<Watched, AnalyzeError> {
         match &self.cell {
-            Some((_, cell)) => cell.get_or_try_init(|| Watched::read(&*self.events)).await.cloned(),
-            None => Watched::read(&*self.events).await,
+            Some((_, cell)) => {
+                cell.get_or_try_init(|| Watched::read(&*self.events, &self.files)).await.cloned()
+            }
+            None => Watched::read(&*self.events, &self.files).await,
         }
     }
 

@@ -5,14 +5,19 @@
 //! of one kind: function × direction × nested or not × phase. If a kind has fewer than [`MIN_CALLS`] calls,
 //! it is widened by dropping phase, nesting and direction, in this order. A finer *group* within the kind, by
 //! size class and first call, gives the cost of just such a call; it is used if it has enough calls.
+//!
+//! Own time that is not on record to the full is too long, never too short, so that a baseline is never below the one that a
+//! whole record would give, and no call is slow that would not be slow by that one. How far other medians may be off is
+//! in `partial`.
 
 use std::collections::HashMap;
 
 use crate::{
     blocker::{self, Blocker},
-    multiset::{Multiset, quantile},
-    thread_state::BlockedNs,
+    partial::{Bounds, Partial},
+    sample::Sample,
 };
+use analyze_run::multiset::{Multiset, quantile};
 
 /// Minimum number of calls for a statement.
 pub const MIN_CALLS: u64 = 10;
@@ -56,19 +61,6 @@ impl Kind {
 /// Number of levels that a kind can be widened to.
 const LEVELS: usize = 4;
 
-/// One call as the baseline sees it. Times are in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// Own time.
-    pub own: i64,
-    /// True if nothing was taken from the call, so that its own time is its duration.
-    pub is_whole: bool,
-    /// Time in nested calls of another class.
-    pub nested: i64,
-    /// Time blocked, by class; `None` if the call was never blocked.
-    pub blocked: Option<&'a BlockedNs>,
-}
-
 /// Samples of one kind. Zeros are not stored where most values are zero.
 #[derive(Clone, Debug, Default)]
 struct Samples {
@@ -78,6 +70,8 @@ struct Samples {
     nested: Multiset,
     /// Time blocked, by class; empty if no call was blocked.
     blocked: Vec<Multiset>,
+    /// The calls of which rows may be missing; `None` if there is no such call.
+    partial: Option<Box<Partial>>,
 }
 
 impl Samples {
@@ -90,7 +84,7 @@ impl Samples {
     }
 }
 
-/// The usual times of a kind of call, in nanoseconds.
+/// The usual times of a kind of call by what is on record, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usual {
     /// Number of calls that the medians are taken over.
@@ -111,12 +105,35 @@ pub struct Baseline {
     /// Median own time in nanoseconds of the calls of the same group (size class, first call); `None` if
     /// there are too few.
     pub group_own: Option<f64>,
+    /// What the medians may be if rows are missing of some of the calls; `None` if none are.
+    pub bounds: Option<Bounds>,
 }
 
 impl Baseline {
     /// Returns the baseline in nanoseconds: the lower one of the medians of the kind and of the group.
     pub fn expected(&self) -> f64 {
         self.group_own.map_or(self.kind.own, |own| own.min(self.kind.own))
+    }
+
+    /// Returns the least that the baseline may be, in nanoseconds, if rows are missing.
+    pub fn expected_least(&self) -> f64 {
+        let Some(Bounds { own_least, group_own_least, .. }) = self.bounds else { return self.expected() };
+        group_own_least.map_or(own_least, |own| own.min(own_least))
+    }
+
+    /// Returns the least that the median own time of the group may be, in nanoseconds; `None` if there are too few calls.
+    pub fn group_own_least(&self) -> Option<f64> {
+        self.bounds.map_or(self.group_own, |bounds| bounds.group_own_least)
+    }
+
+    /// Returns the greatest that the medians of the time blocked may be, by class, in nanoseconds.
+    pub fn blocked_most(&self) -> [f64; blocker::COUNT] {
+        self.bounds.map_or(self.kind.blocked, |bounds| bounds.blocked_most)
+    }
+
+    /// Returns the greatest that the median of the time in nested calls may be, in nanoseconds.
+    pub fn nested_most(&self) -> f64 {
+        self.bounds.map_or(self.kind.nested, |bounds| bounds.nested_most)
     }
 }
 
@@ -146,6 +163,9 @@ impl Groups {
     /// Adds a call of a kind, and returns the number of the kind's calls so far.
     pub fn add(&mut self, number: u32, sample: &Sample<'_>) -> u64 {
         let samples = &mut self.kinds[number as usize].1;
+        if sample.missing.is_any() {
+            samples.partial.get_or_insert_default().add(sample);
+        }
         if sample.is_whole { &mut samples.whole } else { &mut samples.rest }.add(sample.own);
         if sample.nested > 0 {
             samples.nested.add(sample.nested);
@@ -196,22 +216,30 @@ impl Groups {
     pub fn baselines(&self) -> Vec<Baseline> {
         let members = |key: &(usize, Kind)| self.members.get(key).map_or(&[][..], Vec::as_slice);
         let count = |key: &(usize, Kind)| self.own(members(key)).iter().map(|own| own.count()).sum::<u64>();
-        let mut usual: HashMap<(usize, Kind), Usual> = HashMap::new();
+        let mut usual: HashMap<(usize, Kind), (Usual, Option<Bounds>)> = HashMap::new();
         self.kinds
             .iter()
             .map(|(kind, samples)| {
                 let level = (0..LEVELS).find(|level| count(&(*level, kind.at(*level))) >= MIN_CALLS);
                 let level = level.unwrap_or(LEVELS - 1);
                 let key = (level, kind.at(level));
-                let of_kind = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
+                let (of_kind, bounds) = *usual.entry(key).or_insert_with(|| self.usual(members(&key)));
                 let enough = samples.count() >= MIN_CALLS;
-                Baseline { kind: of_kind, group_own: enough.then(|| samples.median()) }
+                let least = || match &samples.partial {
+                    Some(partial) => Partial::own_least(&[&samples.whole, &samples.rest], &[&**partial]),
+                    None => samples.median(),
+                };
+                Baseline {
+                    kind: of_kind,
+                    group_own: enough.then(|| samples.median()),
+                    bounds: bounds.map(|of_kind| Bounds { group_own_least: enough.then(least), ..of_kind }),
+                }
             })
             .collect()
     }
 
-    /// Returns the usual times over some kinds.
-    fn usual(&self, members: &[u32]) -> Usual {
+    /// Returns the usual times over some kinds, and their bounds if rows are missing of some of their calls.
+    fn usual(&self, members: &[u32]) -> (Usual, Option<Bounds>) {
         let own = self.own(members);
         let calls_count = own.iter().map(|own| own.count()).sum();
         let with_zeros = |sets: &[&Multiset]| {
@@ -219,28 +247,43 @@ impl Groups {
             quantile(sets, calls_count - others.min(calls_count), 0.5)
         };
         let samples = || members.iter().map(|number| &self.kinds[*number as usize].1);
-        Usual {
+        let nested: Vec<&Multiset> = samples().map(|samples| &samples.nested).collect();
+        let blocked = Blocker::ALL.map(|blocker| {
+            let of_class = samples().filter_map(|samples| samples.blocked.get(blocker as usize));
+            of_class.collect::<Vec<_>>()
+        });
+        let usual = Usual {
             calls_count,
             own: quantile(&own, 0, 0.5),
-            nested: with_zeros(&samples().map(|samples| &samples.nested).collect::<Vec<_>>()),
-            blocked: Blocker::ALL.map(|blocker| {
-                let of_class = samples().filter_map(|samples| samples.blocked.get(blocker as usize));
-                with_zeros(&of_class.collect::<Vec<_>>())
+            nested: with_zeros(&nested),
+            blocked: std::array::from_fn(|class| with_zeros(&blocked[class])),
+        };
+        let partial: Vec<&Partial> = samples().filter_map(|samples| samples.partial.as_deref()).collect();
+        let bounds = (!partial.is_empty()).then(|| Bounds {
+            own_least: Partial::own_least(&own, &partial),
+            group_own_least: None,
+            nested_most: Partial::nested_most(&nested, calls_count, &partial),
+            blocked_most: Blocker::ALL.map(|blocker| {
+                Partial::blocked_most(blocker, &blocked[blocker as usize], calls_count, &partial)
             }),
-        }
+        });
+        (usual, bounds)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::missing::Missing;
+    use analyze_run::random::Random;
 
     fn kind(phase: Option<u32>, size_class: Option<u32>) -> Kind {
         Kind { run: 0, op: 1, direction: None, nested: Some(false), phase, size_class, first_call: false }
     }
 
     fn sample(own: i64) -> Sample<'static> {
-        Sample { own, is_whole: own % 2 == 0, nested: 0, blocked: None }
+        let (dur, missing) = (own, Missing::default());
+        Sample { dur, on_cpu: own, own, is_whole: own % 2 == 0, nested: 0, blocked: None, missing }
     }
 
     fn add(groups: &mut Groups, kind: Kind, own: i64) -> u32 {
@@ -274,5 +317,70 @@ mod tests {
         let baselines = groups.baselines();
         assert_eq!(baselines[small as usize].kind.own, 900.0);
         assert_eq!(baselines[small as usize].expected(), 3.0);
+    }
+
+    /// Hides what some calls were blocked for, as if rows of the scheduler were missing, and compares the bounds with the
+    /// medians that everything on record has.
+    #[test]
+    fn bounds_contain_the_medians_of_a_whole_record() {
+        let mut random = Random(5);
+        for round in 0..300 {
+            let (mut whole, mut part) = (Groups::default(), Groups::default());
+            let calls_count = 10 + random.below(40);
+            let share = random.unit();
+            let kind = kind(None, None);
+            let mut hidden_count = 0;
+            for _ in 0..calls_count {
+                let on_cpu = random.below(50) as i64;
+                let mut blocked = [0; blocker::COUNT];
+                blocked[random.below(2)] = random.below(100) as i64;
+                let (taken, nested) = (random.below(30) as i64, random.below(40) as i64);
+                let dur = on_cpu + taken + blocked.iter().sum::<i64>();
+                let sample = Sample {
+                    dur,
+                    on_cpu,
+                    own: dur - taken,
+                    is_whole: taken == 0,
+                    nested: nested.min(dur),
+                    blocked: Some(&blocked),
+                    missing: Missing::default(),
+                };
+                let number = whole.number(kind);
+                whole.add(number, &sample);
+                let missing = Missing { switches: random.unit() < share, nested: random.unit() < share };
+                let mut less = blocked;
+                let mut seen = Sample { missing, ..sample };
+                if missing.switches {
+                    // A part of each state is not on record, and seems to be time on CPU.
+                    let gone = random.below(taken as usize + 1) as i64;
+                    for ns in &mut less {
+                        *ns = random.below(*ns as usize + 1) as i64;
+                    }
+                    let awake = blocked.iter().sum::<i64>() - less.iter().sum::<i64>();
+                    seen = Sample {
+                        on_cpu: on_cpu + gone + awake,
+                        own: seen.own + gone,
+                        is_whole: taken == gone,
+                        blocked: Some(&less),
+                        ..seen
+                    };
+                }
+                if missing.nested {
+                    seen.nested = random.below(seen.nested as usize + 1) as i64;
+                }
+                hidden_count += usize::from(missing.is_any());
+                let number = part.number(kind);
+                part.add(number, &seen);
+            }
+            let (whole, part) = (whole.baselines()[0], part.baselines()[0]);
+            assert_eq!(part.bounds.is_some(), hidden_count > 0);
+            assert_eq!((whole.bounds, whole.expected_least()), (None, whole.expected()));
+            assert!(part.expected_least() <= whole.expected() && whole.expected() <= part.expected());
+            assert!(part.kind.nested <= whole.kind.nested && whole.kind.nested <= part.nested_most());
+            for (class, usual) in whole.kind.blocked.into_iter().enumerate() {
+                let most = part.blocked_most()[class];
+                assert!(part.kind.blocked[class] <= usual && usual <= most, "{round}: {usual} {most}");
+            }
+        }
     }
 }

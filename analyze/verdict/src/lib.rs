@@ -1,7 +1,7 @@
 //! From the rows of a run to its calls, why they were slow, and the chains behind them.
 //!
 //! ```text
-//! rows ─► sweep (schedule, time_split) ─► measure (groups, multiset, walk) ─► classify (causes, copy_cost) ─► culprits
+//! rows ─► sweep (schedule, time_split) ─► measure (groups, walk) ─► classify (causes, copy_cost) ─► culprits
 //!              └─► calls, marked ranges, gaps: any `call::Sink`
 //! ```
 //! [`derived::Source`] runs all of it over the files of some runs. Every call's time is divided exactly: the parts sum to the
@@ -18,10 +18,12 @@ pub mod fault;
 pub mod groups;
 pub mod measure;
 pub mod measure_pipeline;
-pub mod multiset;
+pub mod missing;
 pub mod off_cpu_totals;
 pub mod params;
+pub mod partial;
 pub mod root_cause;
+pub mod sample;
 pub mod schedule;
 pub mod sweep;
 pub mod thread_state;

@@ -5,22 +5,27 @@
 //! calls seen so far are kept as *candidates* (64 bytes each). The longest of the others is noted; if even
 //! one of them turns out to be slow at the end, the run is read once more with the final limits (`classify`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use rayon::prelude::*;
 use trace_schema::Class;
 
 use crate::{
     call::Call,
-    groups::{Groups, Kind, Sample},
-    multiset::Multiset,
+    copy_cost::Points,
+    groups::{Groups, Kind},
+    missing::Missing,
     off_cpu_totals::Totals,
     params::Params,
+    sample::Sample,
     schedule::{Schedule, ThreadKey},
     time_split::Parts,
     walk::Walker,
 };
-use analyze_run::{coverage::Coverage, hash::HashMap};
+use analyze_run::{coverage::Coverage, hash::HashMap, multiset::Multiset};
 
 /// Number of calls of a kind before its first limit is set; until then, all of them are kept.
 const FIRST_CALLS: u64 = 4096;
@@ -123,6 +128,7 @@ struct FinalCall {
     parts: u32,
     class: Option<Class>,
     is_first: bool,
+    missing: Missing,
 }
 
 const _: () = assert!(size_of::<FinalCall>() == 64);
@@ -159,7 +165,7 @@ impl Batch {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) {
+    pub(super) fn add(&mut self, call: &Call, parts: Option<&Parts>, missing: Missing, schedule: &Schedule) {
         let names = &schedule.names;
         let class = names.class(call.op);
         let nested_ns = match call.child {
@@ -187,6 +193,7 @@ impl Batch {
             parts: number,
             class,
             is_first: call.is_first,
+            missing,
         });
     }
 }
@@ -217,9 +224,6 @@ struct KindLimit {
 /// Run, function and direction, for which the cost of copies is fitted.
 pub type LineKey = (u32, u32, Option<u32>);
 
-/// Size in bytes and running time in nanoseconds of each copy, in order of time. A copy takes 16 bytes.
-pub type Points = Vec<(f64, f64)>;
-
 /// Measurements of all calls; see the module.
 pub struct Measure {
     params: Params,
@@ -229,7 +233,7 @@ pub struct Measure {
     /// its kernel.
     joined: HashSet<u32>,
     /// What the runs recorded of their threads and calls.
-    pub coverage: Coverage,
+    pub coverage: Arc<Coverage>,
     /// Names of the runs' own threads: run and thread ID to the number of the name in `Names`.
     pub thread_names: HashMap<(u32, u32), u32>,
     /// The samples that baselines are computed from.
@@ -283,7 +287,7 @@ impl Measure {
         Self {
             params,
             known,
-            coverage,
+            coverage: Arc::new(coverage),
             joined,
             thread_names,
             groups: Groups::default(),
@@ -335,7 +339,7 @@ impl Measure {
                 let next = self.points.len();
                 let index = *self.lines.entry((kind.run, kind.op, kind.direction)).or_insert(next);
                 if index == next {
-                    self.points.push(Points::new());
+                    self.points.push(Points::default());
                 }
                 index
             });
@@ -429,7 +433,15 @@ impl Measure {
         );
         let taken = parts.map_or(0, |parts| taken(class, parts));
         let blocked = parts.map(|parts| &parts.blocked);
-        let sample = Sample { own: dur - taken, is_whole: taken == 0, nested: call.nested_ns, blocked };
+        let sample = Sample {
+            dur,
+            on_cpu: parts.map_or(dur, |parts| parts.on_cpu),
+            own: dur - taken,
+            is_whole: taken == 0,
+            nested: call.nested_ns,
+            blocked,
+            missing: call.missing,
+        };
         let count = self.groups.add(number, &sample);
         if count == self.kinds[number as usize].next_count {
             self.tighten(number);
@@ -446,7 +458,7 @@ impl Measure {
             function.undisturbed.add(undisturbed);
         }
         if let (Some(points), Some(size)) = (of.points, size) {
-            self.points[points].push((size as f64, parts.map_or(dur, |parts| parts.on_cpu) as f64));
+            self.points[points].add(size as f64, sample.on_cpu as f64, call.missing.switches);
         }
         if parts.is_some_and(|parts| parts.unknown > 0) {
             self.with_unknown.insert(run);

@@ -13,10 +13,11 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     call::{Call, Sink},
     measure::{Batch, Measure},
-    schedule::Schedule,
+    missing::Missing,
+    schedule::{Schedule, ThreadKey},
     time_split::Parts,
 };
-use analyze_run::{error::AnalyzeError, reading::Helper};
+use analyze_run::{coverage::Coverage, error::AnalyzeError, reading::Helper};
 
 /// Number of calls in a batch.
 const BATCH_CALLS: usize = 1 << 12;
@@ -77,6 +78,9 @@ impl Shared {
 /// A sink that queues every call for measurement.
 pub struct Measuring {
     batch: Batch,
+    coverage: Arc<Coverage>,
+    /// The process of the last call, and whether rows of it may be missing.
+    recent: Option<((u32, u32), bool)>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -84,6 +88,7 @@ pub struct Measuring {
 impl Measuring {
     /// Makes a sink that passes every call to `measure`.
     pub fn new(measure: Measure) -> Self {
+        let coverage = Arc::clone(&measure.coverage);
         let shared = Arc::new(Shared {
             measure: Mutex::new(measure),
             queue: Mutex::new(Queue::default()),
@@ -94,7 +99,22 @@ impl Measuring {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.run())
         });
-        Self { batch: Batch::with_capacity(BATCH_CALLS), shared, thread }
+        Self { batch: Batch::with_capacity(BATCH_CALLS), coverage, recent: None, shared, thread }
+    }
+
+    /// Determines what the record may lack of a call that ended.
+    #[inline]
+    fn missing(&mut self, call: &Call, thread: ThreadKey, schedule: &Schedule) -> Missing {
+        let process = (thread.0, thread.1);
+        let is_partial = match self.recent {
+            Some((of, is_partial)) if of == process => is_partial,
+            _ => self.coverage.is_partial(process),
+        };
+        self.recent = Some((process, is_partial));
+        match is_partial {
+            true => Missing::of(&self.coverage, &schedule.names, thread, call.op, (call.ts, call.end())),
+            false => Missing::default(),
+        }
     }
 
     /// Queues the current batch, and measures one if too many are queued.
@@ -144,11 +164,15 @@ impl Sink for Measuring {
 
     #[inline]
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        if !self.batch.takes(schedule.key(call.slot).0) {
+        let thread = schedule.key(call.slot);
+        if !self.batch.takes(thread.0) {
             self.hand_over();
-            self.batch.takes(schedule.key(call.slot).0);
+            self.batch.takes(thread.0);
         }
-        self.batch.add(call, parts, schedule);
+        // Calls that the error of the clock touches count as if they had been running all the time.
+        let parts = parts.filter(|_| !self.coverage.blur().touches(thread, call.ts, call.end()));
+        let missing = self.missing(call, thread, schedule);
+        self.batch.add(call, parts, missing, schedule);
         if self.batch.len() == BATCH_CALLS {
             self.hand_over();
         }

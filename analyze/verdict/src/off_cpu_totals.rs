@@ -29,7 +29,8 @@ pub struct Totals {
 
 /// Returns whether a link counts. A synchronizing call is expected to sleep, but not to wait for a CPU.
 fn counts(is_sync: bool, link: &Link) -> bool {
-    !is_sync || (link.depth == 0 && matches!(cause_of(link), Some(Cause::Scheduler | Cause::Throttled)))
+    !is_sync
+        || (link.depth == 0 && matches!(cause_of(link, is_sync), Some(Cause::Scheduler | Cause::Throttled)))
 }
 
 impl Totals {
@@ -66,14 +67,18 @@ impl Totals {
         }
         let links = walker.walk(slot, ts, end);
         let counted = links.iter().filter(|link| counts(is_sync, link));
-        counted.for_each(|link| self.add(thread_names, link));
+        counted.for_each(|link| self.add(thread_names, is_sync, link));
         links
     }
 
     /// Adds one link of a chain.
-    fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, link: &Link) {
+    fn add(&mut self, thread_names: &HashMap<(u32, u32), u32>, is_sync: bool, link: &Link) {
+        // Without a reason, there is no wait for a CPU and no task to name.
+        if link.state == State::Unknown {
+            return;
+        }
         let ns = link.end - link.ts;
-        let Some(cause) = cause_of(link) else { return };
+        let Some(cause) = cause_of(link, is_sync) else { return };
         add(&mut self.causes[cause.index()], ns);
         if link.depth > 0 && link.state != State::OnCpu {
             add(&mut self.behind[cause.index()], ns);

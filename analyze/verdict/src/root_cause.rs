@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::{causes::Cause, schedule::Task, thread_state::State, walk::Link};
 
-/// Returns the root cause of a chain: what kept the thread from running longest, and the task responsible for
+/// Returns the root cause of a call's chain: what kept the thread from running longest, and the task responsible for
 /// most of it. Returns `None` if nothing kept the thread from running.
-pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
+pub fn root(links: &[Link], synchronises: bool) -> Option<(Cause, Option<Task>)> {
     let mut totals: BTreeMap<(Cause, Option<Task>), i64> = BTreeMap::new();
     for link in links {
-        if let Some(cause) = cause_of(link) {
+        if let Some(cause) = cause_of(link, synchronises) {
             let total = totals.entry((cause, blamed(link))).or_default();
             *total = total.saturating_add(link.end - link.ts);
         }
@@ -27,8 +27,9 @@ pub fn root(links: &[Link]) -> Option<(Cause, Option<Task>)> {
 }
 
 /// Returns the cause that a link stands for; `None` if the link's thread was running and no other thread
-/// waited for it, or if the source does not record why it was off CPU.
-pub fn cause_of(link: &Link) -> Option<Cause> {
+/// waited for it. `synchronises` is whether the call, if it is one, has a reason to sleep; nothing is known of that for
+/// other threads, and for time outside of calls.
+pub fn cause_of(link: &Link, synchronises: bool) -> Option<Cause> {
     match link.state {
         // A thread that another one waited for was working.
         State::OnCpu => link.slept_in.map(Cause::Blocked),
@@ -36,7 +37,7 @@ pub fn cause_of(link: &Link) -> Option<Cause> {
         State::Throttled => Some(Cause::Throttled),
         State::Blocked(blocker) => Some(Cause::Blocked(blocker)),
         State::Stopped => Some(Cause::Stopped),
-        State::Unknown => None,
+        State::Unknown => Some(Cause::unrecorded(synchronises || link.depth > 0)),
     }
 }
 
@@ -49,5 +50,42 @@ pub fn blamed(link: &Link) -> Option<Task> {
             Some(Task { pid, tid, comm: u32::MAX })
         }
         _ => link.task,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::{Evidence, divide, largest};
+
+    fn link((ts, end): (i64, i64), depth: usize, state: State) -> Link {
+        let thread = (0, 1, 1 + depth as u32);
+        Link { ts, end, thread, depth, state, task: None, slept_in: None, cpu: None, syscall: None }
+    }
+
+    /// What the division of the excess and the chain say of one call is one thing.
+    #[test]
+    fn time_without_a_reason_has_the_cause_that_the_division_gives_it() {
+        let preempted_ns = 100;
+        for (synchronises, expected) in [(false, Cause::Scheduler), (true, Cause::Inconclusive)] {
+            let links = [
+                link((0, 1000), 0, State::Unknown),
+                link((1000, 1100), 0, State::Preempted),
+                link((1100, 1200), 0, State::OnCpu),
+            ];
+            let evidence = Evidence {
+                excess: 1100.0,
+                synchronises,
+                unknown: 1000.0,
+                waiting: preempted_ns as f64,
+                ..Evidence::default()
+            };
+            assert_eq!(largest(&divide(&evidence)), expected);
+            assert_eq!(root(&links, synchronises), Some((expected, None)));
+            assert_eq!(cause_of(&links[0], synchronises), Some(expected));
+            assert_eq!(cause_of(&links[2], synchronises), None);
+        }
+        // Why another thread was off CPU is not known, whatever the call is.
+        assert_eq!(cause_of(&link((0, 1), 1, State::Unknown), false), Some(Cause::Inconclusive));
     }
 }

@@ -195,6 +195,7 @@ impl<S: Sink> Sweep<S> {
                 src_addr: rows.src_addr.at(row),
                 stream: rows.stream.at(row),
                 caller: rows.caller.at(row),
+                stack: rows.stack.at(row),
             })
         });
         CallRow {

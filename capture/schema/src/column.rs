@@ -60,6 +60,10 @@ macro_rules! for_each_column {
     };
 }
 
+/// The greatest absolute value of a time or a length of time in a run, in nanoseconds: about 73 years, or the year 2043 in
+/// Unix time. Within it, the end of a span and the difference of two ends fit into 64 bits.
+pub const TIME_LIMIT_NS: i64 = 1 << 61;
+
 /// Physical type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {

@@ -64,7 +64,7 @@ impl Kind {
                 "A call of a CUDA or NCCL function, entry to return. `op` is the function without version suffixes."
             }
             Self::Alloc => {
-                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), or empty_cache (`torch.cuda.empty_cache()` asks for the release of reclaimable segments). An imported snapshot also has the allocator's final state: a state_segment row per segment, each followed by the state_block rows of its blocks."
+                "An event of PyTorch's caching allocator (a point). `op`: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom, annotate, usage (reported totals), empty_cache (`torch.cuda.empty_cache()` asks for the release of reclaimable segments), or ipc_collect (`torch.cuda.ipc_collect()` frees blocks that other processes no longer use; it has a length, and `caller`: PyTorch's CUDA libraries call it for a request that finds no free block). An imported snapshot also has the allocator's final state: a state_segment row per segment, each followed by the state_block rows of its blocks."
             }
             Self::OffCpu => {
                 "An interval in which a traced thread did not run. `op` is its state at switch-out: preempted, throttled (its control group had used up its CPU quota), sleeping, uninterruptible, stopped, idle, or unknown where the source does not tell."

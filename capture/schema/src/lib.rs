@@ -7,20 +7,24 @@
 
 mod column;
 mod direction;
+mod harmless;
 mod kind;
 mod op;
+mod redact;
 mod run;
 mod stored;
 mod text;
 mod unit;
 
-pub use column::{COLUMNS, Column, ColumnType, Row, arrow_schema};
+pub use column::{COLUMNS, Column, ColumnType, Row, TIME_LIMIT_NS, arrow_schema};
 pub use direction::Direction;
+pub use harmless::harmless;
 pub use kind::Kind;
 pub use op::{Class, Layer, Op};
+pub use redact::{Redaction, Redactor};
 pub use run::{
     Alignment, AttachedProbe, Clock, FORMAT_VERSION, Gpu, Host, Library, Lost, META_RUN, META_VERSION,
-    ProcessInfo, Run, Thread,
+    ProcessInfo, Run, ScheduleSource, Thread,
 };
 pub use stored::Stored;
 pub use text::Text;

@@ -58,10 +58,16 @@ pub struct Run {
     pub stored: Vec<Stored>,
     /// Whether off-CPU time of throttled control groups has a state of its own (`throttled`); if not, it counts as `preempted`.
     pub throttling_is_recorded: bool,
+    /// How command lines were redacted: `secrets`, `text` or `all`, as `--redact` names it; empty if they are whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<String>,
     /// What this trace cannot show, in sentences for users.
     pub not_captured: Vec<String>,
     /// Profiler traces whose rows were moved onto this run's clock.
     pub alignments: Vec<Alignment>,
+    /// Sources of scheduler rows that `analyze merge` added; empty if all such rows are of the run's own source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<ScheduleSource>,
 }
 
 /// The recording machine.
@@ -110,9 +116,18 @@ pub struct Clock {
     /// Upper bound of the host clock's error against UTC, as the kernel reports it. `None`: nothing kept it, or not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utc_error_ns: Option<i64>,
+    /// Name of the clock that the times are on, as `CLOCK_MONOTONIC`; empty if the source does not say so. See [`Run::clock_base`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub base: String,
+    /// Step to which the source rounded its times. `None`: one nanosecond, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution_ns: Option<i64>,
 }
 
 impl Clock {
+    /// Name of the clock that `capture` reads.
+    pub const MONOTONIC: &str = "CLOCK_MONOTONIC";
+
     /// Times above this one are Unix times; times below are of a clock that began with the machine or a session.
     const UNIX_TIME_NS: i64 = 1_000_000_000_000_000_000;
 
@@ -199,7 +214,7 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lost {
-    /// The probed function, or `off_cpu`, `run`, `process`, `fault`, `stack`.
+    /// The probed function, or `off_cpu`, `run`, `process`, `fault`, `stack`, `mark`.
     pub probe: String,
     /// Time of the earlier reading, in nanoseconds on CLOCK_MONOTONIC.
     pub from_ns: i64,
@@ -244,7 +259,49 @@ pub struct Alignment {
     pub nonlinearity_ns: i64,
 }
 
+/// A source of scheduler rows that was joined with calls of another source, or merged with runs of other processes. Its rows
+/// say nothing of the time before `from_ns` and after `to_ns`, and nothing within `offset_error_ns` of a call's start or end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScheduleSource {
+    /// File name of the trace.
+    pub trace: String,
+    /// Program that wrote the trace, or its importer.
+    pub producer: String,
+    /// Processes of which the trace has scheduler rows; 0 stands for threads whose process is not known.
+    pub pids: Vec<u32>,
+    /// Time, in nanoseconds on the run's clock, from which the trace has all switches. `None`: from the beginning of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_ns: Option<i64>,
+    /// Time, in nanoseconds on the run's clock, until which the trace has all switches. `None`: until the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_ns: Option<i64>,
+    /// Nanoseconds that were added to the times of the trace.
+    pub offset_ns: i64,
+    /// Upper bound of the error of these times against those of the calls, in nanoseconds, rounding included.
+    pub offset_error_ns: i64,
+}
+
 impl Run {
+    /// What the name of every version of the recorder begins with.
+    const RECORDER: &str = "inquest capture";
+
+    /// Returns the name of the clock that the times are on; `None` if the source does not say so.
+    pub fn clock_base(&self) -> Option<&str> {
+        match self.clock.base.as_str() {
+            "" => self.producer.starts_with(Self::RECORDER).then_some(Clock::MONOTONIC),
+            base => Some(base),
+        }
+    }
+
+    /// Returns whether the source knows from when to when it watched the scheduler. The rows of any other source say so
+    /// themselves: by the first and the last of them.
+    pub fn knows_schedule_span(&self) -> bool {
+        !self.probes.is_empty() || self.stored.iter().any(|stored| stored.is_of(Kind::OffCpu))
+    }
+
+    /// Beginning of a sentence in [`Run::not_captured`] of a source without the scheduler.
+    pub const NO_SCHEDULE: &str = "what the scheduler did to threads";
     /// Sentence in [`Run::not_captured`] of a recording without a profiler.
     pub const NO_DEVICE_ROWS: &str = "GPU-side execution: kernels and copies on the device have no rows";
 
@@ -257,6 +314,6 @@ impl Run {
 
     /// Total number of events lost, over all probes and intervals.
     pub fn lost_count(&self) -> u64 {
-        self.lost.iter().map(|lost| lost.count).sum()
+        self.lost.iter().map(|lost| lost.count).fold(0, u64::saturating_add)
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn write(call: &Call, censored: bool, stack: Option<u32>, callers: &m
     match probe.event {
         Event::Allocator => torch::write_event(call, stack, rows),
         Event::EmptyCache => rows.push(&Row { stack, ..torch::empty_cache_row(call) }),
+        Event::IpcCollect => torch::write_ipc_collect(call, censored, stack, callers, rows),
         Event::AllocatorUsage => {
             if let Some(row) = torch::usage_row(call) {
                 rows.push(&Row { stack, ..row });

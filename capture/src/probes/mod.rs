@@ -72,6 +72,9 @@ pub(crate) fn reference() -> String {
             Event::NamingCall(op) => format!("call `{}` and the kernel's name", op.name()),
             Event::Allocator => "every event of the caching allocator".to_owned(),
             Event::EmptyCache => "a request to empty the cache (`empty_cache`)".to_owned(),
+            Event::IpcCollect => {
+                "a call that frees what other processes no longer use (`ipc_collect`)".to_owned()
+            }
             Event::AllocatorUsage => "the allocator's totals, if its events cannot be probed".to_owned(),
             Event::Mark(_) => "a mark".to_owned(),
             Event::KernelName => "the names of kernels".to_owned(),

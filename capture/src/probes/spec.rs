@@ -41,10 +41,13 @@ pub(crate) enum Library {
     C10Cuda,
     /// PyTorch's core library, probed only in processes whose allocator library lacks the symbol of its events.
     C10,
+    /// The libraries that may have PyTorch's own CUDA code, of which builds differ in the one that has it.
+    Torch,
 }
 
 impl Library {
-    /// Every family. The allocator's library comes first: it decides whether libc10's fallback is needed.
+    /// The families whose libraries are nothing else. The allocator's library comes first: it decides whether libc10's
+    /// fallback is needed. A library of [`Self::Torch`] may contain the CUDA runtime, too.
     pub(crate) const ALL: [Self; 6] =
         [Self::C10Cuda, Self::C10, Self::Cudart, Self::Cuda, Self::Nccl, Self::Nvtx];
 
@@ -55,30 +58,31 @@ impl Library {
             Self::Cuda => "CUDA driver",
             Self::Nccl => "NCCL",
             Self::Nvtx => "NVTX",
-            Self::C10Cuda | Self::C10 => "PyTorch",
+            Self::C10Cuda | Self::C10 | Self::Torch => "PyTorch",
         }
     }
 
     /// Whether a mapped file of that name belongs to the family, as `libcudart.so.13` and the
     /// `libcudart-<hash>.so.12` of some wheels do.
     pub(crate) fn matches(self, file_name: &str) -> bool {
-        let stem = match self {
-            Self::Cudart => "libcudart",
-            Self::Cuda => "libcuda",
-            Self::Nccl => "libnccl",
-            Self::Nvtx => "libnvToolsExt",
-            Self::C10Cuda => "libc10_cuda",
-            Self::C10 => "libc10",
-        };
-        let Some(rest) = file_name.strip_prefix(stem) else {
-            return false;
+        let stems: &[&str] = match self {
+            Self::Cudart => &["libcudart"],
+            Self::Cuda => &["libcuda"],
+            Self::Nccl => &["libnccl"],
+            Self::Nvtx => &["libnvToolsExt"],
+            Self::C10Cuda => &["libc10_cuda"],
+            Self::C10 => &["libc10"],
+            Self::Torch => &["libtorch_cuda", "libtorch_python", "libtorch"],
         };
         let hash = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        rest.starts_with(".so")
-            || rest
-                .strip_prefix('-')
-                .and_then(|rest| rest.split_once(".so"))
-                .is_some_and(|(text, _)| hash(text))
+        let is_suffix = |rest: &str| {
+            rest.starts_with(".so")
+                || rest
+                    .strip_prefix('-')
+                    .and_then(|rest| rest.split_once(".so"))
+                    .is_some_and(|(text, _)| hash(text))
+        };
+        stems.iter().any(|stem| file_name.strip_prefix(stem).is_some_and(is_suffix))
     }
 }
 
@@ -185,6 +189,9 @@ pub(crate) enum Event {
     /// A request to release reclaimable memory (`empty_cache`). Entry only: C++ exceptions pass through the function
     /// and could not unwind through a probe on its return.
     EmptyCache,
+    /// A call of `ipc_collect()`, which frees blocks: the events of these lie between its entry and its return. No C++
+    /// exception passes through the function, because only destructors run in it.
+    IpcCollect,
     /// The allocator's report of its totals.
     AllocatorUsage,
     /// A mark of the workload.
@@ -261,6 +268,12 @@ mod tests {
         assert!(Library::C10Cuda.matches("libc10_cuda.so"));
         assert!(!Library::C10Cuda.matches("libc10.so"));
         assert!(!Library::C10.matches("libc10_cuda.so"));
+        for name in ["libtorch_cuda.so", "libtorch_python.so", "libtorch.so"] {
+            assert!(Library::Torch.matches(name), "{name}");
+        }
+        assert!(
+            !Library::Torch.matches("libtorch_cpu.so") && !Library::Torch.matches("libtorch_cuda_linalg.so")
+        );
         assert!(Library::Nccl.matches("libnccl.so.2"));
         assert!(!Library::Nccl.matches("libnccl-net.so"), "a plug-in is not NCCL");
     }

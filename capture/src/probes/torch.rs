@@ -1,13 +1,15 @@
 //! PyTorch's caching allocator: one function that it calls for every event of its own
 //! (`DeviceCachingAllocator::record_trace`, c10/cuda/CUDACachingAllocator.cpp), whether or not memory
 //! history is on, and for builds without that symbol the exported report to the profiler
-//! (`c10::reportMemoryUsageToProfiler`, c10/core/Allocator.h).
+//! (`c10::reportMemoryUsageToProfiler`, c10/core/Allocator.h). Calls of `torch.cuda.empty_cache()` and of
+//! `torch.cuda.ipc_collect()` (`torch::CudaIPCCollect`, torch/csrc/CudaIPCTypes.cpp).
 
 use capture_wire::Call;
 use trace_schema::{Kind, Row, Text};
 use trace_writer::Rows;
 
 use super::spec::{Event, Fields, FunctionProbe, Library, Profile};
+use crate::caller::Callers;
 
 const fn probe(library: Library, symbol: &'static str, profile: Profile, event: Event) -> FunctionProbe {
     let prefix = matches!(library, Library::C10Cuda);
@@ -35,6 +37,8 @@ pub(super) const PROBES: &[FunctionProbe] = &[
         Profile::Default,
         Event::AllocatorUsage,
     ),
+    // ()
+    probe(Library::Torch, "_ZN5torch14CudaIPCCollectEv", Profile::Light, Event::IpcCollect),
 ];
 
 /// `TraceEntry::Action`, in the order of its declaration.
@@ -83,6 +87,20 @@ pub(super) fn write_event(call: &Call, stack: Option<u32>, rows: &mut Rows) {
 /// The row of a request to empty the cache.
 pub(super) fn empty_cache_row(call: &Call) -> Row {
     row(call, "empty_cache".into())
+}
+
+/// Writes a call of `ipc_collect()`. The library that made the call tells whether the program or the allocator did.
+pub(super) fn write_ipc_collect(
+    call: &Call,
+    censored: bool,
+    stack: Option<u32>,
+    callers: &mut Callers,
+    rows: &mut Rows,
+) {
+    rows.start(call.ts as i64, Kind::Alloc, Text::Static("ipc_collect"), call.pid, call.tid)
+        .dur((!censored).then_some(call.dur_ns as i64))
+        .caller(callers.name(call.pid, call.caller))
+        .stack(stack);
 }
 
 /// The row of a usage report; `None` for memory that is not on a CUDA device.

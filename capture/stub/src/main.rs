@@ -1,8 +1,8 @@
 //! A scripted CUDA workload over the stub libraries. It writes down every call it made, with its own
 //! clock readings around it, for a test to compare with the trace.
 //!
-//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt`, `open`, `steady`
-//! or `api`.
+//! `cuda-stub LIBRARY_DIR LOG.json SCENARIO [LAUNCHES]`, where SCENARIO is `mixed`, `preempt`, `open`, `steady`,
+//! `sleep` or `api`.
 #![expect(unsafe_code, reason = "C interfaces of the real libraries")]
 #![expect(clippy::expect_used, clippy::panic, reason = "a test program: it fails loudly")]
 
@@ -212,6 +212,42 @@ fn preempt(log: &mut Log) {
     log.hog_tid = tid;
 }
 
+/// A program shares memory with another process, and makes room as vLLM does when it sleeps: garbage collection,
+/// `empty_cache()`, `ipc_collect()`. Then a request finds no free block.
+fn sleep(directory: &Path) {
+    type RecordTrace = extern "C" fn(*mut c_void, i32, u64, u64, *mut c_void, i8, u64, u64);
+    // Builds of PyTorch differ in the library that has `ipc_collect()`.
+    for name in ["libtorch_cuda.so", "libtorch_python.so"] {
+        if directory.join(name).exists() {
+            load(directory, name);
+        }
+    }
+    let record: RecordTrace =
+        function("_ZN3c104cuda20CUDACachingAllocator6Native22DeviceCachingAllocator12record_traceEstub");
+    let event = |action: i32, addr: u64, bytes: u64| {
+        record(std::ptr::null_mut(), action, addr, bytes, std::ptr::null_mut(), 0, 0, 0);
+    };
+    let empty_cache: extern "C" fn(*mut c_void) =
+        function("_ZN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocator10emptyCacheEstub");
+    let given_up: extern "C" fn(u64, u64) = function("stub_given_up");
+    let collect: extern "C" fn() -> bool = function("_ZN5torch14CudaIPCCollectEv");
+    let request: extern "C" fn() -> bool = function("stub_request");
+    let (garbage, lent) = (0x4000_0000, 0x8000_0000);
+    for (addr, bytes) in [(garbage, 20 << 20), (lent, 30 << 20)] {
+        event(3, addr, bytes);
+        event(0, addr, bytes);
+    }
+    event(1, garbage, 20 << 20);
+    event(2, garbage, 20 << 20);
+    empty_cache(std::ptr::null_mut());
+    event(4, garbage, 20 << 20);
+    given_up(lent, 30 << 20);
+    assert!(collect(), "the block that was given up");
+    assert!(!request(), "nothing is left to collect");
+    event(3, garbage, 40 << 20);
+    event(0, garbage, 40 << 20);
+}
+
 /// Launches for a while; once a millisecond, the time goes to standard output instead of a log.
 fn steady(count: usize) {
     let mut said_ns = 0;
@@ -237,7 +273,7 @@ fn open(log: &mut Log) {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [directory, log_path, scenario, rest @ ..] = args.as_slice() else {
-        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady|api [LAUNCHES]");
+        panic!("usage: cuda-stub LIBRARY_DIR LOG.json mixed|preempt|open|steady|sleep|api [LAUNCHES]");
     };
     for name in
         ["libcuda.so", "libcudart.so", "libc10.so", "libc10_cuda.so", "libnccl.so", "libnvToolsExt.so"]
@@ -251,6 +287,7 @@ fn main() {
         "preempt" => preempt(&mut log),
         "open" => open(&mut log),
         "steady" => steady(count),
+        "sleep" => sleep(Path::new(directory)),
         "api" => api::calls(),
         other => panic!("no scenario {other}"),
     }

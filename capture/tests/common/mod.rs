@@ -47,7 +47,7 @@ pub fn is_ok(name: &str) -> bool {
 
 /// Whether this kernel has no links over many functions, so that probes need CAP_SYS_ADMIN.
 pub fn probes_single_functions_only() -> bool {
-    finding("cheapest probes")["detail"].as_str().unwrap().starts_with("Single")
+    finding("cheapest probes")["detail"].as_str().unwrap().starts_with("single")
 }
 
 /// Whether a program can be run and succeeds.
@@ -113,14 +113,23 @@ impl Run {
 
 /// The stub's command line, with its log in `directory`.
 pub fn workload(directory: &Path, scenario: &[&str]) -> Command {
+    workload_with(&built("examples"), directory, scenario)
+}
+
+fn workload_with(libraries: &Path, directory: &Path, scenario: &[&str]) -> Command {
     let mut command = Command::new(built("cuda-stub"));
-    command.arg(built("examples")).arg(directory.join("log.json")).args(scenario);
+    command.arg(libraries).arg(directory.join("log.json")).args(scenario);
     command
 }
 
 pub fn record(flags: &[&str], scenario: &[&str]) -> Run {
+    record_with(&built("examples"), flags, scenario)
+}
+
+/// Records the stub with the CUDA libraries of a directory.
+pub fn record_with(libraries: &Path, flags: &[&str], scenario: &[&str]) -> Run {
     let directory = tempfile::tempdir().unwrap();
-    let stub = workload(directory.path(), scenario);
+    let stub = workload_with(libraries, directory.path(), scenario);
     let output = Command::new(CAPTURE)
         .arg("--out")
         .arg(directory.path().join("run.parquet"))

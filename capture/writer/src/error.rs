@@ -11,6 +11,28 @@ pub enum WriteError {
     /// An unfinished recording lies beside the output file.
     #[error("{} is an unfinished recording; save it with `analyze recover {}`, or use --force to discard it", .0.display(), .0.display())]
     Unfinished(PathBuf),
+    /// Another process is recording to the output file.
+    #[error("{} is being written by another recorder; give --out another name", .0.display())]
+    BeingRecorded(PathBuf),
+    /// The recording ends before its first row.
+    #[error("{}: nothing was recorded yet, so there is nothing to recover; the file can be removed", .0.display())]
+    NothingRecorded(PathBuf),
+    /// The place of the output is taken by what is not replaced.
+    #[error("{} is {what}, which is not replaced: give the output another name", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: String,
+    },
+    /// The folder of the output is missing, or no file can be created in it.
+    #[error("no file can be created in the folder {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The underlying error.
+        source: std::io::Error,
+    },
     /// The file to recover is not a recording, or its format is unknown.
     #[error("{} is not a recording of Inquest: {reason}", path.display())]
     NotARecording {

@@ -6,7 +6,7 @@
 //!          ├─── 3 ───┤
 //! ```
 
-use std::{cmp::Reverse, collections::BinaryHeap, fs::File, path::Path, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, fs::File, os::fd::AsRawFd, path::Path, sync::Arc};
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
@@ -50,15 +50,12 @@ fn time(batch: &RecordBatch, row: usize) -> Result<i64, ArrowError> {
 }
 
 impl<'a> Merge<'a> {
-    /// Opens a file in which each row group is sorted by `ts`.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub(crate) fn open(path: &'a Path) -> Result<Self, WriteError> {
+    /// Opens a file in which each row group is sorted by `ts`. It need not have a name; `path` is for messages.
+    pub(crate) fn open(file: &File, path: &'a Path) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
-        let file = File::open(path).map_err(io)?;
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(failed)?;
+        let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(failed)?;
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut merge = Self {
             path,
             schema: Arc::clone(metadata.schema()),
@@ -67,8 +64,8 @@ impl<'a> Merge<'a> {
             batches: Vec::new(),
         };
         for index in 0..metadata.metadata().num_row_groups() {
-            // A file of its own: readers would move each other's place in a common one.
-            let file = File::open(path).map_err(io)?;
+            // Opened again: readers would move each other's place in a common one.
+            let file = File::open(&again).map_err(io)?;
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
                 .with_row_groups(vec![index])
                 .with_batch_size(READ_ROWS)
@@ -96,9 +93,6 @@ impl<'a> Merge<'a> {
     }
 
     /// Returns the next batch of rows, or `None` at the end.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>, WriteError> {
         self.merged().map_err(|source| WriteError::Arrow { path: self.path.to_owned(), source })
     }

@@ -107,11 +107,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Creates the file, replacing one that exists.
-    pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
+    /// Begins to write into `file`, which is empty; `path` is for messages.
+    pub(crate) fn create(path: &Path, file: File) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
-        let file = File::create(path).map_err(io)?;
         let schema = Arc::new(arrow_schema());
         let properties = properties().map_err(failed)?;
         let copy = file.try_clone().map_err(io)?;

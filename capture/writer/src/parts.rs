@@ -13,7 +13,11 @@ use std::{
 
 use trace_schema::{Bytes, Row, Run};
 
-use crate::{Finished, Recorder, Rows, WriteError, recording::beside};
+use crate::{
+    Finished, Recorder, Rows, WriteError,
+    new_file::check_run,
+    recording::{self, RECORDING, beside},
+};
 
 /// A run that is being recorded, into one file or into parts of bounded size.
 pub struct Parts {
@@ -46,7 +50,8 @@ fn numbers(out: &Path, ending: &str) -> Vec<u32> {
     let number = |name: &str| -> Option<u32> {
         let rest = name.strip_suffix(ending)?.strip_prefix(&*stem)?.strip_prefix('.')?;
         let digits = rest.strip_suffix(&*extension)?.strip_suffix('.')?;
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+        let number: u32 = digits.parse().ok()?;
+        (format!("{number:04}") == digits).then_some(number)
     };
     let mut numbers: Vec<u32> = fs::read_dir(directory)
         .into_iter()
@@ -63,26 +68,35 @@ pub fn parts_of(out: &Path) -> Vec<PathBuf> {
     numbers(out, "").into_iter().map(|number| part_path(out, number)).collect()
 }
 
-/// Parts, finished or not, that earlier runs have left under this name.
-fn leftovers(out: &Path) -> Vec<PathBuf> {
-    let unfinished = numbers(out, ".recording").into_iter().map(|n| beside(&part_path(out, n), ".recording"));
-    parts_of(out).into_iter().chain(unfinished).collect()
-}
-
 impl Parts {
+    /// Checks that a run can be recorded to `out`, without doing it. Returns the parts of an earlier run, which are to be
+    /// removed then.
+    ///
+    /// # Errors
+    /// Under the conditions of [`Parts::create`], apart from failures to write.
+    pub fn check(out: &Path, force: bool, max_size: Option<Bytes>) -> Result<Vec<PathBuf>, WriteError> {
+        if max_size.is_none() {
+            return recording::check(out, force).map(|_| Vec::new());
+        }
+        for number in numbers(out, "") {
+            check_run(&part_path(out, number), force)?;
+        }
+        for number in numbers(out, RECORDING) {
+            recording::check_leftover(&part_path(out, number), force)?;
+        }
+        recording::check(&part_path(out, 1), force)?;
+        let unfinished = numbers(out, RECORDING).into_iter().map(|n| beside(&part_path(out, n), RECORDING));
+        Ok(parts_of(out).into_iter().chain(unfinished).collect())
+    }
+
     /// Opens the recording of the first or only file. With `max_size`, a part ends when its recording
     /// has reached that size; the finished file is smaller.
     ///
     /// # Errors
-    /// Under the conditions of [`Recorder::create`], and if parts of an earlier run exist and `force` is false.
+    /// Under the conditions of [`Recorder::record`], and if parts of an earlier run exist and `force` is false.
     pub fn create(out: &Path, force: bool, max_size: Option<Bytes>, run: &Run) -> Result<Self, WriteError> {
+        let stale = Self::check(out, force, max_size)?;
         let number = u32::from(max_size.is_some());
-        let stale = if max_size.is_some() { leftovers(out) } else { Vec::new() };
-        if !force && let Some(path) = stale.first() {
-            let path = path.clone();
-            let unfinished = path.extension().is_some_and(|extension| extension == "recording");
-            return Err(if unfinished { WriteError::Unfinished(path) } else { WriteError::Exists(path) });
-        }
         let current = open(out, number, force, run)?;
         let max_bytes = max_size.map(|size| size.0.unsigned_abs());
         Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new(), stale })
@@ -94,7 +108,7 @@ impl Parts {
     /// # Errors
     /// If a part cannot be removed.
     pub fn begun(&mut self) -> Result<(), WriteError> {
-        let own = beside(&part_path(&self.out, self.number), ".recording");
+        let own = beside(&part_path(&self.out, self.number), RECORDING);
         for path in std::mem::take(&mut self.stale).into_iter().filter(|path| *path != own) {
             fs::remove_file(&path).map_err(|source| WriteError::Io { path, source })?;
         }
@@ -102,26 +116,17 @@ impl Parts {
     }
 
     /// Adds a row to the current part.
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
         self.current.push(row)
     }
 
     /// Calls `write` to add any number of rows to the current part.
-    ///
-    /// # Errors
-    /// If writing fails.
     #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
         self.current.push_with(write)
     }
 
     /// Flushes the current part: see [`Recorder::flush`].
-    ///
-    /// # Errors
-    /// If writing fails.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.current.flush()
     }
@@ -183,5 +188,5 @@ impl Parts {
 
 fn open(out: &Path, number: u32, force: bool, run: &Run) -> Result<Recorder, WriteError> {
     let path = if number == 0 { out.to_owned() } else { part_path(out, number) };
-    Recorder::create(&path, force, &Run { part_number: number, ..run.clone() })
+    Recorder::record(&path, force, &Run { part_number: number, ..run.clone() })
 }

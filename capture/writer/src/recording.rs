@@ -1,18 +1,13 @@
 //! The append-only file of a recording in progress, and how it becomes a run.
 //!
-//! The file is a sequence of frames of Arrow IPC streams: an empty one with the metadata, then two a flush with the
-//! columns that have values in it. Most columns are empty at any time, and nothing is spent on those. What is not as it
-//! was written never reaches the reader of Arrow, which trusts it.
-//!
-//! ```text
-//! frame   │ INQr │ length │ CRC-32 │ streams …
-//!           4      4 (LE)   4 (LE)   length
-//! ```
+//! The file is a sequence of frames: one with the metadata, then one a flush with the columns that have values in it.
+//! Most columns are empty at any time, and nothing is spent on those.
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
-    io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write},
+    fs::File,
+    io::{self, BufReader, BufWriter, Seek, Write},
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -21,32 +16,42 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::Schema,
-    error::ArrowError,
-    ipc::{
-        CompressionType,
-        reader::StreamReader,
-        writer::{IpcWriteOptions, StreamWriter},
-    },
-};
+use arrow::{array::RecordBatch, error::ArrowError, ipc::reader::StreamReader};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema};
 
-use crate::{WriteError, merge::Merge, parquet_file, rows::Rows};
+use crate::{
+    WriteError,
+    frame::{
+        BUFFER_BYTES, append, append_stream, check_lengths, lacks_head, next_frame, next_rows, write_frame,
+    },
+    leftover,
+    merge::Merge,
+    new_file::{Access, NewFile, Place, check_run},
+    parquet_file,
+    rows::Rows,
+};
 
-/// Bytes that are read or written at once.
-const BUFFER_BYTES: usize = 1 << 20;
+/// What the name of a recording has after that of its run.
+pub(crate) const RECORDING: &str = ".recording";
 
 /// Rows from which a batch is written without waiting for the caller's flush. They fit into a cache.
 const BATCH_ROWS: usize = 1 << 14;
 
-/// The first bytes of a frame.
-const FRAME: &[u8; 4] = b"INQr";
+/// The file that rows are recorded into.
+enum Recording {
+    /// It ends with this process.
+    Scratch { _file: NewFile },
+    /// It has a name, by which it is found after a kill.
+    Named(Place),
+}
 
 /// A run that is being recorded.
 pub struct Recorder {
     out: PathBuf,
+    force: bool,
+    recording: Recording,
+    /// The path of the recording or, if it has no name, of the run.
     path: PathBuf,
     rows: Rows,
     file: BufWriter<File>,
@@ -55,79 +60,10 @@ pub struct Recorder {
     syncer: Syncer,
 }
 
-/// Columns that differ from row to row. Compressing them would cost a quarter of all that the reader spends on
-/// an event, and gain nothing; the others are mostly nulls and repetitions.
-const PLAIN: [&str; 3] = ["ts", "dur", "addr"];
-
-/// Writes one batch as a stream of its own.
-fn append_stream(
-    frame: &mut Vec<u8>,
-    batch: &RecordBatch,
-    compression: Option<CompressionType>,
-) -> Result<(), ArrowError> {
-    let options = IpcWriteOptions::default().try_with_compression(compression)?;
-    let mut stream = StreamWriter::try_new_with_options(frame, &batch.schema(), options)?;
-    if batch.num_rows() > 0 {
-        stream.write(batch)?;
-    }
-    stream.finish()
-}
-
-/// Writes rows: a stream of the plain columns, and one of the others.
-fn append(frame: &mut Vec<u8>, batch: &RecordBatch) -> Result<(), ArrowError> {
-    let schema = batch.schema();
-    let (plain, others): (Vec<usize>, Vec<usize>) =
-        (0..batch.num_columns()).partition(|index| PLAIN.contains(&schema.field(*index).name().as_str()));
-    append_stream(frame, &batch.project(&plain)?, None)?;
-    append_stream(frame, &batch.project(&others)?, Some(CompressionType::LZ4_FRAME))
-}
-
-/// Writes `frame` with its head, and empties it.
-fn write_frame(file: &mut BufWriter<File>, frame: &mut Vec<u8>) -> Result<(), ArrowError> {
-    let length = u32::try_from(frame.len())
-        .map_err(|_| ArrowError::IpcError("more than 4 GiB in one batch".to_owned()))?;
-    file.write_all(FRAME)?;
-    file.write_all(&length.to_le_bytes())?;
-    file.write_all(&crc32fast::hash(frame).to_le_bytes())?;
-    file.write_all(frame)?;
-    frame.clear();
-    Ok(())
-}
-
-/// Reads the next frame; `None` at the end of the file.
-fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, ArrowError> {
-    if file.fill_buf()?.is_empty() {
-        return Ok(None);
-    }
-    let mut words = [[0; 4]; 3];
-    for word in &mut words {
-        file.read_exact(word)?;
-    }
-    let [begin, length, sum] = words;
-    if begin != *FRAME {
-        return Err(ArrowError::IpcError("this is not a frame of a recording".to_owned()));
-    }
-    let mut frame = Vec::new();
-    let length = u32::from_le_bytes(length);
-    file.take(length.into()).read_to_end(&mut frame)?;
-    if frame.len() as u64 != u64::from(length) || crc32fast::hash(&frame) != u32::from_le_bytes(sum) {
-        return Err(ArrowError::IpcError("the checksum of a frame is wrong".to_owned()));
-    }
-    Ok(Some(frame))
-}
-
-/// Reads the rows of the next frame; `None` at the end of the file.
-fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
-    let Some(frame) = next_frame(file)? else { return Ok(None) };
-    let mut streams = frame.as_slice();
-    let mut half = || {
-        let mut batches = StreamReader::try_new(&mut streams, None)?.collect::<Result<Vec<_>, _>>()?;
-        batches.pop().ok_or_else(|| ArrowError::IpcError("a stream without rows".to_owned()))
-    };
-    let (plain, others) = (half()?, half()?);
-    let fields = plain.schema().fields().iter().chain(others.schema().fields()).cloned().collect::<Vec<_>>();
-    let columns = plain.columns().iter().chain(others.columns()).cloned().collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Some)
+/// Decodes a part of a recording. A forged one may make Arrow panic, which is an error of the recording.
+fn decoding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    panic::catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ArrowError::IpcError("a frame cannot be decoded".to_owned())))
 }
 
 /// A thread that syncs the flushed recording to the disk, so that it survives a power cut.
@@ -168,6 +104,13 @@ impl Syncer {
     }
 }
 
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        // The thread has the file open, and with it the lock. Who drops a recording does not ask for it any more.
+        let _ = self.end();
+    }
+}
+
 /// Size of a finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
@@ -186,19 +129,51 @@ pub(crate) fn beside(out: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Recorder {
-    /// Creates `<out>.recording`. `run` is the metadata known so far, which is all that a recovered run has.
+    /// Begins a run that is made in one go: until it is finished, its rows are in a file that ends with this process.
     ///
     /// # Errors
-    /// If `out` or an unfinished recording of it exists and `force` is false, or if writing fails.
+    /// If `out` cannot be written, or exists and `force` is false, or if writing fails.
     pub fn create(out: &Path, force: bool, run: &Run) -> Result<Self, WriteError> {
-        let path = beside(out, ".recording");
-        if !force && out.exists() {
-            return Err(WriteError::Exists(out.to_owned()));
+        check_run(out, force)?;
+        let new = NewFile::at(Place::open(out)?, force, Access::Owner)?;
+        let file = new.writer()?;
+        Self::begin(out, force, Recording::Scratch { _file: new }, out.to_owned(), file, run)
+    }
+
+    /// Begins a run whose rows survive a kill: they are in `<out>.recording`, which has its metadata from the moment at
+    /// which it is there. `run` is the metadata known so far, which is all that a recovered run has.
+    ///
+    /// # Errors
+    /// If `out` cannot be written, or exists and `force` is false; if there is a recording of it with rows and `force`
+    /// is false, or one that another process writes to; or if writing fails.
+    pub fn record(out: &Path, force: bool, run: &Run) -> Result<Self, WriteError> {
+        let is_left = check(out, force)?;
+        let path = beside(out, RECORDING);
+        let new = NewFile::at(Place::open(&path)?, false, Access::Owner)?;
+        let file = new.writer()?;
+        let recorder = Self::begin(out, force, Recording::Named(Place::open(&path)?), path, file, run)?;
+        // For other recorders, until this one ends. The file system may have no locks.
+        let _ = recorder.file.get_ref().try_lock();
+        recorder.file.get_ref().sync_all().map_err(|source| recorder.failed(source))?;
+        if is_left {
+            recorder.remove()?;
         }
-        if !force && path.exists() {
-            return Err(WriteError::Unfinished(path));
+        match new.finish() {
+            Ok(_) => Ok(recorder),
+            Err(WriteError::Exists(path)) => Err(WriteError::Unfinished(path)),
+            Err(error) => Err(error),
         }
-        let file = File::create(&path).map_err(|source| WriteError::Io { path: path.clone(), source })?;
+    }
+
+    /// Writes the metadata into the file.
+    fn begin(
+        out: &Path,
+        force: bool,
+        recording: Recording,
+        path: PathBuf,
+        file: File,
+        run: &Run,
+    ) -> Result<Self, WriteError> {
         let json = serde_json::to_string(run)
             .map_err(|source| WriteError::Metadata { path: path.clone(), source })?;
         let schema = arrow_schema().with_metadata(HashMap::from([
@@ -212,21 +187,28 @@ impl Recorder {
         append_stream(&mut frame, &head, None)
             .and_then(|()| write_frame(&mut file, &mut frame))
             .map_err(|source| WriteError::Arrow { path: path.clone(), source })?;
-        Ok(Self { out: out.to_owned(), path, rows: Rows::default(), file, frame, syncer })
+        file.flush().map_err(|source| WriteError::Io { path: path.clone(), source })?;
+        Ok(Self { out: out.to_owned(), force, recording, path, rows: Rows::default(), file, frame, syncer })
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::Io { path: self.path.clone(), source }
+    }
+
+    /// Removes the recording, if it has a name.
+    fn remove(&self) -> Result<(), WriteError> {
+        match &self.recording {
+            Recording::Named(place) => place.remove(),
+            Recording::Scratch { .. } => Ok(()),
+        }
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// If a full batch cannot be written.
     pub fn push(&mut self, row: &Row) -> Result<(), WriteError> {
         self.push_with(|rows| rows.push(row))
     }
 
     /// Calls `write` to add any number of rows.
-    ///
-    /// # Errors
-    /// If a full batch cannot be written.
     #[inline]
     pub fn push_with(&mut self, write: impl FnOnce(&mut Rows)) -> Result<(), WriteError> {
         write(&mut self.rows);
@@ -260,16 +242,16 @@ impl Recorder {
         self.file.get_ref().metadata().map_or(0, |meta| meta.len())
     }
 
-    /// Removes the recording of a run that could not be started.
+    /// Ends a run of which nothing is to stay.
     pub fn discard(self) {
         // A file that cannot be removed says so by being there at the next attempt.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.remove();
     }
 
     /// Writes the run with `run` as its final metadata, and removes the recording.
     ///
     /// # Errors
-    /// If reading or writing fails. The recording is kept then.
+    /// If reading or writing fails. A recording that has a name is kept then.
     pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
         self.end(run, false)
     }
@@ -278,35 +260,60 @@ impl Recorder {
     /// groups do not overlap.
     ///
     /// # Errors
-    /// If reading or writing fails. The recording is kept then.
+    /// If reading or writing fails. A recording that has a name is kept then.
     pub fn finish_sorted(self, run: &Run) -> Result<Finished, WriteError> {
         self.end(run, true)
     }
 
     fn end(mut self, run: &Run, sort: bool) -> Result<Finished, WriteError> {
         self.flush()?;
-        self.syncer.end().map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
-        let finished = convert(&self.path, &self.out, sort, |_, unread| match unread {
+        let synced = self.syncer.end();
+        synced.map_err(|source| self.failed(source))?;
+        let file = self.file.get_ref().try_clone().map_err(|source| self.failed(source))?;
+        let finished = convert(file, &self.path, &self.out, self.force, sort, |_, unread| match unread {
             None => Ok(run.clone()),
             Some((offset, length)) => Err(WriteError::NotARecording {
                 path: self.path.clone(),
                 reason: format!("it can be read up to byte {offset} of {length} only"),
             }),
         })?;
-        fs::remove_file(&self.path).map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
+        self.remove()?;
         Ok(finished)
     }
+}
+
+/// Checks that a run can be recorded to `out`, and returns whether a recording has to be removed for that.
+///
+/// # Errors
+/// Under the conditions of [`Recorder::record`].
+pub(crate) fn check(out: &Path, force: bool) -> Result<bool, WriteError> {
+    check_run(out, force)?;
+    check_leftover(out, force)
+}
+
+/// Checks that the recording of the run `out` may be created, and returns whether one has to be removed for that.
+pub(crate) fn check_leftover(out: &Path, force: bool) -> Result<bool, WriteError> {
+    let path = beside(out, RECORDING);
+    leftover::check(&Place::open(&path)?, &path, force)
 }
 
 /// Writes the run `out` from an unfinished recording, up to the first damaged frame; the recording is kept.
 ///
 /// # Errors
-/// If `recording` is not a recording, if `out` exists and `force` is false, or if reading or writing fails.
+/// If `recording` is not a recording or was cut off before anything was recorded, if `out` cannot be written, or
+/// exists and `force` is false, or if reading or writing fails.
 pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, WriteError> {
-    if !force && out.exists() {
-        return Err(WriteError::Exists(out.to_owned()));
+    check_run(out, force)?;
+    let io = |source| WriteError::Io { path: recording.to_owned(), source };
+    // A named pipe must not make this wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(CWD, recording, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+    let file = File::from(file);
+    if !file.metadata().map_err(io)?.is_file() {
+        let reason = "it is not a regular file".to_owned();
+        return Err(WriteError::NotARecording { path: recording.to_owned(), reason });
     }
-    convert(recording, out, false, |json, unread| {
+    convert(file, recording, out, force, false, |json, unread| {
         let mut run: Run = serde_json::from_str(json).map_err(|source| WriteError::NotARecording {
             path: recording.to_owned(),
             reason: format!("its metadata is not the JSON of a run: {source}"),
@@ -326,9 +333,9 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
     })
 }
 
-/// Writes the rows of a file whose row groups overlap in the order of time.
-fn merge(unsorted: &Path, sorted: &Path) -> Result<parquet_file::Writer, WriteError> {
-    let mut merge = Merge::open(unsorted)?;
+/// Writes the rows of the file `unsorted`, whose row groups overlap, in the order of time.
+fn merge(unsorted: &File, out: &Path, sorted: File) -> Result<parquet_file::Writer, WriteError> {
+    let mut merge = Merge::open(unsorted, out)?;
     let mut failed = None;
     let batches = std::iter::from_fn(|| {
         merge.next().unwrap_or_else(|error| {
@@ -336,7 +343,7 @@ fn merge(unsorted: &Path, sorted: &Path) -> Result<parquet_file::Writer, WriteEr
             None
         })
     });
-    let file = parquet_file::Writer::create(sorted)?.rows(batches)?;
+    let file = parquet_file::Writer::create(out, sorted)?.rows(batches)?;
     failed.map_or(Ok(file), Err)
 }
 
@@ -344,22 +351,28 @@ fn merge(unsorted: &Path, sorted: &Path) -> Result<parquet_file::Writer, WriteEr
 /// whole; `run` gives the metadata, told the recording's own and, if it is cut off, where and its length.
 /// `sort`: no row group shall begin before the one before it ends.
 fn convert(
+    file: File,
     recording: &Path,
     out: &Path,
+    force: bool,
     sort: bool,
     run: impl FnOnce(&str, Option<(u64, u64)>) -> Result<Run, WriteError>,
 ) -> Result<Finished, WriteError> {
     let no = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
     let read = |source| WriteError::Io { path: recording.to_owned(), source };
-    let file = File::open(recording).map_err(read)?;
     let length = file.metadata().map_err(read)?.len();
+    if lacks_head(&file).map_err(read)? {
+        return Err(WriteError::NothingRecorded(recording.to_owned()));
+    }
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let frame = next_frame(&mut file).map_err(|e| no(e.to_string()))?.unwrap_or_default();
-    let mut head = StreamReader::try_new(frame.as_slice(), None).map_err(|e| no(e.to_string()))?;
-    if let Some(Err(error)) = head.next() {
-        return Err(no(error.to_string()));
-    }
-    let head = head.schema();
+    let head = decoding(|| {
+        check_lengths(&frame)?;
+        let mut head = StreamReader::try_new(frame.as_slice(), None)?;
+        head.next().transpose()?;
+        Ok(head.schema())
+    });
+    let head = head.map_err(|error| no(error.to_string()))?;
     let metadata = head.metadata();
     match metadata.get(META_VERSION) {
         Some(version) if *version == FORMAT_VERSION.to_string() => {}
@@ -369,7 +382,7 @@ fn convert(
     let mut unread = None;
     let batches = std::iter::from_fn(|| {
         let start = file.stream_position().ok()?;
-        match next_rows(&mut file) {
+        match decoding(|| next_rows(&mut file)) {
             Ok(rows) => rows,
             // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
             Err(_) => {
@@ -378,21 +391,17 @@ fn convert(
             }
         }
     });
-    let temporary = beside(out, ".tmp");
-    let io = |source: io::Error| WriteError::Io { path: temporary.clone(), source };
-    let mut file = parquet_file::Writer::create(&temporary)?.rows(batches)?;
+    let mut new = NewFile::create(out, force, Access::Owner)?;
+    let mut file = parquet_file::Writer::create(out, new.writer()?)?.rows(batches)?;
     if sort && file.overlaps() {
         file.finish(&Run::default())?;
-        let unsorted = beside(out, ".unsorted");
-        fs::rename(&temporary, &unsorted).map_err(io)?;
-        let sorted = merge(&unsorted, &temporary);
-        // What it was made from is not needed any more, whatever came of it.
-        fs::remove_file(&unsorted).map_err(io)?;
-        file = sorted?;
+        let sorted = NewFile::create(out, force, Access::Owner)?;
+        file = merge(&new.writer()?, out, sorted.writer()?)?;
+        // What it was made from is gone with its file.
+        new = sorted;
     }
     let run = run(metadata.get(META_RUN).map_or("{}", String::as_str), unread)?;
     let rows_count = file.finish(&run)?;
-    let size_bytes = fs::metadata(&temporary).map_err(io)?.len();
-    fs::rename(&temporary, out).map_err(io)?;
+    let size_bytes = new.finish()?;
     Ok(Finished { rows_count, size_bytes, parts_count: 0 })
 }

@@ -1,15 +1,19 @@
 //! Rows in, file out; a cut recording is recovered up to the cut.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
     datatypes::Int64Type,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use trace_schema::{Kind, Row, Run};
-use trace_writer::{Recorder, WriteError, recover};
+use trace_schema::{Bytes, Kind, Row, Run};
+use trace_writer::{Parts, Recorder, WriteError, part_path, recover, write};
 
 fn row(ts: i64) -> Row {
     Row {
@@ -89,7 +93,7 @@ fn a_cut_recording_keeps_what_was_flushed() {
     let out = directory.path().join("run.parquet");
     let recording = directory.path().join("run.parquet.recording");
     let mut recorder =
-        Recorder::create(&out, false, &Run { producer: "test".to_owned(), ..Run::default() }).unwrap();
+        Recorder::record(&out, false, &Run { producer: "test".to_owned(), ..Run::default() }).unwrap();
     for ts in 0..1000 {
         recorder.push(&row(ts)).unwrap();
     }
@@ -106,8 +110,13 @@ fn a_cut_recording_keeps_what_was_flushed() {
         fs::write(&recording, &bytes[..cut as usize]).unwrap();
         assert_eq!(recover(&recording, &out, true).unwrap().rows_count, rows, "cut at {cut}");
     }
-    fs::write(&recording, &bytes[..20]).unwrap();
-    assert!(matches!(recover(&recording, &out, true), Err(WriteError::NotARecording { .. })));
+    fs::remove_file(&out).unwrap();
+    for cut in [0, 1, 7, 20] {
+        fs::write(&recording, &bytes[..cut]).unwrap();
+        let refused = recover(&recording, &out, true);
+        assert!(matches!(refused, Err(WriteError::NothingRecorded(_))), "cut at {cut}: {refused:?}");
+    }
+    assert!(!out.exists());
     fs::write(&recording, b"something else entirely").unwrap();
     assert!(matches!(recover(&recording, &out, true), Err(WriteError::NotARecording { .. })));
 }
@@ -118,7 +127,7 @@ fn a_damaged_recording_keeps_what_stands_before_the_damage() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     let recording = directory.path().join("run.parquet.recording");
-    let mut recorder = Recorder::create(&out, false, &Run::default()).unwrap();
+    let mut recorder = Recorder::record(&out, false, &Run::default()).unwrap();
     // Where frames end, and the rows up to there.
     let mut frames = Vec::new();
     for upto in [0, 100, 300, 700] {
@@ -146,16 +155,195 @@ fn a_damaged_recording_keeps_what_stands_before_the_damage() {
     }
 }
 
+/// Records some rows and ends as a kill does.
+fn interrupted(out: &Path, rows_count: i64) {
+    let mut recorder = Recorder::record(out, false, &Run::default()).unwrap();
+    (0..rows_count).for_each(|ts| recorder.push(&row(ts)).unwrap());
+    recorder.flush().unwrap();
+}
+
 #[test]
 fn nothing_is_overwritten_unasked() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("run.parquet");
     fs::write(&out, "precious").unwrap();
+    assert!(matches!(Recorder::record(&out, false, &Run::default()), Err(WriteError::Exists(_))));
     assert!(matches!(Recorder::create(&out, false, &Run::default()), Err(WriteError::Exists(_))));
     fs::remove_file(&out).unwrap();
-    let recorder = Recorder::create(&out, false, &Run::default()).unwrap();
-    std::mem::forget(recorder);
-    assert!(matches!(Recorder::create(&out, false, &Run::default()), Err(WriteError::Unfinished(_))));
-    Recorder::create(&out, true, &Run::default()).unwrap().discard();
+    interrupted(&out, 1);
+    assert!(matches!(Recorder::record(&out, false, &Run::default()), Err(WriteError::Unfinished(_))));
+    Recorder::record(&out, true, &Run::default()).unwrap().discard();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_recording_without_rows_is_no_obstacle() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    // The metadata is there as soon as the file is.
+    interrupted(&out, 0);
+    assert_eq!(recover(&recording, &out, false).unwrap().rows_count, 0);
+    fs::remove_file(&out).unwrap();
+    let head = fs::read(&recording).unwrap();
+    for length in [head.len(), 30, 3, 0] {
+        fs::write(&recording, &head[..length]).unwrap();
+        interrupted(&out, 0);
+        assert_eq!(fs::metadata(&recording).unwrap().len(), head.len() as u64, "cut at {length}");
+    }
+    // What is no recording is not thrown away.
+    fs::write(&recording, "precious").unwrap();
+    assert!(matches!(Recorder::record(&out, false, &Run::default()), Err(WriteError::Unfinished(_))));
+    assert_eq!(fs::read_to_string(&recording).unwrap(), "precious");
+}
+
+#[test]
+fn a_recording_in_progress_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let mut recorder = Recorder::record(&out, false, &Run::default()).unwrap();
+    for force in [false, true] {
+        let refused = Recorder::record(&out, force, &Run::default());
+        assert!(matches!(refused, Err(WriteError::BeingRecorded(_))), "force {force}");
+    }
+    recorder.push(&row(1)).unwrap();
+    assert_eq!(recorder.finish(&Run::default()).unwrap().rows_count, 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// Links at the names that a recording uses, as another user of a shared folder could make them.
+#[test]
+fn links_at_the_names_of_a_recording_change_nothing_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let precious = directory.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    let nothing = directory.path().join("nothing");
+    let one_part = Some(Bytes(1 << 20));
+    for (number, max_size) in [(0, None), (1, one_part), (2, one_part)] {
+        let shared = directory.path().join(format!("shared{number}"));
+        fs::create_dir(&shared).unwrap();
+        let out = shared.join("run.parquet");
+        let part = if number == 0 { out.clone() } else { part_path(&out, number) };
+        let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", part.display()));
+        // Names that were once predictable are not used at all.
+        symlink(&precious, beside(".tmp")).unwrap();
+        symlink(&precious, beside(".unsorted")).unwrap();
+        for force in [false, true] {
+            let links: [fn(&Path, &Path) -> std::io::Result<()>; 2] =
+                [|to, at| symlink(to, at), |to, at| fs::hard_link(to, at)];
+            for link in links {
+                link(&precious, &beside(".recording")).unwrap();
+                let refused = Parts::create(&out, force, max_size, &Run::default());
+                assert!(matches!(refused, Err(WriteError::NotAFile { .. })), "part {number}, force {force}");
+                fs::remove_file(beside(".recording")).unwrap();
+            }
+            symlink(&nothing, beside(".recording")).unwrap();
+            let refused = Parts::create(&out, force, max_size, &Run::default());
+            assert!(matches!(refused, Err(WriteError::NotAFile { .. })), "part {number}, force {force}");
+            fs::remove_file(beside(".recording")).unwrap();
+        }
+        symlink(&precious, &part).unwrap();
+        let refused = Parts::create(&out, false, max_size, &Run::default());
+        assert!(matches!(refused, Err(WriteError::Exists(_))), "part {number}");
+        let mut parts = Parts::create(&out, true, max_size, &Run::default()).unwrap();
+        parts.begun().unwrap();
+        parts.push(&row(1)).unwrap();
+        if max_size.is_some() {
+            parts.next(&Run::default()).unwrap();
+        }
+        parts.finish(&Run::default()).unwrap();
+        assert!(fs::symlink_metadata(&part).unwrap().is_file(), "part {number}");
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(!nothing.exists());
+}
+
+/// Whoever makes such a link while a recording is under way only stops that recording.
+#[test]
+fn a_link_at_the_next_part_is_not_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (out, precious) = (directory.path().join("run.parquet"), directory.path().join("precious"));
+    fs::write(&precious, "precious").unwrap();
+    let mut parts = Parts::create(&out, true, Some(Bytes(1 << 20)), &Run::default()).unwrap();
+    parts.begun().unwrap();
+    parts.push(&row(1)).unwrap();
+    symlink(&precious, directory.path().join("run.0002.parquet.recording")).unwrap();
+    assert!(matches!(parts.next(&Run::default()), Err(WriteError::NotAFile { .. })));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+#[test]
+fn runs_are_for_their_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let recorder = Recorder::record(&out, false, &Run::default()).unwrap();
+    assert_eq!(mode(&directory.path().join("run.parquet.recording")), 0o600);
+    recorder.finish(&Run::default()).unwrap();
+    assert_eq!(mode(&out), 0o600);
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o644)).unwrap();
+    let rows = std::iter::empty::<Result<RecordBatch, WriteError>>();
+    write(&out, true, rows, Run::default).unwrap();
+    assert_eq!(mode(&out), 0o600);
+}
+
+#[test]
+fn a_run_that_fails_leaves_what_was_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    fs::write(&out, "precious").unwrap();
+    let rows = std::iter::once(Err::<RecordBatch, _>(WriteError::NothingRecorded(PathBuf::from("rows"))));
+    assert!(write(&out, true, rows, Run::default).is_err());
+    // A run that is made in one go has no recording to recover.
+    let mut recorder = Recorder::create(&out, true, &Run::default()).unwrap();
+    recorder.push(&row(1)).unwrap();
+    recorder.flush().unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    recorder.discard();
+    assert_eq!(fs::read_to_string(&out).unwrap(), "precious");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// A forged recording: its checksums are right, and what they cover is not. It is recovered up to there, or refused, and never
+/// makes the program panic.
+#[test]
+fn a_forged_recording_is_recovered_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    let mut recorder = Recorder::record(&out, false, &Run::default()).unwrap();
+    for upto in [0..50, 50..120] {
+        upto.for_each(|ts| recorder.push(&row(ts)).unwrap());
+        recorder.flush().unwrap();
+    }
+    let bytes = fs::read(&recording).unwrap();
+    std::mem::forget(recorder);
+    // Where the content of each frame begins and ends: it stands after 12 bytes, of which four are its length.
+    let mut frames = Vec::new();
+    let mut start = 0;
+    while start < bytes.len() {
+        let length = u32::from_le_bytes(bytes[start + 4..start + 8].try_into().unwrap()) as usize;
+        frames.push(start + 12..start + 12 + length);
+        start += 12 + length;
+    }
+    assert_eq!(frames.len(), 3);
+    let mut seed = 5_u64;
+    let (mut recovered, mut refused) = (0, 0);
+    for round in 0..600 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let frame = frames[round % frames.len()].clone();
+        let mut forged = bytes.clone();
+        forged[frame.start + (seed >> 33) as usize % frame.len()] = (seed >> 20) as u8;
+        let sum = crc32fast::hash(&forged[frame.clone()]);
+        forged[frame.start - 4..frame.start].copy_from_slice(&sum.to_le_bytes());
+        fs::write(&recording, &forged).unwrap();
+        match recover(&recording, &out, true) {
+            Ok(finished) => {
+                assert!(finished.rows_count <= 120);
+                recovered += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(recovered > 50 && refused > 5, "{recovered} recovered, {refused} refused");
 }

@@ -1,4 +1,4 @@
-//! Functions that DataFusion lacks, one a file. Quantiles are DataFusion's own exact `percentile_cont` and `median`.
+//! Functions that DataFusion lacks, one a file, and two of its own with other accumulators: `count` and `percentile_cont`.
 
 mod count;
 mod demangle;
@@ -6,6 +6,7 @@ mod document;
 mod fmt;
 mod histogram;
 mod interval_set;
+mod percentile_cont;
 pub mod reference;
 mod time_bucket;
 
@@ -27,7 +28,7 @@ fn aggregates() -> Vec<AggregateUDF> {
     vec![histogram::function(), interval_set::aggregate()]
 }
 
-/// Registers all of them, and a `count` that is quick with few groups.
+/// Registers all of them, a `count` that is quick with few groups, and a `percentile_cont` in bounded memory.
 pub fn register(context: &SessionContext) {
     for function in scalars() {
         context.register_udf(function);
@@ -36,4 +37,5 @@ pub fn register(context: &SessionContext) {
         context.register_udaf(function);
     }
     context.register_udaf(count::function());
+    context.register_udaf(percentile_cont::function());
 }

@@ -7,6 +7,7 @@
 //! interval_join        the physical plan, early       sweeps sorted inputs where a join compares intervals
 //! eager_boolean        the physical plan, last        evaluates both sides of AND and OR if that is cheap
 //! dense_group_by       the physical plan, last        finds the group of an integer by its place in a table
+//! checked_scans        the physical plan, last        checks the rows of files (it makes nothing faster)
 //! ```
 
 mod dense_group_by;
@@ -21,7 +22,7 @@ use datafusion::{
     execution::memory_pool::MemoryPool, optimizer::OptimizerRule, physical_optimizer::PhysicalOptimizerRule,
 };
 
-use crate::planner::substitute_exec::Rule;
+use crate::{checked_scan::CheckedScans, planner::substitute_exec::Rule};
 
 /// Returns the rules for logical plans, which are added to DataFusion's. Their memory is accounted for in
 /// `pool`.
@@ -34,5 +35,6 @@ pub fn plan_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = interval_join::rules();
     rules.push(Arc::new(Rule::<eager_boolean::EagerBooleanFilter>::default()));
     rules.push(Arc::new(Rule::<dense_group_by::DenseGroupBy>::default()));
+    rules.push(Arc::new(CheckedScans));
     rules
 }

@@ -81,9 +81,6 @@ fn joined(all: Vec<Stored>) -> Vec<Stored> {
 }
 
 /// Reads the table.
-///
-/// # Errors
-/// Returns an error of the database.
 pub(super) fn read(
     connection: &Connection,
     names: &HashMap<(i64, i64), Text>,

@@ -124,6 +124,7 @@ impl<'a> Source<'a> {
             ],
             ..Run::default()
         };
+        run.not_captured.extend(self.inner.unread.clone());
         let counted = self.columns("event_aggregates")?;
         if aggregates::COLUMNS.iter().all(|column| counted.iter().any(|name| name == column)) {
             let error = self.sqlite("event_aggregates");
@@ -169,7 +170,8 @@ impl<'a> Source<'a> {
             end_ns: text("stopped_at").parse().unwrap_or(0),
             ..Clock::default()
         };
-        if !self.columns("process_names")?.is_empty() {
+        let named = self.columns("process_names")?;
+        if ["pid", "name"].iter().all(|column| named.iter().any(|name| name == column)) {
             let error = self.sqlite("process_names");
             let mut statement =
                 self.inner.connection.prepare("SELECT pid, name FROM process_names").map_err(&error)?;

@@ -323,7 +323,7 @@ impl Converter {
             joined_running: true,
             clock: Clock { start_ns: self.first_ns.unwrap_or(0), end_ns: self.last_ns, ..Clock::default() },
             not_captured: vec![
-                "what the scheduler did to threads".to_owned(),
+                Run::NO_SCHEDULE.to_owned(),
                 "bytes, directions, streams and results of calls; those of the work on the GPU are in the \
                  `device` row with the same `correlation`"
                     .to_owned(),

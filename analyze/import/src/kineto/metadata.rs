@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, io::Read};
 use trace_schema::{Gpu, ProcessInfo, Run, Thread};
 
 use super::event::{Event, Field};
-use crate::json::{Json, JsonError, Shape};
+use crate::{
+    json::{Json, JsonError, Shape},
+    limits::NAMES_BYTES,
+};
 
 /// Largest number of names that are kept; no real program has more.
 const MAX_NAMES: usize = 1 << 16;
@@ -19,6 +22,8 @@ pub(super) struct Metadata {
     labels: BTreeMap<u32, String>,
     processes: BTreeMap<u32, String>,
     threads: BTreeMap<(u32, u32), String>,
+    /// Size of the names that are kept, in bytes.
+    names_bytes: usize,
     /// Number of names that were not kept because there were too many.
     left_out_count: u64,
 }
@@ -43,8 +48,10 @@ impl Metadata {
             while json.next_key(&mut is_first, &mut key)? {
                 if key == "name" {
                     json.text(&mut key, "the name of a device")?;
-                    if self.gpus.len() < MAX_NAMES {
+                    if self.gpus.len() < MAX_NAMES && self.has_room(&key) {
                         self.gpus.push(key.clone());
+                    } else {
+                        self.left_out_count += 1;
                     }
                 } else {
                     json.skip()?;
@@ -65,6 +72,16 @@ impl Metadata {
         Ok(())
     }
 
+    /// Returns whether a name can be kept, and counts its bytes if it can.
+    fn has_room(&mut self, name: &str) -> bool {
+        let names_bytes = self.names_bytes.saturating_add(name.len());
+        let has_room = !NAMES_BYTES.is_exceeded_by(names_bytes);
+        if has_room {
+            self.names_bytes = names_bytes;
+        }
+        has_room
+    }
+
     /// Takes a metadata event (phase `M`).
     pub(super) fn event(&mut self, event: &Event) {
         let number = |field| match field {
@@ -72,7 +89,8 @@ impl Metadata {
             _ => None,
         };
         let Some(pid) = number(event.pid) else { return };
-        if self.labels.len() + self.processes.len() + self.threads.len() >= MAX_NAMES {
+        let count = self.labels.len() + self.processes.len() + self.threads.len();
+        if count >= MAX_NAMES || !self.has_room(&event.label) {
             self.left_out_count += 1;
             return;
         }

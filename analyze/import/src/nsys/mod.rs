@@ -97,6 +97,7 @@ fn import(path: &Path, out: &Path, force: bool) -> Result<Finished, AnalyzeError
             ..Run::default()
         },
     };
+    import.run.not_captured.extend(import.source.unread());
     match import.all(&found) {
         Ok(()) => {
             import.run.clock = Clock {

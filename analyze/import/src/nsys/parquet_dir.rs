@@ -15,11 +15,14 @@ use arrow::{
 use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
 
 use super::source::{Cell, Cells, Source, Take, Wanted};
+use crate::{limits::TEXTS_BYTES, times::nanoseconds};
 use analyze_run::{error::AnalyzeError, progress};
 
 /// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 13;
 const TEXTS: &str = "StringIds";
+/// Estimated memory of a text besides its own bytes.
+const TEXT_OVERHEAD_BYTES: usize = 64;
 
 /// An export that is a folder of Parquet files.
 pub(super) struct ParquetDir {
@@ -55,8 +58,9 @@ impl Values {
                 let numbers = array.as_primitive::<UInt64Type>();
                 Self::Integers(std::sync::Arc::new(numbers.unary::<_, Int64Type>(|number| number as i64)))
             }
-            ty if ty.is_integer() || matches!(ty, DataType::Boolean | DataType::Timestamp(..)) => {
-                Self::Integers(to(&DataType::Int64)?)
+            ty if ty.is_integer() || matches!(ty, DataType::Boolean) => Self::Integers(to(&DataType::Int64)?),
+            DataType::Timestamp(..) | DataType::Duration(_) => {
+                Self::Integers(nanoseconds(array).map_err(|error| format!("column {name}: {error}"))?)
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
                 Self::Texts(to(&DataType::Utf8)?)
@@ -85,10 +89,15 @@ impl ParquetDir {
     /// Returns an error if `StringIds` is missing or cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, AnalyzeError> {
         let mut directory = Self { path: path.to_owned(), texts: HashMap::new() };
-        let mut texts = HashMap::new();
+        let (mut texts, mut texts_bytes) = (HashMap::new(), 0_usize);
         let wanted = Wanted { table: TEXTS, columns: &["id", "value"], texts: &[], by: None };
         directory.rows(&wanted, &mut |cells| {
-            texts.insert(cells.required("id")?, cells.text("value")?);
+            let (id, text) = (cells.required("id")?, cells.text("value")?);
+            texts_bytes = texts_bytes.saturating_add(text.len() + TEXT_OVERHEAD_BYTES);
+            if TEXTS_BYTES.is_exceeded_by(texts_bytes) {
+                return Err(TEXTS_BYTES.over("the texts take more memory").into());
+            }
+            texts.insert(id, text);
             Ok(())
         })?;
         directory.texts = texts;

@@ -124,10 +124,12 @@ pub(super) trait Source {
     /// Returns the path of the export.
     fn path(&self) -> &Path;
 
+    /// Says what is missing because it lies in a file beside the export, as a sentence without a full stop.
+    fn unread(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the names of all tables.
-    ///
-    /// # Errors
-    /// Returns an error if the tables cannot be listed.
     fn tables(&self) -> Result<Vec<String>, AnalyzeError>;
 
     /// Returns the names of a table's columns, none if there is no such table.
@@ -175,10 +177,11 @@ impl Source for Sqlite {
     }
 
     fn tables(&self) -> Result<Vec<String>, AnalyzeError> {
-        let failed = self.0.failed("sqlite_master");
-        let query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
-        let mut statement = self.0.connection.prepare(query).map_err(&failed)?;
-        statement.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(&failed)
+        self.0.tables().map_err(|reason| foreign(self.path(), reason))
+    }
+
+    fn unread(&self) -> Option<String> {
+        self.0.unread.clone()
     }
 
     fn columns(&self, table: &str) -> Result<Vec<String>, String> {

@@ -4,6 +4,7 @@ use trace_schema::Run;
 use trace_writer::Recorder;
 
 use super::source::{Cells, Source, Wanted};
+use crate::limits::NAMES_COUNT;
 use analyze_run::error::AnalyzeError;
 
 /// Returns the process id and the thread id in a `globalTid`.
@@ -39,6 +40,9 @@ impl Import {
         let mut found = Vec::new();
         let wanted = Wanted { table, columns, texts: &["nameId"], by: None };
         self.source.rows(&wanted, &mut |cells| {
+            if NAMES_COUNT.is_exceeded_by(found.len() + 1) {
+                return Err(NAMES_COUNT.over("the table has more rows").into());
+            }
             found.push(read(cells)?);
             Ok(())
         })?;

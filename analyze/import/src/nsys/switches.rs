@@ -10,13 +10,14 @@ use std::{
     collections::{BinaryHeap, HashMap},
 };
 
-use trace_schema::{Kind, Row};
+use trace_schema::{Kind, Row, Run};
 use trace_writer::{Recorder, WriteError};
 
 use super::{
     source::{Refused, Wanted},
     state::{Import, thread_of},
 };
+use crate::limits::THREADS_COUNT;
 use analyze_run::error::AnalyzeError;
 
 /// Name of the table of context switches.
@@ -48,9 +49,9 @@ impl Import {
     /// Writes a row for each interval in which a thread was off CPU.
     pub(super) fn switches(&mut self) -> Result<(), AnalyzeError> {
         if !self.has(TABLE, &COLUMNS) {
-            self.run.not_captured.push(format!(
-                "what the scheduler did to threads: there is no table {TABLE} of the known form"
-            ));
+            self.run
+                .not_captured
+                .push(format!("{}: there is no table {TABLE} of the known form", Run::NO_SCHEDULE));
             return Ok(());
         }
         self.run
@@ -103,6 +104,9 @@ impl Switches {
             return Err(format!("start is before that of more than {MAX_WAITING} earlier rows").into());
         }
         self.waiting.push(Reverse(switch));
+        if THREADS_COUNT.is_exceeded_by(self.away.len()) {
+            return Err(THREADS_COUNT.over("the table has more threads").into());
+        }
         if self.waiting.len() > MAX_WAITING
             && let Some(Reverse(first)) = self.waiting.pop()
         {

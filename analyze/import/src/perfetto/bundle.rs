@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::{
+    limits::BUNDLE_EVENTS_COUNT,
     protobuf::{Fields, ReadError, Value},
     sched::{
         machine::{Event, Moment, Task},
@@ -102,6 +103,14 @@ fn time(number: u64, offset: u64) -> Result<i64, ReadError> {
     }
 }
 
+/// Errs at byte `offset` if a bundle has more than so many events.
+fn within(count: usize, offset: u64) -> Result<(), ReadError> {
+    if BUNDLE_EVENTS_COUNT.is_exceeded_by(count) {
+        return ReadError::at(offset, BUNDLE_EVENTS_COUNT.over("the events of a bundle are more"));
+    }
+    Ok(())
+}
+
 /// Numbers and texts of a message, indexed by the numbers of their fields; fields from 8 on are left out.
 struct Plain<'a> {
     numbers: [Option<u64>; 8],
@@ -153,7 +162,10 @@ impl Bundle {
         while let Some((field, value, offset)) = fields.next()? {
             match field {
                 1 => bundle.cpu = small(value.number(offset)?, "a CPU's number", offset)?,
-                2 => found.push(value.fields(offset)?),
+                2 => {
+                    within(found.len() + 1, offset)?;
+                    found.push(value.fields(offset)?);
+                }
                 3 => bundle.has_lost = value.number(offset)? != 0,
                 4 => compact = Some(value.fields(offset)?),
                 5 => bundle.clock = value.number(offset)?,
@@ -232,13 +244,20 @@ impl Bundle {
         let mut lists: [Vec<u64>; 13] = Default::default();
         while let Some((field, value, offset)) = fields.next()? {
             match (usize::try_from(field).unwrap_or(usize::MAX), value) {
-                (5, value) => names.push(text(value.fields(offset)?)?),
+                (5, value) => {
+                    within(names.len() + 1, offset)?;
+                    names.push(text(value.fields(offset)?)?);
+                }
                 (place @ (1..=4 | 6..=12), Value::Bytes(mut packed)) => {
                     while let Some(number) = packed.packed()? {
+                        within(lists[place].len() + 1, offset)?;
                         lists[place].push(number);
                     }
                 }
-                (place @ (1..=4 | 6..=12), value) => lists[place].push(value.number(offset)?),
+                (place @ (1..=4 | 6..=12), value) => {
+                    within(lists[place].len() + 1, offset)?;
+                    lists[place].push(value.number(offset)?);
+                }
                 _ => {}
             }
         }

@@ -23,7 +23,7 @@ use std::{
 };
 
 use flate2::read::ZlibDecoder;
-use trace_schema::{ProcessInfo, Run};
+use trace_schema::{Clock, ProcessInfo, Run};
 use trace_writer::{Finished, Recorder, WriteError};
 
 use self::{
@@ -275,6 +275,8 @@ fn run(survey: &Survey) -> Run {
                 "when the machine slept for {} ns: times after it are later than on CLOCK_MONOTONIC",
                 offsets.suspended_ns
             ));
+        } else if survey.clock == 0 {
+            run.clock.base = Clock::MONOTONIC.to_owned();
         }
     }
     run
@@ -406,6 +408,9 @@ impl Reader {
                 }
             }
             self.machine.event(&event.at, &event.event())?;
+            if let Some(reason) = self.machine.excess() {
+                return Ok(ReadError::at(offset, reason)?);
+            }
         }
         Ok(())
     }

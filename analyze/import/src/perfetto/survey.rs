@@ -6,12 +6,19 @@ use std::collections::BTreeMap;
 use trace_schema::Host;
 
 use super::bundle::{Bundle, Current};
-use crate::protobuf::{Fields, ReadError};
+use crate::{
+    limits::{ARGUMENTS_COUNT, BUNDLES_COUNT, NAMES_BYTES, THREADS_COUNT},
+    protobuf::{Fields, ReadError},
+};
 
 /// Ids of clocks in Perfetto's traces.
 const REALTIME: u64 = 1;
 const MONOTONIC: u64 = 3;
 const BOOTTIME: u64 = 6;
+
+/// Times of clocks from this one on, in the year 2116 of Unix time, are not used: differences of differences of earlier ones
+/// fit into 64 bits.
+const LATEST_NS: i64 = 1 << 62;
 
 /// Fields of a packet that are not content: time, sequence, flags, interned data, the writer.
 const ENVELOPE: &[u64] = &[3, 8, 10, 12, 13, 41, 42, 58, 59, 75, 76, 79, 80, 87, 88, 98, 99];
@@ -60,6 +67,8 @@ pub(super) struct Survey {
     /// Offset from that clock to CLOCK_BOOTTIME in ns, if a bundle states it.
     pub(super) to_boot_ns: Option<i64>,
     snapshots: Option<(Snapshot, Snapshot)>,
+    /// Size of the names and command lines that are kept, in bytes.
+    names_bytes: usize,
     others: BTreeMap<u64, u64>,
     other_events_count: u64,
     /// Number of packets before which others were dropped.
@@ -77,7 +86,12 @@ impl Survey {
         }
         while let Some((field, value, offset)) = packet.next()? {
             match field {
-                1 => self.bundle(&Bundle::read(value.fields(offset)?, current)?),
+                1 => {
+                    if BUNDLES_COUNT.is_exceeded_by(self.firsts.len() + 1) {
+                        return ReadError::at(offset, BUNDLES_COUNT.over("the bundles up to here are more"));
+                    }
+                    self.bundle(&Bundle::read(value.fields(offset)?, current)?);
+                }
                 2 => self.process_tree(value.fields(offset)?)?,
                 6 => self.clocks(value.fields(offset)?)?,
                 42 => self.dropped_count += u64::from(value.number(offset)? != 0),
@@ -94,7 +108,7 @@ impl Survey {
             self.clock = bundle.clock;
         }
         if let ((Some(ftrace), Some(boot)), None) = (bundle.clocks, self.to_boot_ns) {
-            self.to_boot_ns = Some(boot.wrapping_sub(ftrace));
+            self.to_boot_ns = boot.checked_sub(ftrace);
         }
         self.other_events_count += bundle.others_count;
         self.firsts.push(bundle.events.iter().map(|event| event.at.ts).min().unwrap_or(i64::MAX));
@@ -107,9 +121,16 @@ impl Survey {
                 2 => (false, value.fields(offset)?),
                 _ => continue,
             };
+            let start = fields.offset();
             let (mut id, mut group, mut texts) = (None, None, Vec::new());
             while let Some((field, value, offset)) = fields.next()? {
                 let mut text = || -> Result<(), ReadError> {
+                    if ARGUMENTS_COUNT.is_exceeded_by(texts.len() + 1) {
+                        return ReadError::at(
+                            offset,
+                            ARGUMENTS_COUNT.over("arguments of a process are more"),
+                        );
+                    }
                     texts.push(String::from_utf8_lossy(value.fields(offset)?.bytes()).into_owned());
                     Ok(())
                 };
@@ -124,11 +145,30 @@ impl Survey {
             let Some(group) = (if is_process { Some(id) } else { group }) else { continue };
             // The first entry holds for the events before it; later changes are stated by events.
             self.processes.entry(id).or_insert(group);
-            if is_process {
-                self.commands.entry(id).or_insert(texts);
-            } else if let Some(name) = texts.pop() {
-                self.names.entry(id).or_insert(name);
+            self.keep(0, start)?;
+            if is_process && !self.commands.contains_key(&id) {
+                self.keep(texts.iter().map(String::len).sum(), start)?;
+                self.commands.insert(id, texts);
+            } else if !is_process
+                && let Some(name) = texts.pop()
+                && !self.names.contains_key(&id)
+            {
+                self.keep(name.len(), start)?;
+                self.names.insert(id, name);
             }
+        }
+        Ok(())
+    }
+
+    /// Counts the bytes of a name or a command line, and errs at byte `offset` if there are too many, or too many
+    /// threads.
+    fn keep(&mut self, bytes: usize, offset: u64) -> Result<(), ReadError> {
+        self.names_bytes = self.names_bytes.saturating_add(bytes);
+        if NAMES_BYTES.is_exceeded_by(self.names_bytes) {
+            return ReadError::at(offset, NAMES_BYTES.over("names and command lines up to here are longer"));
+        }
+        if THREADS_COUNT.is_exceeded_by(self.processes.len()) {
+            return ReadError::at(offset, THREADS_COUNT.over("the threads up to here are more"));
         }
         Ok(())
     }
@@ -144,7 +184,7 @@ impl Survey {
             while let Some((field, value, offset)) = reading.next()? {
                 match field {
                     1 => clock = Some(value.number(offset)?),
-                    2 => time = i64::try_from(value.number(offset)?).ok(),
+                    2 => time = i64::try_from(value.number(offset)?).ok().filter(|time| *time < LATEST_NS),
                     // An incremental clock, or one with another unit, is not one of the clocks that are used.
                     3 | 4 => is_plain &= value.number(offset)? == u64::from(field == 4),
                     _ => {}

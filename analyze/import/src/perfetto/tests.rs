@@ -148,6 +148,7 @@ fn bundles_in_no_order_become_rows_on_the_monotonic_clock() {
     assert_eq!(sorted(&said(&found)), sorted(EXPECTED));
     assert!(found.iter().all(|row| row["pid"] == "9"), "{found:?}");
     assert_eq!((run.clock.start_ns, run.clock.wall_offset_ns), (99_000, 1_000_000_000));
+    assert_eq!(run.clock_base(), Some("CLOCK_MONOTONIC"));
     assert_eq!(run.processes[0].command, ["hog", "--hard"]);
     assert!(run.lost_is_counted && run.lost.is_empty());
 }

@@ -9,6 +9,8 @@ use super::{
 /// Memory in bytes that a pickle may need at a time, in addition to a quarter of the bytes read. A snapshot
 /// keeps its blocks (about 250 bytes each), and four bytes for every object that its pickler has numbered.
 pub(super) const HELD_BYTES: usize = 512 << 20;
+/// The most memory in bytes that is added for the bytes read: a compressed pickle of zeros is long for nothing.
+const ADDED_BYTES: u64 = 4 << 30;
 
 /// Number of opcodes between two checks of the memory.
 const CHECK_OPCODES: u32 = 1 << 14;
@@ -129,7 +131,7 @@ impl<'a> Machine<'a> {
     /// Errs if the memory in use and `more` bytes together exceed the limit.
     pub(super) fn check_memory(&self, more: usize) -> Result<(), PickleError> {
         let held = self.store.held_bytes() + self.stack.len() * size_of::<Value>() + self.marks.len() * 8;
-        let limit = self.limit_bytes + (self.offset / 4) as usize;
+        let limit = self.limit_bytes.saturating_add((self.offset / 4).min(ADDED_BYTES) as usize);
         if held.saturating_add(more) <= limit {
             return Ok(());
         }

@@ -5,12 +5,10 @@
 use std::io::{self, Read};
 
 use super::PickleError;
+use crate::limits::PICKLE_LINE_BYTES;
 
 /// Initial size of the buffer and largest step of a skip, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
-
-/// Longest line of a text opcode, in bytes.
-const LINE_BYTES: usize = 1 << 24;
 
 /// A stream of bytes.
 pub(crate) struct Source<'a> {
@@ -133,11 +131,9 @@ impl<'a> Source<'a> {
                 break searched + found;
             }
             searched += waiting.len();
-            if searched > LINE_BYTES {
-                return Err(PickleError::at(
-                    self.offset(),
-                    format!("a line of more than {LINE_BYTES} bytes begins here"),
-                ));
+            if PICKLE_LINE_BYTES.is_exceeded_by(searched) {
+                let reason = PICKLE_LINE_BYTES.over("the line that begins here is longer");
+                return Err(PickleError::at(self.offset(), reason));
             }
             if !self.read_more()? {
                 return Err(self.cut());

@@ -4,11 +4,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 use super::{BYTES, FIXED32, FIXED64, VARINT};
+use crate::limits::MESSAGE_BYTES;
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Largest message that is held in memory, in bytes.
-const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 /// The reason why a file could not be read further.
 #[derive(Debug)]
@@ -198,7 +197,7 @@ impl<R: Read> Stream<R> {
     }
 
     /// Reads the next message, and returns the number of its field and its content. Returns `None` at the end
-    /// of the file. Errs if the file cannot be read, is damaged, or has a message of more than 64 MiB.
+    /// of the file. Errs if the file cannot be read, is damaged, or has a message that exceeds the limit.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Fields<'_>)>, ReadError> {
         let is_end = self.source.fill_buf().map(<[u8]>::is_empty);
         if is_end.map_err(|error| self.failed(error))? {
@@ -210,8 +209,11 @@ impl<R: Read> Stream<R> {
             return ReadError::at(start, "no message begins here");
         }
         let length = self.varint()?;
-        if length > MAX_MESSAGE_BYTES {
-            return ReadError::at(start, format!("a message of {length} bytes: more than 64 MiB"));
+        if length > MESSAGE_BYTES.value {
+            return ReadError::at(
+                start,
+                MESSAGE_BYTES.over(format!("a message of {length} bytes is longer")),
+            );
         }
         let offset = self.offset;
         self.buffer.clear();

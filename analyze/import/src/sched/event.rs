@@ -7,6 +7,7 @@ use super::{
     machine::{Event, Task},
     state::State,
 };
+use crate::hex::from_hex;
 
 /// Flag of `clone`: the child is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
@@ -91,7 +92,7 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Result<Event<'a>
             })
         }),
         "task_newtask" => value(fields, " clone_flags=").and_then(|flags| {
-            let flags = u64::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
+            let flags = from_hex(flags.strip_prefix("0x").unwrap_or(flags))?;
             let comm = fields.split_once(" comm=")?.1;
             let comm = &comm[..comm.rfind(" clone_flags=")?];
             let child = task(comm, fields.strip_prefix("pid=")?.split(' ').next()?.parse().ok()?)?;
@@ -182,6 +183,8 @@ mod tests {
             ("sched_wakeup", "a:7 [120]"),
             ("sched_migrate_task", "comm=a pid=7 prio=120 orig_cpu=0"),
             ("sched_process_exec", "filename=/bin/a pid=7"),
+            ("task_newtask", "pid=8 comm=b clone_flags=+3d0f00 oom_score_adj=0"),
+            ("task_newtask", "pid=8 comm=b clone_flags=0x-3d0f00 oom_score_adj=0"),
         ] {
             assert_eq!(parse(event, fields), Some(Err(())), "{fields}");
         }

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
+use crate::limits::LINE_BYTES;
+
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
-/// Longest line, with its end, in bytes.
-const MAX_LINE_BYTES: u64 = 1 << 16;
 
 /// The reason why a text could not be read further.
 pub(crate) enum LineError {
@@ -38,7 +38,7 @@ impl<R: Read> Lines<R> {
     pub(crate) fn read(&mut self) -> Result<bool, LineError> {
         self.bytes.clear();
         self.number += 1;
-        let mut source = self.source.by_ref().take(MAX_LINE_BYTES);
+        let mut source = self.source.by_ref().take(LINE_BYTES.value);
         let count = match source.read_until(b'\n', &mut self.bytes) {
             Ok(count) => count,
             // The decompressor reports these kinds if the file itself is damaged.
@@ -55,7 +55,9 @@ impl<R: Read> Lines<R> {
         match self.bytes.pop() {
             None => return Ok(false),
             Some(b'\n') => {}
-            Some(_) if count as u64 == MAX_LINE_BYTES => return self.wrong("it is longer than 64 KiB"),
+            Some(_) if count as u64 == LINE_BYTES.value => {
+                return self.wrong(LINE_BYTES.over("it is longer"));
+            }
             Some(_) => return self.wrong("the file is cut off in it: it has no end"),
         }
         if self.bytes.last() == Some(&b'\r') {

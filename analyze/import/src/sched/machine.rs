@@ -14,11 +14,12 @@ use trace_schema::{Kind, Lost, ProcessInfo, Row, Run, Text, Thread};
 use trace_writer::{Finished, Recorder, WriteError};
 
 use super::state::State;
+use crate::limits::{CPUS_COUNT, THREADS_COUNT};
 
 /// Largest number of loss intervals that are kept apart; later losses are added to the last interval.
 const MAX_LOST: usize = 1 << 14;
 /// Largest difference in ns between times that are each rounded to a microsecond.
-const ROUNDING_NS: i64 = 2_000;
+const ROUNDING_NS: u64 = 2_000;
 
 /// A thread, as an event names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +206,15 @@ impl Machine {
         self.switches
     }
 
+    /// Returns the reason for which the trace cannot be read on, if it has more threads or CPUs than a machine.
+    pub(crate) fn excess(&self) -> Option<String> {
+        let threads = self.away.len().max(self.processes.len()).max(self.comms.len());
+        if THREADS_COUNT.is_exceeded_by(threads) {
+            return Some(THREADS_COUNT.over("the threads up to here are more"));
+        }
+        CPUS_COUNT.is_exceeded_by(self.cpus.len()).then(|| CPUS_COUNT.over("the CPUs up to here are more"))
+    }
+
     /// Records that the thread `tid` belongs to the process `pid`.
     pub(crate) fn learn(&mut self, tid: u32, pid: u32) {
         self.processes.insert(tid, pid);
@@ -232,9 +242,6 @@ impl Machine {
     }
 
     /// Takes an event that is not earlier than the one before.
-    ///
-    /// # Errors
-    /// Returns an error if a row cannot be written.
     pub(crate) fn event(&mut self, at: &Moment, event: &Event<'_>) -> Result<(), WriteError> {
         self.span = Some(self.span.map_or((at.ts, at.ts), |(first, last)| (first, last.max(at.ts))));
         if let (Some(tid), Some(pid)) = (at.tid, at.pid) {
@@ -375,9 +382,6 @@ impl Machine {
     }
 
     /// Takes a scheduling slice that does not end earlier than the one before.
-    ///
-    /// # Errors
-    /// Returns an error if a row cannot be written.
     pub(super) fn slice(&mut self, slice: &Slice<'_>) -> Result<(), WriteError> {
         let Slice { task, start, end, cpu, .. } = *slice;
         self.switches += 1;
@@ -386,9 +390,12 @@ impl Machine {
         let comm = self.name(task);
         if let Some(mut away) = self.away.remove(&task.tid) {
             // Each of the three times is rounded.
-            let is_same = (start - away.ts - slice.wait_ns).abs() <= ROUNDING_NS;
+            let is_same = start
+                .checked_sub(away.ts)
+                .and_then(|away_ns| away_ns.checked_sub(slice.wait_ns))
+                .is_some_and(|rest| rest.unsigned_abs() <= ROUNDING_NS);
             let back = start.max(away.ts);
-            away.wake_ts = (slice.delay_ns > 0).then(|| (back - slice.delay_ns).max(away.ts));
+            away.wake_ts = (slice.delay_ns > 0).then(|| back.saturating_sub(slice.delay_ns).max(away.ts));
             self.untold.returns += u64::from(!is_same);
             self.push(task.tid, &away, is_same.then_some(back), Some(cpu))?;
         }
@@ -476,9 +483,6 @@ impl Machine {
     }
 
     /// Writes the intervals that are still open, and the run.
-    ///
-    /// # Errors
-    /// Returns an error if the run cannot be written.
     pub(crate) fn finish(mut self) -> Result<Finished, WriteError> {
         let mut open: Vec<_> = std::mem::take(&mut self.away).into_iter().collect();
         open.sort_by_key(|(tid, away)| (away.ts, *tid));

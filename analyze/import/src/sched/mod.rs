@@ -27,12 +27,17 @@ use self::{
 use super::{
     compressed,
     importer::{Head, Importer, Job},
+    limits::CPUS_COUNT,
 };
 use analyze_run::error::{AnalyzeError, Place};
 
 /// The event of a new thread's first wakeup, which is not used: the first time that a thread runs does not
 /// end an off-CPU interval.
 const FIRST_WAKEUP: &str = "sched_wakeup_new";
+/// Beginning of the statement that times are on a clock without a relation to Unix time.
+const NO_TIME_OF_DAY: &str = "the time of day";
+/// Statement that the time of day is known, and not how well.
+const TIME_OF_DAY_ERROR: &str = "the error of the time of day";
 /// Largest number of other events that are counted by name.
 const MAX_OTHERS: usize = 32;
 
@@ -168,6 +173,14 @@ fn run(source: Source) -> Run {
     }
 }
 
+/// Returns what has to be added to a time to get Unix time, in ns, from perf's pair of times of one moment:
+/// `DATE = SECONDS (TOD) = SECONDS (CLOCK)`.
+fn wall_offset_ns(reference: &str) -> Option<i64> {
+    let mut times = reference.split(" = ").skip(1).filter_map(|part| line::seconds(part.split(' ').next()?));
+    let ((wall_ns, _), (clock_ns, _)) = (times.next()?, times.next()?);
+    wall_ns.checked_sub(clock_ns)
+}
+
 /// Passes the events of a text's lines to the scheduler's state machine.
 struct Reader {
     source: Source,
@@ -236,11 +249,12 @@ impl Reader {
         match () {
             () if words.contains("LOST") || words.contains("DROPPED") => {
                 let ts = self.machine.last_ns().unwrap_or_default();
-                if count.is_none() {
-                    self.machine
-                        .run
-                        .not_captured
-                        .push(format!("how many events CPU {cpu} lost: at least one"));
+                if count.is_none() && CPUS_COUNT.value > u64::from(cpu) {
+                    let said = format!("how many events CPU {cpu} lost: at least one");
+                    let limits = &mut self.machine.run.not_captured;
+                    if !limits.contains(&said) {
+                        limits.push(said);
+                    }
                 }
                 self.machine.lost(ts, Some(cpu), count.unwrap_or(1));
                 Ok(true)
@@ -272,8 +286,19 @@ impl Reader {
             "nrcpus online" => run.host.cpu_count = value.parse().unwrap_or_default(),
             "cmdline" => run.command = vec![value.to_owned()],
             "clockid" => {
-                run.not_captured.retain(|what| !what.starts_with("which clock"));
-                run.not_captured.push(format!("the time of day: times are on perf's clock {value}"));
+                run.not_captured
+                    .retain(|what| !what.starts_with("which clock") && !what.starts_with(NO_TIME_OF_DAY));
+                run.not_captured.push(format!("{NO_TIME_OF_DAY}: times are on perf's clock {value}"));
+                let clock = value.split(' ').next().unwrap_or_default();
+                run.clock.base = format!("CLOCK_{}", clock.to_uppercase());
+            }
+            "reference time" => {
+                if let Some(offset_ns) = wall_offset_ns(value) {
+                    run.clock.wall_offset_ns = offset_ns;
+                    run.not_captured
+                        .retain(|what| !what.starts_with(NO_TIME_OF_DAY) && what != TIME_OF_DAY_ERROR);
+                    run.not_captured.push(TIME_OF_DAY_ERROR.to_owned());
+                }
             }
             _ => {}
         }
@@ -325,7 +350,11 @@ impl Reader {
         if self.foreign_count > 0 {
             (at.tid, at.pid) = (None, None);
         }
-        Ok(self.machine.event(&at, &event)?)
+        self.machine.event(&at, &event)?;
+        match self.machine.excess() {
+            Some(reason) => Ok(lines.wrong(reason)?),
+            None => Ok(()),
+        }
     }
 
     /// Returns the names and numbers of the events that are not read, as the end of a sentence.
@@ -346,7 +375,9 @@ impl Reader {
             limits.push(others.to_owned());
         }
         if self.digits < 9 {
-            limits.push(format!("times finer than {} ns", 10_u64.pow(9 - self.digits as u32)));
+            let resolution_ns = 10_i64.pow(9 - self.digits as u32);
+            limits.push(format!("times finer than {resolution_ns} ns"));
+            self.machine.run.clock.resolution_ns = Some(resolution_ns);
         }
         if self.foreign_count > 0 {
             limits.push(

@@ -1,5 +1,7 @@
 //! The state in which a thread left its CPU, parsed from the kernel's letters or its number.
 
+use crate::hex::from_hex;
+
 /// State of the thread that leaves, as `sched_switch` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -22,8 +24,11 @@ pub(crate) enum State {
 impl State {
     /// Parses letters such as `S`, `R+` and `D|N`, or a number. Returns `None` if the text is neither.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
-        let number = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| i64::from_str_radix(hex, 16));
-        if let Ok(number) = number {
+        let number = match text.strip_prefix("0x") {
+            Some(hex) => from_hex(hex).and_then(|number| i64::try_from(number).ok()),
+            None => text.parse().ok(),
+        };
+        if let Some(number) = number {
             return Some(Self::of_number(number));
         }
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphabetic() || b"|+".contains(&byte)) {
@@ -99,7 +104,7 @@ mod tests {
         ] {
             assert_eq!(State::of_text(text), Some(state), "{text}");
         }
-        for text in ["", "?", "==>", "S S"] {
+        for text in ["", "?", "==>", "S S", "0x", "0x+1", "0x-1"] {
             assert_eq!(State::of_text(text), None, "{text}");
         }
     }

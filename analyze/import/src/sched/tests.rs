@@ -159,6 +159,24 @@ fn perf_says_the_same_but_for_who_woke() {
 }
 
 #[test]
+fn the_header_says_which_clock_it_is() {
+    let (_, run) = converted(Source::Perf, perf().as_bytes()).unwrap();
+    assert_eq!((run.clock_base(), run.clock.wall_offset()), (None, None));
+    let header = "# hostname : box\n# clockid: monotonic (1)\n\
+        # reference time: 2026-11-22 21:00:00.000100 = 1795381200.000100 (TOD) = 50.000000100 (monotonic)\n";
+    let text = format!("{header}{}", perf());
+    let (_, run) = converted(Source::Perf, text.as_bytes()).unwrap();
+    assert_eq!((run.host.name.as_str(), run.clock_base()), ("box", Some("CLOCK_MONOTONIC")));
+    assert_eq!(run.clock.wall_offset_ns, 1_795_381_150_000_099_900);
+    assert_eq!(run.clock.resolution_ns, Some(1_000), "its times have six digits");
+    assert!(
+        !run.not_captured.iter().any(|what| what.starts_with("the time of day")),
+        "{:?}",
+        run.not_captured
+    );
+}
+
+#[test]
 fn losses_are_counted_and_open_what_spans_them() {
     let lost = |line: &str| {
         FTRACE.replacen(
@@ -205,7 +223,7 @@ fn what_is_no_such_text_is_refused_with_its_line() {
         ),
         (line(4, "CPU 3 is strange"), "line 4: it is no event, and nothing else"),
         (line(4, "x-1 [000] ..... 123: sched_waking: comm=a pid=1 prio=1 target_cpu=0"), "line 4: "),
-        (line(4, &"x".repeat(1 << 17)), "line 4: it is longer than 64 KiB"),
+        (line(4, &"x".repeat(1 << 17)), "line 4: it is longer than the limit line_bytes of 65536"),
         ("# tracer: nop\n".to_owned(), "it has no sched_switch events"),
         ("a-1 [000] ..... 1.000100: irq_entry: x\n".to_owned(), "not read: irq_entry (1)"),
         (FTRACE.trim_end().to_owned(), "line 12: the file is cut off in it"),

@@ -17,6 +17,10 @@ use super::{
     state::State,
 };
 
+/// Largest error of a time that is computed from others, in ns: the end of a slice, the time that it ran and the delay before
+/// it are each rounded to a microsecond.
+const RESOLUTION_NS: i64 = 3_000;
+
 /// Returns whether a line is the first of the table's header.
 pub(super) fn is_head(text: &str) -> bool {
     ["time", "task name", "wait time", "sch delay", "run time"].iter().all(|word| text.contains(word))
@@ -83,6 +87,7 @@ pub(super) fn read(
     run.producer.push_str(" sched timehist");
     run.not_captured.push("who got the CPU when a thread left, and who ended sleeps".to_owned());
     run.not_captured.push("times finer than 1000 ns".to_owned());
+    run.clock.resolution_ns = Some(RESOLUTION_NS);
     if !has_state {
         run.not_captured.push("why threads were off CPU: perf sched timehist --state tells".to_owned());
     }
@@ -119,10 +124,12 @@ pub(super) fn read(
                 None => return Ok(lines.wrong("it has no state")?),
             },
         };
-        let start = found.ts - found.run_ns;
-        if start - found.wait_ns < 0 {
+        let start = found.ts.checked_sub(found.run_ns);
+        let Some(start) =
+            start.filter(|start| start.checked_sub(found.wait_ns).is_some_and(|left| left >= 0))
+        else {
             return Ok(lines.wrong("its times reach before the clock's zero")?);
-        }
+        };
         let slice = Slice {
             task: Task { tid: found.tid, comm: found.comm },
             pid: found.pid,
@@ -134,6 +141,9 @@ pub(super) fn read(
             state,
         };
         machine.slice(&slice)?;
+        if let Some(reason) = machine.excess() {
+            return Ok(lines.wrong(reason)?);
+        }
     }
     if gone_count > 0 {
         let what = format!("the last slices of {gone_count} threads, which had no number any more");

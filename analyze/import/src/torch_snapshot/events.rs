@@ -6,7 +6,10 @@
 use trace_schema::{Kind, Row, Text};
 use trace_writer::Recorder;
 
-use crate::pickle::{Consumer, PickleError, Shape, Store, TextId, Value};
+use crate::{
+    limits::LIVE_BLOCKS_COUNT,
+    pickle::{Consumer, PickleError, Shape, Store, TextId, Value},
+};
 
 use super::{
     fields::{Pool, pool, signed, stream, text, unsigned},
@@ -237,7 +240,12 @@ impl Events {
         let number = i32::try_from(device).unwrap_or(i32::MAX);
         let stack = self.stack(ts, entry.frames, offset)?;
         self.note(device, ts, entry.note, store, offset)?;
-        self.device(device, offset)?.history.event(action, addr, size as u64);
+        let history = &mut self.device(device, offset)?.history;
+        history.event(action, addr, size as u64);
+        if LIVE_BLOCKS_COUNT.is_exceeded_by(history.live_count()) {
+            let reason = LIVE_BLOCKS_COUNT.over("blocks that are allocated and not freed are more");
+            return Err(PickleError::at(offset, reason));
+        }
         let op = match keys::ACTIONS.get(action.0 as usize) {
             Some(name) => Text::Static(name),
             None => Text::Shared(store.word(action).clone()),

@@ -50,6 +50,11 @@ impl History {
         self.unexplained_count += u64::from(!self.live.contains(&addr));
     }
 
+    /// Returns the number of blocks that are allocated and not freed.
+    pub(super) fn live_count(&self) -> usize {
+        self.live.len()
+    }
+
     /// Returns the number of events.
     pub(super) fn events_count(&self) -> u64 {
         self.events_count

@@ -103,9 +103,6 @@ impl Replay {
 
     /// Starts reading the rows, in order of run and time. The caller passes them to [`Self::batch`] and then
     /// calls [`Self::finish`].
-    ///
-    /// # Errors
-    /// Returns an error if the rows cannot be read.
     pub fn start(events: &dyn Events) -> Batches {
         let ops = OPS
             .iter()
@@ -276,9 +273,6 @@ impl Replay {
 
     /// Reads one run, and returns for each requested time (ns, sorted) the state of every device at its best
     /// reading.
-    ///
-    /// # Errors
-    /// Returns an error if the rows cannot be read.
     pub async fn at(
         &mut self,
         events: &dyn Events,

@@ -62,11 +62,9 @@ pub struct Account {
     pub not_attributed_bytes: i64,
 }
 
-/// A site with old blocks.
-#[derive(Clone, Debug, Serialize)]
-pub struct Suspect {
-    /// Whether the site leaks.
-    pub is_leak: bool,
+/// Blocks that were allocated by the same code, or, without a named call stack, by the same thread on the same stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LiveSite {
     /// The functions of the call stack, outermost first, separated by semicolons, without the allocator's
     /// own; `None` if no stack was taken, or no frame of it has a name.
     pub frames: Option<String>,
@@ -74,14 +72,38 @@ pub struct Suspect {
     pub tid: Option<u32>,
     /// The CUDA stream; `None` if there may be several.
     pub stream: Option<u64>,
-    /// The number of old blocks.
+    /// The number of blocks.
     pub blocks_count: u64,
-    /// The bytes in old blocks.
+    /// The bytes in these blocks.
     pub blocks_bytes: i64,
-    /// The size of the smallest old block in bytes.
+    /// The size of the smallest of them in bytes.
     pub smallest_bytes: u64,
-    /// The size of the largest old block in bytes.
+    /// The size of the largest of them in bytes.
     pub largest_bytes: u64,
+}
+
+impl LiveSite {
+    pub(super) fn new(named: Named, amount: Amount) -> Self {
+        Self {
+            frames: named.frames,
+            tid: named.tid,
+            stream: named.stream,
+            blocks_count: amount.count,
+            blocks_bytes: amount.bytes,
+            smallest_bytes: amount.smallest_bytes,
+            largest_bytes: amount.largest_bytes,
+        }
+    }
+}
+
+/// A site with old blocks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Suspect {
+    /// Whether the site leaks.
+    pub is_leak: bool,
+    /// The old blocks.
+    #[serde(flatten)]
+    pub old: LiveSite,
     /// The bytes in old blocks per epoch that could have made some.
     pub bytes_per_epoch: f64,
     /// The site's share (0 to 1) of the bytes in old blocks of all sites.
@@ -158,7 +180,7 @@ pub(super) fn judge(
         .filter(|(_, judged)| judged.old.count > 0)
         .map(|(named, judged)| suspect(named, judged, old_bytes))
         .collect();
-    suspects.sort_by_key(|site| (!site.is_leak, -site.blocks_bytes, site.examples.first().copied()));
+    suspects.sort_by_key(|site| (!site.is_leak, -site.old.blocks_bytes, site.examples.first().copied()));
     (account, suspects)
 }
 
@@ -166,13 +188,7 @@ fn suspect(named: Named, judged: Judged, old_bytes: i64) -> Suspect {
     let old = judged.old;
     Suspect {
         is_leak: judged.is_leak,
-        frames: named.frames,
-        tid: named.tid,
-        stream: named.stream,
-        blocks_count: old.count,
-        blocks_bytes: old.bytes,
-        smallest_bytes: old.smallest_bytes,
-        largest_bytes: old.largest_bytes,
+        old: LiveSite::new(named, old),
         bytes_per_epoch: old.bytes as f64 / judged.possible_count.max(1) as f64,
         share_ratio: if old_bytes > 0 { old.bytes as f64 / old_bytes as f64 } else { 0.0 },
         generations_count: judged.generations_count,

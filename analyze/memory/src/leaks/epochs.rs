@@ -260,9 +260,6 @@ const ALLOCATIONS: &str = "SELECT run, pid, coalesce(device, 0) AS device, op, t
      WHERE kind = 'alloc' AND (op = 'alloc' OR (op = 'usage' AND size_bytes >= 0)) ORDER BY run, ts";
 
 /// Reads what epochs can be derived from, by run.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
 pub async fn candidates(events: &dyn Events) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
     let mut found: BTreeMap<String, Candidates> = BTreeMap::new();
     let mut batches = events.select(ALLOCATIONS);

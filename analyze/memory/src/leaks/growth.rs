@@ -97,9 +97,6 @@ impl Plan {
     }
 
     /// Completes the analysis after the replay.
-    ///
-    /// # Errors
-    /// Returns an error if the data cannot be read.
     pub async fn finish(
         self,
         events: &Arc<dyn Events>,

@@ -3,30 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::{account::Named, site::Amount};
-
-/// Blocks that are live at the end of the run and were allocated by the same code, or, without a named call
-/// stack, by the same thread on the same stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LiveSite {
-    /// The functions of the call stack, outermost first, separated by semicolons, without the allocator's
-    /// own; `None` if no stack was taken, or no frame of it has a name.
-    pub frames: Option<String>,
-    /// The allocating thread; `None` if there may be several.
-    pub tid: Option<u32>,
-    /// The CUDA stream; `None` if there may be several.
-    pub stream: Option<u64>,
-    /// The number of blocks.
-    pub blocks_count: u64,
-    /// The bytes in these blocks.
-    pub blocks_bytes: i64,
-    /// The size of the smallest of them in bytes.
-    pub smallest_bytes: u64,
-    /// The size of the largest of them in bytes.
-    pub largest_bytes: u64,
-}
+use super::{
+    account::{LiveSite, Named},
+    site::Amount,
+};
 
 /// Returns the sites of live blocks, those with most bytes first.
 pub(super) fn sites(live: impl Iterator<Item = (Named, Amount)>) -> Vec<LiveSite> {
@@ -34,16 +14,8 @@ pub(super) fn sites(live: impl Iterator<Item = (Named, Amount)>) -> Vec<LiveSite
     for (named, amount) in live {
         sums.entry(named.coarse()).or_default().add(amount);
     }
-    let site = |(named, amount): (Named, Amount)| LiveSite {
-        frames: named.frames,
-        tid: named.tid,
-        stream: named.stream,
-        blocks_count: amount.count,
-        blocks_bytes: amount.bytes,
-        smallest_bytes: amount.smallest_bytes,
-        largest_bytes: amount.largest_bytes,
-    };
-    let mut sites: Vec<LiveSite> = sums.into_iter().map(site).collect();
+    let mut sites: Vec<LiveSite> =
+        sums.into_iter().map(|(named, amount)| LiveSite::new(named, amount)).collect();
     sites.sort_by_key(|site| std::cmp::Reverse(site.blocks_bytes));
     sites
 }

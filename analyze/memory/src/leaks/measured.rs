@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    account::{Account, Suspect},
+    account::{Account, LiveSite, Suspect},
     epochs::Epochs,
-    live::LiveSite,
     trend::Trend,
 };
 

@@ -10,7 +10,7 @@
 pub mod account;
 pub mod epochs;
 pub mod growth;
-pub mod live;
+mod live;
 pub mod measured;
 pub mod site;
 pub mod stacks;

@@ -24,9 +24,6 @@ fn site(frames: &str) -> Option<String> {
 }
 
 /// Reads the names of the wanted stacks; stacks without a named frame are left out.
-///
-/// # Errors
-/// Returns an error if the stacks cannot be read.
 pub async fn frames(
     events: &dyn Events,
     wanted: &HashSet<(String, u32, u32)>,

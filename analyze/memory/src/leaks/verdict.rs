@@ -17,10 +17,10 @@
 //! minimum: each of its blocks was recorded.
 
 use analyze_run::quantiles::median_low;
-use trace_schema::{Bytes, Run};
+use trace_schema::{Bytes, Kind, Run};
 
 use super::{
-    epochs::MIN_COUNT,
+    epochs::{MIN_COUNT, Origin},
     measured::{Growth, Point, Verdict},
 };
 use crate::{fault::Faults, settings::SMALL_SEGMENT_BYTES};
@@ -31,7 +31,11 @@ const ALLOCATOR_PROBES: [&str; 2] = ["CachingAllocator", "reportMemoryUsage"];
 /// Returns the reasons for which the data are incomplete, in words.
 fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
     let mut reasons = Vec::new();
-    let end = growth.epochs.bounds_ns.last().copied().unwrap_or_default();
+    // Where allocations divide the run, those that are missing move the end of the last epoch, too.
+    let end = match growth.epochs.origin {
+        Origin::Allocations => i64::MAX,
+        _ => growth.epochs.bounds_ns.last().copied().unwrap_or_default(),
+    };
     let of_allocator = |probe: &str| ALLOCATOR_PROBES.iter().any(|name| probe.contains(name));
     let lost = run.lost.iter().filter(|lost| of_allocator(&lost.probe) && lost.from_ns < end);
     let lost_count: u64 = lost.map(|lost| lost.count).sum();
@@ -39,6 +43,10 @@ fn missing(growth: &Growth, faults: &Faults, run: &Run) -> Vec<String> {
         reasons.push(format!("{lost_count} events of the allocator were lost"));
     } else if !run.lost_is_counted {
         reasons.push("the source does not count the events it loses: a free may be missing".to_owned());
+    }
+    let is_meant = |kind: &str| kind == Kind::Alloc.name() || kind == Kind::Mark.name();
+    for stored in run.stored.iter().filter(|stored| is_meant(&stored.kind) && !stored.is_whole()) {
+        reasons.push(format!("the source stored only a part of the rows of kind {}", stored.kind));
     }
     reasons.extend(faults.iter().map(|(fault, count)| format!("{count} × {}", fault.name())));
     if growth.account.not_attributed_bytes != 0 {
@@ -74,7 +82,7 @@ pub(super) fn decide(growth: &Growth, faults: &Faults, run: &Run) -> (Verdict, V
     let rate: f64 = leaks.clone().map(|site| site.bytes_per_epoch).sum();
     if leaks.clone().count() > 0 {
         let (account, rate) = (growth.account, Bytes(rate.round() as i64));
-        let count: u64 = leaks.map(|site| site.blocks_count).sum();
+        let count: u64 = leaks.map(|site| site.old.blocks_count).sum();
         return (
             Verdict::Leak,
             vec![format!(
@@ -133,16 +141,12 @@ pub(super) fn decide(growth: &Growth, faults: &Faults, run: &Run) -> (Verdict, V
 
 #[cfg(test)]
 mod tests {
-    use trace_schema::Lost;
+    use trace_schema::{Lost, Stored};
 
     use super::*;
     use crate::{
         fault::Fault,
-        leaks::{
-            account::Account,
-            epochs::{Epochs, Origin},
-            trend::trend,
-        },
+        leaks::{account::Account, epochs::Epochs, trend::trend},
     };
 
     const MIB: i64 = 1 << 20;
@@ -242,8 +246,26 @@ mod tests {
         let none = Faults::new();
         let allocator = "DeviceCachingAllocator12record_trace";
         assert_eq!(reason(&flat, &none, &lost(allocator, 39)), "3 events of the allocator were lost");
-        // The loss is after the last epoch, or is of other events.
-        assert_eq!(reason(&flat, &none, &lost(allocator, 40)), "none");
+        // The loss is after the last epoch, whose end no missing event can move, or is of other events.
+        assert_eq!(reason(&flat, &none, &lost(allocator, 40)), "3 events of the allocator were lost");
+        let mut marked = growth(|_| (100, 10, 10));
+        marked.epochs.origin = Origin::Ranges;
+        assert_eq!(reason(&marked, &none, &lost(allocator, 40)), "none");
+        let stored = |kind: Kind, made| Run {
+            stored: vec![Stored {
+                kind: kind.name().to_owned(),
+                made_count: Some(made),
+                stored_count: 4,
+                ..Stored::default()
+            }],
+            ..counted()
+        };
+        assert!(
+            reason(&marked, &none, &stored(Kind::Mark, 5)).contains("only a part of the rows of kind mark")
+        );
+        assert!(reason(&marked, &none, &stored(Kind::Alloc, 5)).contains("only a part"));
+        assert_eq!(reason(&marked, &none, &stored(Kind::Mark, 4)), "none");
+        assert_eq!(reason(&marked, &none, &stored(Kind::OffCpu, 5)), "none");
         assert_eq!(reason(&flat, &none, &lost("off_cpu", 1)), "none");
         assert!(reason(&flat, &none, &Run::default()).contains("does not count"));
         assert!(reason(&flat, &Faults::from([(Fault::FreeMissed, 2)]), &counted()).starts_with("2 × "));

@@ -3,11 +3,17 @@
 //!
 //! ```text
 //! recorded requests ─┬─► policy with the run's settings ─► must reserve what was recorded: the control
-//!                    └─► policy with other settings     ─► what these would have reserved
+//!                    └─► policy with other settings     ─► what these would have reserved, in every way that
+//!                                                           the record leaves open
 //! ```
 
+pub mod changes;
+pub mod ensemble;
+pub mod limits;
 #[cfg(test)]
 mod oracle;
+mod order;
 pub mod policy;
 pub mod record;
 pub mod requests;
+pub mod served;

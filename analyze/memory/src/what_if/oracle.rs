@@ -1,17 +1,34 @@
 //! Compares the policy with PyTorch's real allocator: `testdata/oracle/pairs` holds the same random workload
-//! under two settings (made by `run.py --pairs`; `INQUEST_PAIRS=DIR` compares another folder). From the
-//! events of either run the policy must predict both.
+//! under two settings (made by `run.py --pairs`; `INQUEST_PAIRS=DIR` compares another folder), and
+//! `testdata/oracle/addresses` some in which segments have other addresses in each run. From the events of
+//! either run the policy must predict both, and the range of all replays must have what was reserved.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use super::{
-    super::{event::Action, oracle::Workload, settings::Settings},
+    super::{
+        allocator::Allocator,
+        decode::Key,
+        event::{Action, Event},
+        input::Listener,
+        knowledge::Knowledge,
+        oracle::Workload,
+        settings::Settings,
+    },
+    changes::{Alternative, Changes},
     policy::{Policy, Use},
-    record::Served,
+    record::{Case, Cases},
+    served::Served,
 };
+
+/// The bytes of the oracle's device.
+const DEVICE_BYTES: u64 = 80 << 30;
+
+const KEY: Key = Key { run: 0, pid: 1, device: 0 };
 
 /// One run of a pair.
 struct Side {
@@ -122,20 +139,24 @@ fn compare(from: &Side, settings: Settings, expected: &Side) -> Result<usize, St
     Ok(expected.said.len())
 }
 
+/// Reads the pairs of a folder, each with its name.
+fn pairs(folder: &str) -> Vec<(String, [Side; 2])> {
+    let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle").join(folder);
+    let folder = std::env::var_os("INQUEST_PAIRS").map_or(ours, PathBuf::from);
+    let paths =
+        fs::read_dir(folder).expect("the folder of pairs").map(|entry| entry.expect("an entry").path());
+    let names = paths.map(|path| path.to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with("-a.txt")).collect();
+    names.sort();
+    let sides = |name: &String| [side(Path::new(name)), side(Path::new(&name.replace("-a.txt", "-b.txt")))];
+    names.iter().map(|name| (name.clone(), sides(name))).collect()
+}
+
 #[test]
 fn the_policy_is_that_of_the_real_allocator() {
-    let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle/pairs");
-    let folder = std::env::var_os("INQUEST_PAIRS").map_or(ours, PathBuf::from);
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the folder of pairs")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    paths.sort();
-    let (mut pairs, mut same, mut other, mut ended) = (0, 0, 0, 0);
+    let (mut count, mut same, mut other, mut ended) = (0, 0, 0, 0);
     let mut different = Vec::new();
-    for path in paths.iter().filter(|path| path.to_string_lossy().ends_with("-a.txt")) {
-        let name = path.to_string_lossy();
-        let sides = [side(path), side(Path::new(&name.replace("-a.txt", "-b.txt")))];
+    for (name, sides) in pairs("pairs") {
         for (from, to) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
             match compare(&sides[from], sides[to].workload.settings.clone(), &sides[to]) {
                 Ok(count) => {
@@ -147,11 +168,97 @@ fn the_policy_is_that_of_the_real_allocator() {
                 }
             }
         }
-        pairs += 1;
+        count += 1;
     }
     println!(
-        "{pairs} pairs; snapshots as they were: {same} with the same settings, {other} with others; {ended} ended early"
+        "{count} pairs; snapshots as they were: {same} with the same settings, {other} with others; {ended} ended early"
     );
     assert!(different.is_empty(), "{} differ; the first: {}", different.len(), different[0]);
-    assert!(pairs >= 3 && other > 0, "{pairs} {other}");
+    assert!(count >= 3 && other > 0, "{count} {other}");
+}
+
+/// Returns the largest number of reserved bytes, and whether a request failed.
+fn truth(side: &Side) -> (u64, usize) {
+    let (mut reserved, mut peak) = (0_u64, 0);
+    for event in &side.workload.events {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size_bytes,
+            Action::SegmentFree | Action::SegmentUnmap => reserved -= event.size_bytes,
+            _ => (),
+        }
+        peak = peak.max(reserved);
+    }
+    (peak, side.workload.events.iter().filter(|event| event.action == Action::Oom).count())
+}
+
+/// Replays the events of a run as those of a snapshot: nothing tells of the calls of `empty_cache()`.
+fn as_of_snapshot(from: &Side, to: &Side) -> Case {
+    let mut allocators = [Allocator::new(from.workload.settings.clone(), Knowledge::default())];
+    let mut limits = BTreeMap::new();
+    feed(&from.workload.events, &mut allocators[0], &mut limits);
+    let changes = Changes { no_empty_cache: to.emptied.is_empty(), ..Changes::default() };
+    let alternative = Alternative { settings: Some(to.workload.settings.clone()), changes };
+    let mut cases = Cases { default: vec![alternative], limits, ..Cases::default() };
+    // Who asks knows the device.
+    cases.capacity_bytes = (from.capacity_bytes < DEVICE_BYTES).then_some(from.capacity_bytes);
+    cases.device_bytes.extend(from.device_bytes.map(|bytes| (KEY.run, bytes)));
+    allocators = [Allocator::new(from.workload.settings.clone(), Knowledge::default())];
+    feed(&from.workload.events, &mut allocators[0], &mut cases);
+    cases.cases.remove(&KEY).expect("a case")
+}
+
+fn feed(events: &[Event], allocator: &mut Allocator, listener: &mut impl Listener) {
+    for event in events {
+        listener.before(KEY, allocator, event);
+        allocator.apply(event, &mut ());
+        listener.after(KEY, allocator, event);
+    }
+    listener.end();
+}
+
+#[test]
+fn the_range_of_replays_has_what_the_real_allocator_reserved() {
+    let (mut single, mut ranges, mut ended, mut inconclusive, mut first) = (0, 0, 0, 0, 0);
+    let (mut widths, mut outside) = (Vec::new(), Vec::new());
+    for (name, sides) in [pairs("pairs"), pairs("addresses")].into_iter().flatten() {
+        for (from, to) in [(0, 1), (1, 0)] {
+            // Calls that are added are not known by their number alone.
+            if sides[from].emptied.is_empty() && !sides[to].emptied.is_empty() {
+                continue;
+            }
+            let case = as_of_snapshot(&sides[from], &sides[to]);
+            let replays = &case.asked[0].replays;
+            let (peak, failed_count) = truth(&sides[to]);
+            if replays.all().any(|served| served.ended.is_some()) || failed_count > 0 {
+                ended += 1;
+                continue;
+            }
+            if case.difference_bytes > 0 || case.waits_in_calls && sides[to].emptied.is_empty() {
+                inconclusive += 1;
+                continue;
+            }
+            let found = replays.range(|served| served.counts().peak_reserved_bytes);
+            first +=
+                usize::from(replays.all().next().expect("a replay").counts().peak_reserved_bytes == peak);
+            match found.single() {
+                Some(_) => single += 1,
+                None => ranges += 1,
+            }
+            widths.push((found.max - found.min) as f64 / peak as f64);
+            if !(found.min..=found.max).contains(&peak) {
+                outside.push(format!("{name} {from} {to}: {peak} is not in {found:?} {:?}", case.calls));
+            }
+        }
+    }
+    widths.sort_by(f64::total_cmp);
+    assert!(!widths.is_empty(), "nothing was compared");
+    println!(
+        "{single} single numbers, {ranges} ranges, median width {:.3}, 90 % {:.3}; {ended} with another outcome; \
+         {inconclusive} inconclusive; the first replay was right in {first}; {} outside",
+        widths[widths.len() / 2],
+        widths[widths.len() * 9 / 10],
+        outside.len()
+    );
+    assert!(outside.is_empty(), "{} outside: {outside:#?}", outside.len());
+    assert!(single > ranges, "{single} single numbers, {ranges} ranges");
 }

@@ -2,7 +2,7 @@
 //! request, when memory is reserved, and what is released when the device is full. Of several blocks of the
 //! same size the allocator takes the one at the lowest address, so addresses matter a little: a segment that
 //! was also recorded gets its recorded address, and all others get higher addresses in the order in which
-//! they are reserved.
+//! they are reserved. The driver may choose others in each process: after `Policy::shuffle` all are random.
 //!
 //! ```text
 //! request ─► the smallest free block of its pool and stream that is large enough
@@ -14,7 +14,12 @@
 //! ```
 //! Memory is newly reserved as far as the device has some and the process may (per_process_memory_fraction).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Range,
+};
+
+use analyze_run::random::Random;
 
 use super::super::{
     event::PoolId,
@@ -50,8 +55,8 @@ type Class = (PoolId, bool);
 /// A segment, or the address range of an expandable one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
-    addr: u64,
-    size_bytes: u64,
+    pub(super) addr: u64,
+    pub(super) size_bytes: u64,
     pub(super) stream: u64,
     pub(super) class: Class,
     /// The page size of an expandable segment in bytes; `None` for other segments.
@@ -78,15 +83,15 @@ pub struct Counts {
 }
 
 /// A simulation of the caching allocator; see the module documentation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
-    settings: Settings,
+    pub(super) settings: Settings,
     /// The largest number of bytes that the device has room for.
-    capacity_bytes: u64,
+    pub(super) capacity_bytes: u64,
     /// The largest number of bytes that the process may reserve.
     limit_bytes: u64,
     /// Unused segments are released early if more than this many bytes are reserved; `None` means never.
-    collects_over_bytes: Option<u64>,
+    pub(super) collects_over_bytes: Option<u64>,
     /// The number of requests to the default pool of large blocks.
     requests_count: u64,
     /// The size in bytes of an expandable segment's address range: the device's memory and an eighth.
@@ -94,13 +99,19 @@ pub struct Policy {
     pub(super) blocks: BTreeMap<u64, Block>,
     pub(super) spaces: Vec<Space>,
     /// The free blocks by stream, size and address.
-    free: HashMap<Class, BTreeSet<(u64, u64, u64)>>,
+    pub(super) free: HashMap<Class, BTreeSet<(u64, u64, u64)>>,
     /// The unmapped blocks by stream and address.
-    unmapped: HashMap<Class, BTreeSet<(u64, u64)>>,
-    pending: BTreeSet<u64>,
+    pub(super) unmapped: HashMap<Class, BTreeSet<(u64, u64)>>,
+    pub(super) pending: BTreeSet<u64>,
     /// Private pools of the program that do not split blocks.
     whole_pools: HashSet<PoolId>,
+    /// Private pools that nothing allocates from any more: what is unused of them is released with the default pool's.
+    destroyed_pools: BTreeSet<PoolId>,
     next_addr: u64,
+    /// The source of the addresses of segments, once they are random.
+    pub(super) random: Option<Random>,
+    /// The number of free blocks that `empty_cache()` would release, at least in part.
+    pub(super) releasable_count: usize,
     /// Recorded segments that were reserved for the next request: address and size.
     seen: Vec<(u64, u64)>,
     /// The counts so far.
@@ -116,6 +127,11 @@ const COLLECTED: Class = (DEFAULT_POOL, false);
 
 /// The first address for segments that were not recorded, higher than any real one.
 const FIRST_ADDR: u64 = 1 << 58;
+
+/// Returns the part of a range of bytes that consists of whole pages; it may be empty.
+fn whole_pages(offset: u64, bytes: u64, page_bytes: u64) -> Range<u64> {
+    offset.next_multiple_of(page_bytes)..(offset + bytes) / page_bytes * page_bytes
+}
 
 impl Policy {
     /// Creates an allocator without segments. `capacity_bytes` limits the reserved bytes; `None` means no
@@ -138,7 +154,10 @@ impl Policy {
             unmapped: HashMap::new(),
             pending: BTreeSet::new(),
             whole_pools: HashSet::new(),
+            destroyed_pools: BTreeSet::new(),
             next_addr: FIRST_ADDR,
+            random: None,
+            releasable_count: 0,
             seen: Vec::new(),
             counts: Counts::default(),
         }
@@ -215,22 +234,40 @@ impl Policy {
         }
     }
 
-    /// Releases everything unused of the default pool, after all pending frees have been completed.
+    /// Releases everything unused of the default pool and of destroyed pools, after all pending frees have been
+    /// completed.
     pub fn empty_cache(&mut self) {
         for addr in std::mem::take(&mut self.pending) {
             self.pending.insert(addr);
             self.free_completed(addr);
         }
         self.release_pool(DEFAULT_POOL);
+        for pool in self.destroyed_pools.clone() {
+            self.release_pool(pool);
+        }
+    }
+
+    fn free_of_pool(&self, pool: PoolId) -> Vec<u64> {
+        let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
+        free.flatten().map(|(_, _, addr)| *addr).collect()
     }
 
     /// Releases everything unused of a pool.
     pub fn release_pool(&mut self, pool: PoolId) {
-        let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
-        let free: Vec<u64> = free.flatten().map(|(_, _, addr)| *addr).collect();
-        for addr in free {
-            self.release(addr);
+        self.free_of_pool(pool).into_iter().for_each(|addr| self.release(addr));
+    }
+
+    /// Declares that nothing allocates from a private pool any more.
+    pub fn destroy_pool(&mut self, pool: PoolId) {
+        if self.destroyed_pools.insert(pool) {
+            self.releasable_count += self.releasable_of_pool(pool);
         }
+    }
+
+    /// Returns the number of free blocks of a pool that `empty_cache()` would release, at least in part.
+    pub(super) fn releasable_of_pool(&self, pool: PoolId) -> usize {
+        let free = self.free_of_pool(pool).into_iter();
+        free.filter(|addr| self.is_releasable(*addr, &self.blocks[addr])).count()
     }
 
     fn neighbour(&self, addr: u64, space: usize, is_after: bool) -> Option<(u64, Block)> {
@@ -241,7 +278,19 @@ impl Policy {
         (block.space == space).then_some((*addr, *block))
     }
 
+    /// Returns whether `empty_cache()` would release a block if it were free, or pages of it.
+    fn is_releasable(&self, addr: u64, block: &Block) -> bool {
+        let space = &self.spaces[block.space];
+        let (pool, _) = space.class;
+        (pool == DEFAULT_POOL || self.destroyed_pools.contains(&pool))
+            && match space.page_bytes {
+                None => block.size_bytes == space.size_bytes,
+                Some(page) => !whole_pages(addr - space.addr, block.size_bytes, page).is_empty(),
+            }
+    }
+
     fn insert_free(&mut self, addr: u64, block: Block) {
+        self.releasable_count += usize::from(self.is_releasable(addr, &block));
         let space = &self.spaces[block.space];
         self.free.entry(space.class).or_default().insert((space.stream, block.size_bytes, addr));
         self.blocks.insert(addr, Block { is: Use::Free, free_since: self.requests_count, ..block });
@@ -249,6 +298,7 @@ impl Policy {
 
     fn remove_free(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(&addr)?;
+        self.releasable_count -= usize::from(self.is_releasable(addr, &block));
         let space = &self.spaces[block.space];
         self.free.entry(space.class).or_default().remove(&(space.stream, block.size_bytes, addr));
         Some(block)
@@ -289,7 +339,7 @@ impl Policy {
     }
 
     /// Returns the free block that serves a request.
-    fn best_fit(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
+    pub(super) fn best_fit(&self, class: Class, stream: u64, size: u64) -> Option<u64> {
         let mut fitting = self
             .free
             .get(&class)?
@@ -349,15 +399,26 @@ impl Policy {
 
     fn space(&mut self, class: Class, stream: u64, bytes: u64, page_bytes: Option<u64>) -> (u64, usize) {
         let seen = self.seen.iter().find(|(addr, size)| *size == bytes && self.is_unused(*addr, bytes));
-        let addr = match seen.filter(|_| page_bytes.is_none()) {
+        let addr = match seen.filter(|_| page_bytes.is_none() && self.random.is_none()) {
             Some((addr, _)) => *addr,
-            None => {
-                let next = self.next_addr.saturating_add(bytes.next_multiple_of(SMALL_SEGMENT_BYTES));
-                std::mem::replace(&mut self.next_addr, next)
-            }
+            None => self.new_addr(bytes),
         };
         self.spaces.push(Space { addr, size_bytes: bytes, stream, class, page_bytes });
         (addr, self.spaces.len() - 1)
+    }
+
+    /// Returns an address for a segment that was not recorded.
+    pub(super) fn new_addr(&mut self, bytes: u64) -> u64 {
+        // What exists is a small part of the addresses, so that nearly every draw is good.
+        for _ in 0..64 {
+            let Some(random) = &mut self.random else { break };
+            let addr = random.below(1 << 41) as u64 * SMALL_SEGMENT_BYTES;
+            if self.is_unused(addr, bytes) {
+                return addr;
+            }
+        }
+        let next = self.next_addr.saturating_add(bytes.next_multiple_of(SMALL_SEGMENT_BYTES));
+        std::mem::replace(&mut self.next_addr, next)
     }
 
     fn is_unused(&self, addr: u64, bytes: u64) -> bool {
@@ -443,12 +504,12 @@ impl Policy {
             }
             return;
         };
-        let first = (addr - space.addr).next_multiple_of(page);
-        let last = (addr - space.addr + block.size_bytes) / page * page;
-        if first >= last {
+        let pages = whole_pages(addr - space.addr, block.size_bytes, page);
+        if pages.is_empty() {
             return;
         }
-        let (first, last, end) = (space.addr + first, space.addr + last, addr + block.size_bytes);
+        let (first, last) = (space.addr + pages.start, space.addr + pages.end);
+        let end = addr + block.size_bytes;
         self.remove_free(addr);
         for (from, to) in [(addr, first), (last, end)].into_iter().filter(|(from, to)| from < to) {
             self.insert_free(from, Block { size_bytes: to - from, ..block });

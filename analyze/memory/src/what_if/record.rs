@@ -1,7 +1,7 @@
-//! Serves the requests of a recorded process with [`Policy`] as they come: once with the settings that the
+//! Serves the requests of a recorded process as they come: once with the settings that the
 //! process had, which must reproduce the record, and once with each of the alternative settings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     allocator::Allocator,
@@ -12,91 +12,59 @@ use crate::{
     settings::Settings,
     span::State,
     totals::DEFAULT_POOL,
-    what_if::policy::{Counts, Policy},
+    what_if::{
+        changes::{Alternative, Changes},
+        ensemble::{Ensemble, Release},
+        limits::{self, Limits},
+        served::Served,
+    },
 };
 
-/// The recorded requests, served under one set of settings.
+/// The requests of a recorded allocator under an alternative.
 #[derive(Debug)]
-pub struct Served {
-    pub(super) policy: Policy,
-    /// The policy's addresses of blocks, by their recorded addresses.
-    blocks: HashMap<u64, u64>,
-    peak_ts: Option<i64>,
-    /// Where the outcome of a request differed from the record. From then on the program would have behaved
-    /// differently, so no further event is replayed.
-    pub ended: Option<Ended>,
+pub struct Asked {
+    /// The replays of the alternative.
+    pub replays: Ensemble,
+    changes: Changes,
+    /// The number of added calls of `empty_cache()` so far.
+    added_count: usize,
 }
 
-/// The first request whose outcome differed from the record.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// The time of the request (ns, trace clock).
-    pub ts: i64,
-    /// The requested size in bytes.
-    pub requested_bytes: u64,
-    /// Whether the policy served the request although it had failed; otherwise it failed although it had been
-    /// served.
-    pub is_served: bool,
-}
-
-impl Served {
-    pub(super) fn new(settings: Settings, capacity_bytes: Option<u64>, device_bytes: Option<u64>) -> Self {
-        let policy = Policy::new(settings, capacity_bytes, device_bytes);
-        Self { policy, blocks: HashMap::new(), peak_ts: None, ended: None }
-    }
-
-    /// Returns the policy's counts.
-    pub fn counts(&self) -> Counts {
-        self.policy.counts
-    }
-
-    /// Returns how many bytes the process may reserve at most; `None` means no limit.
-    pub fn limit_bytes(&self) -> Option<u64> {
-        self.policy.limit_bytes()
-    }
-
-    /// Returns when the most memory was reserved (ns, trace clock); `None` if nothing was reserved.
-    pub fn peak_ts(&self) -> Option<i64> {
-        self.peak_ts
-    }
-
-    /// Replays the next event.
-    pub(super) fn event(&mut self, event: &Event) {
-        match event.action {
-            Action::Alloc | Action::UsageAlloc | Action::Oom => {
-                let peak = self.policy.counts.peak_reserved_bytes;
-                let found = self.policy.alloc(event.size_bytes, event.stream, event.pool);
-                if self.policy.counts.peak_reserved_bytes > peak {
-                    self.peak_ts = Some(event.ts);
-                }
-                if found.is_some() == (event.action == Action::Oom) {
-                    let is_served = found.is_some();
-                    let requested_bytes = event.size_bytes;
-                    self.ended = Some(Ended { ts: event.ts, requested_bytes, is_served });
-                }
-                self.blocks.extend(found.map(|found| (event.addr, found)));
-            }
-            Action::SegmentAlloc => self.policy.see(event.addr, event.size_bytes),
-            Action::FreeRequested => {
-                self.blocks.get(&event.addr).into_iter().for_each(|addr| self.policy.free_requested(*addr));
-            }
-            Action::FreeCompleted | Action::UsageFree => {
-                let addr = self.blocks.remove(&event.addr);
-                addr.into_iter().for_each(|addr| self.policy.free_completed(addr));
-            }
-            _ => (),
+impl Asked {
+    /// Makes the added calls of `empty_cache()` before a time (ns, trace clock), or all that are left.
+    fn add_calls(&mut self, before: Option<i64>) {
+        let comes = |ts: &i64| before.is_none_or(|before| *ts < before);
+        while self.changes.empty_cache_ts.get(self.added_count).is_some_and(comes) {
+            self.added_count += 1;
+            self.replays.release(DEFAULT_POOL, Release::Certain);
         }
     }
 
-    fn release(&mut self, pool: PoolId) {
-        match pool {
-            DEFAULT_POOL => self.policy.empty_cache(),
-            pool => self.policy.release_pool(pool),
+    fn event(&mut self, event: &Event) {
+        self.add_calls(Some(event.ts));
+        self.replays.event(&self.changes.request(event));
+    }
+
+    /// Follows a release by the program, or one that it may have made.
+    fn release(&mut self, release: Release) {
+        if !self.changes.no_empty_cache || release == Release::Likely {
+            self.replays.release(DEFAULT_POOL, release);
         }
     }
 }
 
-/// One recorded allocator, with its control and the alternative settings.
+/// Where the program called `empty_cache()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Every call is on record.
+    Recorded,
+    /// There were calls; those that released nothing are not on record.
+    Partial,
+    /// No call is on record, and none released anything.
+    NoneSeen,
+}
+
+/// One recorded allocator, with its control and the alternatives.
 #[derive(Debug)]
 pub struct Case {
     /// The settings that the process had.
@@ -107,8 +75,8 @@ pub struct Case {
     pub device_bytes: Option<u64>,
     /// The requests served with the settings that the process had.
     pub control: Served,
-    /// The requests served with each of the alternative settings, in the order in which they were given.
-    pub asked: Vec<Served>,
+    /// The requests served with each of the alternatives, in the order in which they were given.
+    pub asked: Vec<Asked>,
     /// The number of requests that were served on record.
     pub requests_count: u64,
     /// The number of these requests after which the control had reserved exactly as much as the record.
@@ -131,57 +99,143 @@ pub struct Case {
     pub began_late: bool,
     /// The recorded sizes are those of blocks; the requested sizes are not known.
     pub is_rounded: bool,
+    /// What is known about calls of `empty_cache()`.
+    pub calls: Calls,
+    /// Frees of blocks that other streams had used were completed by a call of `empty_cache()`, which waits for
+    /// them; without the call they would have been completed later.
+    pub waits_in_calls: bool,
+    /// The block whose free was requested last, and whether another free has been completed since.
+    freed_addr: Option<u64>,
+    is_late: bool,
+    limits: Limits,
+    /// The number of bursts of releases so far, and what the current one was.
+    bursts_count: usize,
+    burst: Option<Release>,
+    /// Private pools of which memory was released.
+    destroyed: HashSet<PoolId>,
+    /// The private pool of which memory was released last, without another event since.
+    last_private: Option<PoolId>,
 }
 
 impl Case {
-    fn each(&mut self) -> impl Iterator<Item = &mut Served> {
-        std::iter::once(&mut self.control).chain(&mut self.asked).filter(|served| served.ended.is_none())
+    /// Replays an event with the control and the alternatives.
+    fn event(&mut self, event: &Event) {
+        if self.control.ended.is_none() {
+            self.control.event(event);
+        }
+        self.asked.iter_mut().for_each(|asked| asked.event(event));
+    }
+
+    /// Follows a release of the default pool that is on record; returns whether the program made it.
+    fn release(&mut self) -> Release {
+        let burst = self.limits.bursts.get(self.bursts_count);
+        self.bursts_count += 1;
+        let has_room = |served: &Served| {
+            let request = burst.and_then(|burst| burst.request);
+            request.is_some_and(|request| served.policy.has_room(request.bytes, request.stream, request.pool))
+        };
+        let is_certain = match self.calls {
+            Calls::Recorded => burst.is_some_and(|burst| burst.is_call),
+            _ => burst.is_some_and(|burst| self.limits.is_of_program(burst)) || has_room(&self.control),
+        };
+        if is_certain && self.calls == Calls::NoneSeen {
+            self.calls = Calls::Partial;
+        }
+        self.waits_in_calls |= is_certain && self.is_late;
+        let release = if is_certain { Release::Certain } else { Release::Likely };
+        self.asked.iter_mut().for_each(|asked| asked.release(release));
+        release
+    }
+
+    /// Follows a release of a private pool, which shows that the pool has been destroyed. Its destructor releases
+    /// what is unused of it; later, or where nothing was unused, the pool is released with everything else.
+    fn release_private(&mut self, pool: PoolId) {
+        if self.last_private.replace(pool) == Some(pool) {
+            return;
+        }
+        let is_first = self.destroyed.insert(pool);
+        let is_recorded = self.calls == Calls::Recorded;
+        // A call would have released what else was unused.
+        let is_own = self.control.ended.is_none() && self.control.policy.has_releasable_beside(pool);
+        for asked in &mut self.asked {
+            asked.replays.destroy(pool);
+            match self.burst {
+                Some(release) => asked.release(release),
+                None if is_own || is_first && (is_recorded || !asked.changes.no_empty_cache) => {
+                    asked.replays.release(pool, Release::Certain);
+                }
+                // The destructor, or a call that is not made now.
+                None if is_first => asked.replays.release(pool, Release::Likely),
+                None if is_recorded => (),
+                None => asked.release(Release::Likely),
+            }
+        }
+    }
+
+    /// Considers a call of `empty_cache()` at a time at which it releases nothing on record.
+    fn consider_call(&mut self) {
+        let is_open = self.calls == Calls::Partial && self.control.ended.is_none();
+        if is_open && !self.control.policy.has_releasable() {
+            self.asked.iter_mut().for_each(|asked| asked.release(Release::Possible));
+        }
     }
 }
 
 /// A listener that serves the requests of every recorded allocator.
 #[derive(Debug, Default)]
 pub struct Cases {
-    /// The alternative settings by run and process.
-    pub asked: HashMap<(u32, u32), Vec<Settings>>,
-    /// The alternative settings for processes without metadata.
-    pub default: Vec<Settings>,
+    /// The alternatives by run and process.
+    pub asked: HashMap<(u32, u32), Vec<Alternative>>,
+    /// The alternatives for processes without metadata.
+    pub default: Vec<Alternative>,
     /// The largest number of bytes that every allocator can reserve; if `None`, [`Self::limits`] tells.
     pub capacity_bytes: Option<u64>,
     /// The total memory in bytes of the devices of each run; runs in which it is not known are left out.
     pub device_bytes: HashMap<u32, u64>,
-    /// What failed requests tell about each allocator's limit.
+    /// What a first pass tells about each allocator.
     pub limits: BTreeMap<Key, Limits>,
     /// The results by allocator.
     pub cases: BTreeMap<Key, Case>,
 }
 
 impl Cases {
-    fn case(&mut self, key: Key, allocator: &Allocator) -> &mut Case {
+    pub(super) fn case(&mut self, key: Key, allocator: &Allocator) -> &mut Case {
         let Self { asked, default, capacity_bytes, device_bytes, limits, cases } = self;
         cases.entry(key).or_insert_with(|| {
-            let limits = limits.get(&key).copied().unwrap_or_default();
+            let limits = limits.get(&key).cloned().unwrap_or_default();
             let device_bytes = device_bytes.get(&key.run).copied().or(*capacity_bytes);
             let capacity_bytes = capacity_bytes.or_else(|| limits.capacity_bytes());
             let mut settings = allocator.settings().clone();
             settings.expandable_segments |= limits.is_expandable;
-            let serve = |settings| Served::new(settings, capacity_bytes, device_bytes);
-            let mut control = serve(settings.clone());
-            let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).clone();
-            let mut asked: Vec<Served> = asked.into_iter().map(serve).collect();
-            let split_policies = &allocator.knowledge().split_policies;
-            for pool in
-                split_policies.iter().filter(|(_, rest)| **rest == SplitPolicy::Kept).map(|(pool, _)| *pool)
-            {
-                control.policy.keep_whole(pool);
-                asked.iter_mut().for_each(|served| served.policy.keep_whole(pool));
-            }
+            let knowledge = allocator.knowledge();
+            let kept = knowledge.split_policies.iter().filter(|(_, rest)| **rest == SplitPolicy::Kept);
+            let kept: Vec<PoolId> = kept.map(|(pool, _)| *pool).collect();
+            let serve = |settings| {
+                let mut served = Served::new(settings, capacity_bytes, device_bytes);
+                kept.iter().for_each(|pool| served.policy.keep_whole(*pool));
+                served
+            };
+            let control = serve(settings.clone());
+            let room = limits.room().filter(|_| capacity_bytes.is_none());
+            let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).iter().map(|alternative| Asked {
+                replays: Ensemble::new(
+                    serve(alternative.settings.as_ref().unwrap_or(&settings).clone()),
+                    room,
+                ),
+                changes: alternative.changes.clone(),
+                added_count: 0,
+            });
+            let calls = match knowledge.records_empty_cache {
+                true => Calls::Recorded,
+                false if limits.calls_empty_cache() => Calls::Partial,
+                false => Calls::NoneSeen,
+            };
             Case {
+                asked: asked.collect(),
                 settings,
                 capacity_bytes,
                 device_bytes,
                 control,
-                asked,
                 requests_count: 0,
                 equal_count: 0,
                 difference_bytes: 0,
@@ -193,6 +247,15 @@ impl Cases {
                 failed_count: 0,
                 began_late: false,
                 is_rounded: false,
+                calls,
+                waits_in_calls: false,
+                freed_addr: None,
+                is_late: false,
+                limits,
+                bursts_count: 0,
+                burst: None,
+                destroyed: HashSet::new(),
+                last_private: None,
             }
         })
     }
@@ -204,7 +267,7 @@ impl Listener for Cases {
         case.began_late = true;
         for block in allocator.blocks().filter(|block| block.state == State::Active) {
             let pool = allocator.segment(block.segment).map_or(DEFAULT_POOL, |segment| segment.pool);
-            let event = Event {
+            case.event(&Event {
                 ts,
                 action: Action::Alloc,
                 addr: block.addr,
@@ -214,20 +277,23 @@ impl Listener for Cases {
                 tid: 0,
                 stack: None,
                 is_of_empty_cache: false,
-            };
-            case.each().for_each(|served| served.event(&event));
+            });
         }
     }
 
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        if !matches!(event.action, Action::SegmentFree | Action::SegmentUnmap) {
-            return;
-        }
-        let pool = allocator.segment_at(event.addr).map_or(DEFAULT_POOL, |segment| segment.pool);
+        let Some(pool) = limits::released_pool(allocator, event) else { return };
         let case = self.case(key, allocator);
         case.given_back_count += 1;
-        // The cause does not matter: the policy releases what is unused.
-        case.each().for_each(|served| served.release(pool));
+        if pool != DEFAULT_POOL {
+            case.release_private(pool);
+        } else if case.burst.is_none() {
+            case.burst = Some(case.release());
+        }
+        // The cause does not matter to the control, which releases what is unused.
+        if case.control.ended.is_none() {
+            case.control.release(pool);
+        }
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
@@ -245,59 +311,77 @@ impl Listener for Cases {
             _ => (),
         }
         case.end_reserved_bytes = reserved;
-        case.each().for_each(|served| served.event(event));
+        match event.action {
+            Action::FreeRequested => case.freed_addr = Some(event.addr),
+            Action::FreeCompleted => case.is_late |= case.freed_addr != Some(event.addr),
+            _ => (),
+        }
+        case.event(event);
         if matches!(event.action, Action::Alloc | Action::UsageAlloc) {
             case.requests_count += 1;
             let difference = case.control.counts().reserved_bytes.abs_diff(reserved);
             case.equal_count += u64::from(difference == 0);
             case.difference_bytes = case.difference_bytes.max(difference);
         }
+        if limits::ends_burst(event) {
+            (case.burst, case.last_private, case.is_late) = (None, None, false);
+            case.consider_call();
+        }
     }
 
-    fn empty_cache(&mut self, run: u32, pid: u32, _tid: u32, _ts: i64, _replay: &Replay) {
+    fn empty_cache(&mut self, run: u32, pid: u32, _tid: u32, ts: i64, _replay: &Replay) {
         let of_process = self.cases.iter_mut().filter(|(key, _)| (key.run, key.pid) == (run, pid));
-        for (_, case) in of_process {
-            case.each().for_each(|served| served.release(DEFAULT_POOL));
+        for (_, case) in of_process.filter(|(_, case)| case.limits.is_for_all(ts)) {
+            if case.control.ended.is_none() {
+                case.control.release(DEFAULT_POOL);
+            }
+            case.asked.iter_mut().for_each(|asked| asked.release(Release::Certain));
         }
+    }
+
+    fn end(&mut self) {
+        let asked = self.cases.values_mut().flat_map(|case| &mut case.asked);
+        asked.for_each(|asked| {
+            // The program may call it after its last event.
+            asked.add_calls(None);
+            asked.replays.catch_up();
+        });
     }
 }
 
-/// What failed requests and segment events tell about an allocator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
-    peak_reserved_bytes: u64,
-    /// The bytes that could have been reserved when a request first failed.
-    room_bytes: Option<u64>,
-    /// Segments were mapped in place, whatever the recorded settings say.
-    is_expandable: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Limits {
-    /// Returns how many bytes the allocator could reserve at least, or `None` if no request failed. The
-    /// failed request needed more than that.
-    pub fn capacity_bytes(&self) -> Option<u64> {
-        self.room_bytes.map(|room| room.max(self.peak_reserved_bytes))
-    }
-}
-
-impl Listener for BTreeMap<Key, Limits> {
-    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        let is_of_interest = matches!(event.action, Action::Oom | Action::SegmentAlloc | Action::SegmentMap);
-        if !is_of_interest {
-            return;
-        }
-        let limits = self.entry(key).or_default();
-        let reserved = allocator.totals().reserved_bytes.max(0) as u64;
-        limits.peak_reserved_bytes = limits.peak_reserved_bytes.max(reserved);
-        limits.is_expandable |= event.action == Action::SegmentMap;
-        if event.action == Action::Oom {
-            let settings = allocator.settings();
-            let segment = settings.segment_bytes(settings.round(event.size_bytes));
-            // If the device had room for a segment, a limit of the process made the request fail. One that
-            // is in the settings is followed as such; any other one is taken for the device's.
-            let is_device = event.addr < segment || settings.memory_ratio.is_some();
-            let free = if is_device { event.addr } else { 0 };
-            limits.room_bytes.get_or_insert(reserved.saturating_add(free));
-        }
+    #[test]
+    fn a_call_after_the_last_event_releases_memory() {
+        let event = |ts, action| Event {
+            ts,
+            action,
+            addr: 1 << 20,
+            size_bytes: 30 << 20,
+            stream: 0,
+            pool: DEFAULT_POOL,
+            tid: 1,
+            stack: None,
+            is_of_empty_cache: false,
+        };
+        let events =
+            [event(10, Action::Alloc), event(20, Action::FreeRequested), event(30, Action::FreeCompleted)];
+        let end_bytes = |empty_cache_ts: Vec<i64>| {
+            let changes = Changes { empty_cache_ts, ..Changes::default() };
+            let default = vec![Alternative { settings: None, changes }];
+            let mut cases = Cases { default, ..Cases::default() };
+            let (key, allocator) = (Key { run: 0, pid: 1, device: 0 }, Allocator::default());
+            events.iter().for_each(|event| cases.after(key, &allocator, event));
+            cases.end();
+            let end = cases.cases[&key].asked[0].replays.range(|served| served.counts().reserved_bytes);
+            end.single().expect("nothing is open")
+        };
+        let cached = end_bytes(Vec::new());
+        assert!(cached >= 30 << 20, "{cached}");
+        assert_eq!(end_bytes(vec![15]), cached, "nothing is free yet");
+        assert_eq!(end_bytes(vec![15, 40]), 0);
+        assert_eq!(end_bytes(vec![30]), 0, "right after the last event, too");
     }
 }

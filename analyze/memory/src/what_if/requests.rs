@@ -1,13 +1,13 @@
 //! Serves a list of requests that were not recorded but are known, such as the weights of a model, to compare
 //! the resulting segments with recorded ones.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use super::{
     super::{settings::Settings, totals::DEFAULT_POOL},
     policy::{Policy, Use},
 };
-use analyze_run::error::AnalyzeError;
+use analyze_run::{error::AnalyzeError, text_file};
 
 /// A request for a block that is never freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,7 @@ const MAX_BYTES: u64 = 1 << 46;
 /// Returns an error if the file cannot be read or has no requests, or, naming the line, if a line is
 /// malformed.
 pub fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| AnalyzeError::Io { path: path.to_owned(), source })?;
+    let text = text_file::read(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let requests = lines.filter(|(number, line)| *number > 0 || !line.starts_with("bytes"));
     let read: Result<Vec<Request>, AnalyzeError> = requests
@@ -46,10 +45,19 @@ pub fn read(path: &Path) -> Result<Vec<Request>, AnalyzeError> {
             Ok(Request { size_bytes: size_bytes.ok_or_else(bad)?, name: name.trim().to_owned() })
         })
         .collect();
-    match read?.as_slice() {
-        [] => Err(AnalyzeError::Query(format!("{}: has no requests", path.display()))),
-        requests => Ok(requests.to_vec()),
+    let requests = read?;
+    if requests.is_empty() {
+        return Err(AnalyzeError::Query(format!("{}: has no requests", path.display())));
     }
+    // The blocks are all there at a time.
+    let all_bytes = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.size_bytes));
+    if all_bytes > MAX_BYTES {
+        return Err(AnalyzeError::Query(format!(
+            "{}: its requests are more than the limit requests_bytes of {MAX_BYTES} together",
+            path.display()
+        )));
+    }
+    Ok(requests)
 }
 
 /// A segment as the policy lays it out.
@@ -101,6 +109,8 @@ pub fn lay_out(requests: &[Request], settings: Settings) -> Layout {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -112,6 +122,7 @@ mod tests {
             ("12\n", Ok(vec![12])),
             ("12\n-3\n", Err("line 2")),
             ("99999999999999999\n", Err("line 1")),
+            ("70368744177664\n1\n", Err("requests_bytes of 70368744177664")),
             ("bytes\n", Err("no requests")),
             ("", Err("no requests")),
             ("1,a\nbytes\n", Err("line 2")),

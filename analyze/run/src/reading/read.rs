@@ -8,7 +8,7 @@ use std::{
 use arrow::datatypes::SchemaRef;
 
 use super::{columns::KEY_COLUMNS, consumer::Consumer, group, merge, ordered};
-use crate::{error::AnalyzeError, events::Events, run_file::RunFile};
+use crate::{error::AnalyzeError, events::Events, panics, run_file::RunFile};
 
 /// The source of the rows.
 #[derive(Clone)]
@@ -31,9 +31,6 @@ impl Origin {
 }
 
 /// Returns the schema of a file as it is stored.
-///
-/// # Errors
-/// Returns an error if the file cannot be read.
 pub fn schema(path: &Path) -> Result<SchemaRef, AnalyzeError> {
     group::schema(path)
 }
@@ -82,5 +79,5 @@ pub async fn read<C: Consumer + 'static>(
         Ok(consumer)
     };
     let joined = tokio::task::spawn_blocking(work).await;
-    joined.map_err(|error| AnalyzeError::Internal(format!("a reading was cut off: {error}")))?
+    joined.map_err(panics::joined)?
 }

@@ -8,7 +8,7 @@ use arrow::{
         RecordBatch, StringArray,
     },
     buffer::{NullBuffer, ScalarBuffer},
-    compute::cast,
+    compute::{CastOptions, cast_with_options},
     datatypes::{DataType, Int32Type, Int64Type, UInt32Type, UInt64Type},
 };
 use trace_schema::{Class, Kind as EventKind, Op};
@@ -218,8 +218,10 @@ fn column(batch: &RecordBatch, name: &str, ty: &DataType) -> Result<Option<Array
     if array.data_type() == ty {
         return Ok(Some(Arc::clone(array)));
     }
+    // A value that does not fit is an error, and no null.
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
     let damaged = |error| AnalyzeError::Damaged(format!("column {name}: {error}"));
-    cast(array, ty).map(Some).map_err(damaged)
+    cast_with_options(array, ty, &strict).map(Some).map_err(damaged)
 }
 
 fn number<T: ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> Result<Number<T>, AnalyzeError> {

@@ -37,9 +37,6 @@ pub(super) struct Windows {
 
 impl Windows {
     /// Creates the windows. `columns` are the byte ranges of the columns in the file.
-    ///
-    /// # Errors
-    /// Returns an error if the size of the file cannot be read.
     pub(super) fn new(file: File, columns: impl Iterator<Item = Range<u64>>) -> io::Result<Self> {
         let columns = columns.map(|of| Mutex::new(Window { start: of.start, of, bytes: Bytes::new() }));
         Ok(Self { file_bytes: file.metadata()?.len(), file: Arc::new(file), columns: columns.collect() })

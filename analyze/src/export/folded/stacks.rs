@@ -121,9 +121,6 @@ pub(super) struct Names {
 
 impl Names {
     /// Loads the names and stacks of a run.
-    ///
-    /// # Errors
-    /// Returns an error if the data cannot be read.
     pub(super) async fn load(trace: &Trace) -> Result<Self, AnalyzeError> {
         let mut stacks = HashMap::new();
         for batch in trace.batches("SELECT pid, stack, frames FROM stacks").await? {

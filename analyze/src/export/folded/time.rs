@@ -15,13 +15,9 @@ use analyze_run::{
 /// Calls, and off-CPU intervals after the calls that begin at the same time.
 const QUERY: &str = "
     SELECT * FROM (
-        SELECT c.pid, c.tid, c.ts, c.dur, c.depth, CAST(c.op AS VARCHAR) AS op, c.on_cpu_ns, CAST(NULL AS BIGINT) AS syscall,
-            true AS is_call, CAST(s.stack AS BIGINT) AS stack
-        FROM _calls c
-        LEFT JOIN (
-            SELECT pid, tid, ts, CAST(op AS VARCHAR) AS op, min(stack) AS stack FROM events WHERE kind = 'call' AND stack IS NOT NULL
-            GROUP BY pid, tid, ts, op
-        ) s ON s.pid = c.pid AND s.tid = c.tid AND s.ts = c.ts AND s.op = CAST(c.op AS VARCHAR)
+        SELECT pid, tid, ts, dur, depth, CAST(op AS VARCHAR) AS op, on_cpu_ns, CAST(NULL AS BIGINT) AS syscall,
+            true AS is_call, CAST(stack AS BIGINT) AS stack
+        FROM _calls
         UNION ALL
         SELECT pid, tid, ts, dur, 9223372036854775807, CAST(op AS VARCHAR), NULL, CAST(syscall AS BIGINT), false, CAST(stack AS BIGINT)
         FROM events WHERE kind = 'off_cpu'
@@ -82,9 +78,6 @@ pub(super) struct Times {
 }
 
 /// Sums up the time of a run.
-///
-/// # Errors
-/// Returns an error if the data cannot be read.
 pub(super) async fn run(trace: &Trace, names: &Names) -> Result<Times, AnalyzeError> {
     let (mut on_cpu, mut off_cpu) = (Folded::default(), Folded::default());
     let (mut open_calls_count, mut unknown_count, mut open_off_cpu_count) = (0_u64, 0_u64, 0_u64);

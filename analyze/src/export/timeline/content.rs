@@ -5,40 +5,17 @@ use std::collections::HashMap;
 use futures::TryStreamExt;
 
 use super::{
+    calls,
     columns::{Args, Keys, flow, point},
-    imported::{self, CAUSED_WORK, work_flow},
+    imported,
     model::{Group, Kind, Sink, Slice, Timeline, Value},
 };
 use crate::{questions::info, trace::Trace};
 use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
-    symbols::demangle,
 };
 use analyze_verdict::blocker::syscall_name;
-
-/// Query for calls, with the verdicts on slow ones and the GPU work that they caused. Outer calls come before
-/// nested ones.
-fn calls_query() -> String {
-    format!(
-        "{CAUSED_WORK}
-    SELECT c.pid, c.tid, c.ts, c.dur, c.depth, c.op, c.layer, c.direction, c.caller, c.phase, k.name AS kernel, s.verdict, s.root,
-        c.size_bytes, CAST(c.stream AS BIGINT) AS stream, c.ret, c.on_cpu_ns, c.preempted_ns, c.runnable_ns, c.throttled_ns,
-        c.blocked_ns, c.stopped_ns, c.unknown_ns, CAST(s.excess_ns AS BIGINT) AS excess_ns, s.verdict_share_ratio,
-        l.links_count, w.works_count
-    FROM _calls c
-    LEFT JOIN kernels k ON k.pid = c.pid AND k.func = c.func AND c.class = 'launch'
-    LEFT JOIN slow_calls s ON s.pid = c.pid AND s.tid = c.tid AND s.ts = c.ts AND s.depth = c.depth
-    LEFT JOIN (
-        SELECT call_pid, call_tid, call_ts, call_depth, count(*) AS links_count FROM chain_links WHERE task_tid > 0
-        GROUP BY call_pid, call_tid, call_ts, call_depth
-    ) l ON l.call_pid = c.pid AND l.call_tid = c.tid AND l.call_ts = c.ts AND l.call_depth = c.depth
-    LEFT JOIN (
-        SELECT call_pid, call_tid, call_ts, call_op, count(*) AS works_count FROM work GROUP BY call_pid, call_tid, call_ts, call_op
-    ) w ON w.call_pid = c.pid AND w.call_tid = c.tid AND w.call_ts = c.ts AND w.call_op = CAST(c.op AS VARCHAR)
-    ORDER BY c.ts, c.depth"
-    )
-}
 
 const LINKS: &str = "
     SELECT call_pid, call_tid, call_ts, call_depth, op, ts, dur, pid AS waiting_pid, tid AS waiting_tid, state, cause, task_pid AS pid,
@@ -66,7 +43,7 @@ const REQUESTS: &str = "
 /// Returns an error if the data cannot be read, or if the timeline cannot be written.
 pub(super) async fn write<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
     recording(trace, to).await?;
-    calls(trace, to).await?;
+    calls::write(trace, to).await?;
     off_cpu(trace, to).await?;
     marks(trace, to).await?;
     links(trace, to).await?;
@@ -105,62 +82,6 @@ async fn recording<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), A
     args.extend(names.iter().zip(&warnings).map(|(name, text)| (name.as_str(), Value::Text(text.as_str()))));
     let track = to.track(None, Kind::Child { name: "recording" })?;
     to.instant(track, &point(ts, "recording begins", "recording", &args))
-}
-
-async fn calls<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {
-    let mut batches = trace.sorted(&calls_query());
-    // A kernel is launched many times, so its demangled name is kept.
-    let mut kernels: HashMap<String, String> = HashMap::new();
-    while let Some(batch) = batches.try_next().await? {
-        let keys = Keys::new(&batch)?;
-        let (dur, depth) = (integers(&batch, "dur")?, integers(&batch, "depth")?);
-        let (op, layer, kernel) =
-            (strings(&batch, "op")?, strings(&batch, "layer")?, strings(&batch, "kernel")?);
-        let (links, works) = (integers(&batch, "links_count")?, integers(&batch, "works_count")?);
-        let args = Args::new(
-            &batch,
-            &["direction", "caller", "phase", "verdict", "root"],
-            &[
-                "size_bytes",
-                "stream",
-                "ret",
-                "on_cpu_ns",
-                "preempted_ns",
-                "runnable_ns",
-                "throttled_ns",
-                "blocked_ns",
-                "stopped_ns",
-                "unknown_ns",
-                "excess_ns",
-            ],
-            &["verdict_share_ratio"],
-        )?;
-        let mut values = Vec::new();
-        for row in 0..batch.num_rows() {
-            args.at(row, &mut values);
-            let name = kernel
-                .at(row)
-                .map(|name| kernels.entry(name.to_owned()).or_insert_with(|| demangle(name)).clone());
-            let mut values = values.clone();
-            values.extend(name.as_deref().map(|name| ("kernel_name", Value::Text(name))));
-            let (pid, tid) = keys.thread(row);
-            let call = [pid.into(), tid.into(), keys.ts.value(row), depth.value(row)];
-            let to_links = (1..=links.at(row).unwrap_or(0)).map(|number| flow(call, number));
-            let to_work = (1..=works.at(row).unwrap_or(0)).map(|number| work_flow(call, number));
-            let flows: Vec<u64> = to_links.chain(to_work).collect();
-            let slice = Slice {
-                ts: keys.ts.value(row),
-                dur: dur.at(row),
-                name: op.value(row),
-                category: layer.at(row).unwrap_or("call"),
-                args: &values,
-                flows: &flows,
-                ended_flow: None,
-            };
-            to.slice(keys.owner(row), Group::Calls, &slice)?;
-        }
-    }
-    Ok(())
 }
 
 async fn off_cpu<S: Sink>(trace: &Trace, to: &mut Timeline<S>) -> Result<(), AnalyzeError> {

@@ -17,20 +17,34 @@ use analyze_run::{
 
 /// GPU work, with the first call that has its correlation ID, in the process of the work. If that process is
 /// unknown (0), the call must be in the only process that has calls with this ID.
-pub(super) const CAUSED_WORK: &str = "
-    WITH call AS (
+const CAUSED_WORK: &str = "
+    WITH numbered AS (
         SELECT pid, tid, ts, CAST(op AS VARCHAR) AS op, correlation,
-            row_number() OVER (PARTITION BY pid, correlation ORDER BY ts, tid, op) AS number,
-            min(pid) OVER (PARTITION BY correlation) = max(pid) OVER (PARTITION BY correlation) AS is_alone
+            row_number() OVER (PARTITION BY pid, correlation ORDER BY ts, tid, op) AS number
         FROM events WHERE kind = 'call' AND correlation IS NOT NULL
-    ), work AS (
+    ), call AS (
+        SELECT pid, tid, ts, op, correlation FROM numbered WHERE number = 1
+    ), alone AS (
+        SELECT correlation, min(pid) AS pid FROM call GROUP BY correlation HAVING min(pid) = max(pid)
+    ), device AS (
         SELECT d.pid, d.tid, d.ts, d.dur, CAST(d.op AS VARCHAR) AS op, d.detail, d.device, CAST(d.stream AS BIGINT) AS stream,
-            d.size_bytes, d.direction, CAST(d.correlation AS BIGINT) AS correlation, coalesce(a.pid, b.pid) AS call_pid,
-            coalesce(a.tid, b.tid) AS call_tid, coalesce(a.ts, b.ts) AS call_ts, coalesce(a.op, b.op) AS call_op
+            d.size_bytes, d.direction, d.correlation, CASE WHEN d.pid > 0 THEN d.pid ELSE o.pid END AS caller_pid
         FROM (SELECT * FROM events WHERE kind = 'device') d
-        LEFT JOIN (SELECT * FROM call WHERE number = 1) a ON d.pid > 0 AND a.pid = d.pid AND a.correlation = d.correlation
-        LEFT JOIN (SELECT * FROM call WHERE number = 1 AND is_alone) b ON d.pid = 0 AND b.correlation = d.correlation
+        LEFT JOIN alone o ON d.pid = 0 AND o.correlation = d.correlation
+    ), work AS (
+        SELECT d.pid, d.tid, d.ts, d.dur, d.op, d.detail, d.device, d.stream, d.size_bytes, d.direction,
+            CAST(d.correlation AS BIGINT) AS correlation, c.pid AS call_pid, c.tid AS call_tid, c.ts AS call_ts, c.op AS call_op
+        FROM device d LEFT JOIN call c ON c.pid = d.caller_pid AND c.correlation = d.correlation
     )";
+
+/// Returns the query for the number of works of each call that caused any, in the order of the calls.
+pub(super) fn works_count_query() -> String {
+    format!(
+        "{CAUSED_WORK}
+        SELECT call_pid, call_tid, call_ts, call_op, count(*) AS works_count FROM work WHERE call_ts IS NOT NULL
+        GROUP BY call_pid, call_tid, call_ts, call_op ORDER BY call_ts"
+    )
+}
 
 /// ID of the flow from a call to its work with this number. Calls have no recorded depth here, so a depth is
 /// used that no call has.

@@ -166,17 +166,11 @@ impl<S: Sink> Timeline<S> {
     }
 
     /// Converts the result of a write to this program's error.
-    ///
-    /// # Errors
-    /// Returns an error if the write failed.
     pub(super) fn written(&self, result: io::Result<()>) -> Result<(), AnalyzeError> {
         result.map_err(|source| AnalyzeError::Io { path: self.out.clone(), source })
     }
 
     /// Adds a track, and returns its ID.
-    ///
-    /// # Errors
-    /// Returns an error if the timeline cannot be written.
     pub(super) fn track(&mut self, parent: Option<u64>, kind: Kind<'_>) -> Result<u64, AnalyzeError> {
         self.tracks_count += 1;
         let result = self.sink.track(self.tracks_count, parent, kind);
@@ -200,9 +194,6 @@ impl<S: Sink> Timeline<S> {
     }
 
     /// Returns the track of a thread, which is below that of its process.
-    ///
-    /// # Errors
-    /// Returns an error if the timeline cannot be written.
     pub(super) fn thread(&mut self, pid: u32, tid: u32) -> Result<u64, AnalyzeError> {
         if let Some(track) = self.threads.get(&(pid, tid)) {
             return Ok(*track);
@@ -320,9 +311,6 @@ impl<S: Sink> Timeline<S> {
     }
 
     /// Ends the open slices and the timeline. Returns what was written.
-    ///
-    /// # Errors
-    /// Returns an error if the timeline cannot be written.
     pub(super) fn finish(mut self) -> Result<Counts, AnalyzeError> {
         for lanes in std::mem::take(&mut self.lanes).into_values() {
             for (track, ts) in lanes.rest() {

@@ -58,9 +58,6 @@ pub struct Review {
 }
 
 /// Analyzes one run.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
     let mut moments = state::run_all(trace, &[At::Peak, At::End]).await?.into_iter();
     let (Some(peak), Some(end)) = (moments.next(), moments.next()) else {
@@ -71,9 +68,6 @@ pub async fn run(trace: &Trace) -> Result<Review, AnalyzeError> {
 }
 
 /// Derives the advice from the states and the history; where it is about expandable segments, the run is simulated.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn review(
     trace: &Trace,
     peak: Moment,
@@ -97,7 +91,7 @@ pub async fn review(
 
 /// Returns how much of a process was reserved at the peak.
 fn reserved_bytes(peak: &Moment, pid: u32) -> i64 {
-    peak.allocators.iter().filter(|held| held.pid == pid).map(|held| held.reserved_bytes).sum()
+    peak.allocators.iter().filter(|held| held.pid == pid).filter_map(|held| held.reserved_bytes).sum()
 }
 
 /// Returns whether advice on expandable segments may follow.
@@ -119,7 +113,7 @@ fn is_worth(bytes: i64, of: i64) -> bool {
 fn of_state(peak: &Moment, end: &Moment, history: &HistoryReport) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |rule, held: &Held, size_bytes: i64, text: String| {
-        if is_worth(size_bytes, held.reserved_bytes) {
+        if is_worth(size_bytes, held.reserved_bytes.unwrap_or_default()) {
             advice.push(Advice { rule, pid: Some(held.pid), size_bytes, text });
         }
     };
@@ -130,7 +124,7 @@ fn of_state(peak: &Moment, end: &Moment, history: &HistoryReport) -> Vec<Advice>
                 "at the peak {} of {} reserved were free but kept by blocks in use beside them, in {} {}; most ({}) by {:#x} ({}, {}): \
                  allocate what stays for long before what does not, or from a pool of its own (torch.cuda.MemPool)",
                 Bytes(held.pinned_bytes),
-                Bytes(held.reserved_bytes),
+                Bytes(held.reserved_bytes.unwrap_or_default()),
                 held.pinned.len(),
                 if held.pinned.len() == 1 { "segment" } else { "segments" },
                 Bytes(segment.pinned_bytes as i64),

@@ -149,9 +149,6 @@ impl Filling {
     }
 
     /// Completes the curve.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
         // The last state is shown even if the last step had a higher one.
         if self.curve.points.last().is_some_and(|point| *point != self.last) {

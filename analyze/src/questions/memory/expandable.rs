@@ -44,11 +44,14 @@ impl Finding {
         let outcome = found.outcomes.first()?;
         let requested_bytes = outcome.ended_requested_bytes.unwrap_or_default();
         let ended = |since_start_ns| Ended { since_start_ns, requested_bytes };
-        Some(match (outcome.serves_since_start_ns, outcome.fails_since_start_ns, outcome.saved_bytes) {
+        let recorded = found.peak_reserved_bytes as i64;
+        Some(match (outcome.serves_since_start_ns, outcome.fails_since_start_ns) {
             _ if !outcome.is_known => Self::NotKnown(found.notes.join("; ")),
-            (Some(ns), ..) => Self::Serves(ended(ns)),
-            (_, Some(ns), _) => Self::Fails(ended(ns)),
-            (_, _, saved) => Self::Saves(saved?),
+            (Some(ns), _) => Self::Serves(ended(ns)),
+            (_, Some(ns)) => Self::Fails(ended(ns)),
+            _ if outcome.ended_replays_count > 0 => Self::NotKnown(found.notes.join("; ")),
+            // The least of a range is what is certain.
+            _ => Self::Saves(recorded - outcome.peak_reserved_max_bytes as i64),
         })
     }
 
@@ -104,9 +107,6 @@ pub struct Expandable(Vec<(u32, i32, Finding)>);
 
 impl Expandable {
     /// Simulates one run.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let params = Params { settings: vec![SETTING.to_owned()], ..Params::default() };
         let found = what_if::run(trace, &params).await?;
@@ -138,9 +138,6 @@ fn is_open(oom: &OomReport) -> bool {
 }
 
 /// Returns the requests of one run that failed, with what expandable segments would have done.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn failures(trace: &Trace) -> Result<Vec<OomReport>, AnalyzeError> {
     let mut ooms = history::run(trace).await?.ooms;
     if ooms.iter().any(is_open) {

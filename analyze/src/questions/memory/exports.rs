@@ -30,9 +30,6 @@ pub struct Exports(HashMap<(u32, i32), Vec<(i64, i64)>>);
 
 impl Exports {
     /// Computes the exported bytes of one run.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let any = "SELECT 1 FROM events WHERE op IN ('cudaIpcGetMemHandle', 'cuIpcGetMemHandle') LIMIT 1";
         if trace.batches(any).await?.iter().all(|batch| batch.num_rows() == 0) {

@@ -15,8 +15,7 @@ use crate::questions::memory::{
 };
 use crate::trace::Trace;
 use analyze_memory::{
-    allocator::Allocator,
-    event::{Action, Event},
+    event::Action,
     history::{Cause, History, Release},
     input::{Input, Key, Listener, Replay},
     oom::Oom,
@@ -29,41 +28,24 @@ use analyze_run::{
 /// The number of failed requests for which the whole state is included.
 const MOMENTS: usize = 8;
 
-/// A listener that collects a history, and totals at the requested instants.
+/// The reserved and the active bytes of an allocator, as far as the source records them.
+type Sum = [Option<i64>; 2];
+
+/// The sums of every allocator, by requested instant.
 #[derive(Default)]
-pub struct Watch {
-    history: History,
-    /// The reserved and active bytes of every allocator, by instant.
-    sums: HashMap<usize, BTreeMap<Key, (i64, i64)>>,
-}
+pub struct Sums(HashMap<usize, BTreeMap<Key, Sum>>);
 
-impl Listener for Watch {
-    const WANTS_POOLS: bool = true;
+/// A listener that collects a history, and totals at the requested instants.
+pub type Watch = (History, Sums);
 
-    fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.history.before(key, allocator, event);
-    }
-
-    fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
-        self.history.after(key, allocator, event);
-    }
-
-    fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
-        self.history.empty_cache(run, pid, tid, ts, replay);
-    }
-
-    fn refused(&mut self, run: u32, pid: u32, tid: u32) {
-        self.history.refused(run, pid, tid);
-    }
-
+impl Listener for Sums {
     fn instant(&mut self, _run: u32, number: usize, replay: &Replay) {
-        let totals = replay.allocators().map(|(key, allocator)| (key, allocator.totals()));
-        let sums = totals.map(|(key, totals)| (key, (totals.reserved_bytes, totals.active_bytes)));
-        self.sums.insert(number, sums.collect());
-    }
-
-    fn end(&mut self) {
-        self.history.end();
+        let sums = replay.allocators().map(|(key, allocator)| {
+            let (totals, known) = (allocator.totals(), allocator.knowledge());
+            let reserved = known.has_segments.then_some(totals.reserved_bytes);
+            (key, [reserved, known.has_blocks.then_some(totals.active_bytes)])
+        });
+        self.0.insert(number, sums.collect());
     }
 }
 
@@ -129,6 +111,9 @@ fn released(release: &Release, frees: &Frees, exports: &Exports, start_ns: i64) 
         ts_ns: release.ts,
         since_start_ns: release.ts - start_ns,
         dur_ns: last.max(release.last_ts) - release.ts,
+        freed_before_bytes: release.freed_before_bytes,
+        ipc_freed_bytes: release.ipc_freed_bytes,
+        closed_handles_count: release.closed_handles_count,
         before_bytes: release.before.reserved_bytes,
         given_back_bytes: release.given_back_bytes,
         segments_count: release.segments_count,
@@ -232,55 +217,26 @@ async fn pauses(trace: &Trace, start_ns: i64) -> Result<Vec<PauseReport>, Analyz
     let mut pauses = Vec::new();
     for batch in trace.batches("SELECT * FROM memory_pauses ORDER BY ts").await? {
         let (action, library) = (strings(&batch, "action")?, strings(&batch, "library")?);
-        let names = [
-            "pid",
-            "ts",
-            "dur",
-            "size_bytes",
-            "calls_count",
-            "call_p50_ns",
-            "call_max_ns",
-            "before_bytes",
-            "after_bytes",
-            "missing_bytes",
-            "missing_count",
-        ];
-        let whole = names.map(|name| integers(&batch, name));
-        for row in 0..batch.num_rows() {
-            let mut values = [0; 11];
-            for (value, column) in values.iter_mut().zip(&whole) {
-                let column = column.as_ref().map_err(|error| AnalyzeError::Internal(error.to_string()))?;
-                *value = column.at(row).unwrap_or_default();
-            }
-            let [
-                pid,
-                ts,
-                dur_ns,
-                size_bytes,
-                calls_count,
-                call_p50_ns,
-                call_max_ns,
-                before_bytes,
-                after_bytes,
-                missing_bytes,
-                missing_count,
-            ] = values;
-            pauses.push(PauseReport {
-                pid: pid as u32,
-                action: action.value(row).to_owned(),
-                library: library.value(row).to_owned(),
-                since_start_ns: ts - start_ns,
-                dur_ns,
-                size_bytes,
-                calls_count,
-                call_p50_ns,
-                call_max_ns,
-                before_bytes,
-                after_bytes,
-                missing_bytes,
-                missing_count,
-            });
-        }
+        let whole = |name| integers(&batch, name);
+        let (pid, ts, dur, size) = (whole("pid")?, whole("ts")?, whole("dur")?, whole("size_bytes")?);
+        let (calls, p50, max) = (whole("calls_count")?, whole("call_p50_ns")?, whole("call_max_ns")?);
+        let (before, after) = (whole("before_bytes")?, whole("after_bytes")?);
+        let (missing, missing_count) = (whole("missing_bytes")?, whole("missing_count")?);
+        pauses.extend((0..batch.num_rows()).map(|row| PauseReport {
+            pid: pid.value(row) as u32,
+            action: action.value(row).to_owned(),
+            library: library.value(row).to_owned(),
+            since_start_ns: ts.value(row) - start_ns,
+            dur_ns: dur.value(row),
+            size_bytes: size.value(row),
+            calls_count: calls.value(row),
+            call_p50_ns: p50.at(row).unwrap_or_default(),
+            call_max_ns: max.at(row).unwrap_or_default(),
+            before_bytes: before.value(row),
+            after_bytes: after.value(row),
+            missing_bytes: missing.value(row),
+            missing_count: missing_count.value(row),
+        }));
     }
     Ok(pauses)
 }
@@ -305,9 +261,6 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 }
 
 /// Analyzes one run.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<HistoryReport, AnalyzeError> {
     let plan = Plan::of(trace).await?;
     let input = Input::new(trace.events(), trace.files());
@@ -331,9 +284,6 @@ pub struct Plan {
 
 impl Plan {
     /// Reads the phases of one run.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
         let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
         let phases = phases(trace).await?;
@@ -354,15 +304,17 @@ impl Plan {
         Watch::default()
     }
 
-    fn phase_reports(&self, watch: &Watch) -> Vec<PhaseReport> {
+    fn phase_reports(&self, sums: &Sums) -> Vec<PhaseReport> {
         let numbers = self.instants.iter().enumerate();
         let places: HashMap<usize, usize> = numbers.map(|(number, (_, place))| (*place, number)).collect();
-        let sums = |place: usize| places.get(&place).and_then(|number| watch.sums.get(number));
+        let sums = |place: usize| places.get(&place).and_then(|number| sums.0.get(number));
         let mut reports = Vec::new();
         for (place, phase) in self.phases.iter().enumerate() {
             let (before, after) = (sums(2 * place), sums(2 * place + 1));
-            for (key, (reserved_after_bytes, active_after_bytes)) in after.into_iter().flatten() {
-                let (reserved, active) = before.and_then(|of| of.get(key)).copied().unwrap_or_default();
+            for (key, after) in after.into_iter().flatten() {
+                // An allocator that was not there yet had nothing of what it has later.
+                let none = after.map(|bytes| bytes.map(|_| 0));
+                let [reserved, active] = before.and_then(|of| of.get(key)).copied().unwrap_or(none);
                 reports.push(PhaseReport {
                     name: phase.name.clone(),
                     since_start_ns: phase.from - self.start_ns,
@@ -370,9 +322,9 @@ impl Plan {
                     pid: key.pid,
                     device: key.device,
                     reserved_before_bytes: reserved,
-                    reserved_after_bytes: *reserved_after_bytes,
+                    reserved_after_bytes: after[0],
                     active_before_bytes: active,
-                    active_after_bytes: *active_after_bytes,
+                    active_after_bytes: after[1],
                 });
             }
         }
@@ -380,14 +332,10 @@ impl Plan {
     }
 
     /// Completes the history after the replay, without the whole states at failures.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
-    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<HistoryReport, AnalyzeError> {
-        let (start_ns, phases) = (self.start_ns, self.phase_reports(&watch));
+    pub async fn finish(self, trace: &Trace, (history, sums): Watch) -> Result<HistoryReport, AnalyzeError> {
+        let (start_ns, phases) = (self.start_ns, self.phase_reports(&sums));
         let frees = frees(trace).await?;
         let exports = Exports::of(trace).await?;
-        let history = watch.history;
         let mut releases: Vec<ReleaseReport> =
             history.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
         add_others(trace, &history, &mut releases).await?;

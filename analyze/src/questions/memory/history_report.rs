@@ -32,7 +32,7 @@ pub struct ReleaseReport {
     pub device: i32,
     /// The thread that released the memory.
     pub tid: u32,
-    /// The name of the cause: `empty_cache`, `make_room` or `not_known`.
+    /// The name of the cause: `empty_cache`, `ipc_collect`, `make_room` or `not_known`.
     pub cause: &'static str,
     /// A sentence that says why the cause is not known; `None` if it is known.
     pub why_not_known: Option<&'static str>,
@@ -40,8 +40,17 @@ pub struct ReleaseReport {
     pub ts_ns: i64,
     /// The time at which the release began, in ns since recording began.
     pub since_start_ns: i64,
-    /// The time until the end of the last call that released memory, in ns; 0 if nothing was released.
+    /// The time until the end of the last call that released memory, or of `ipc_collect()`, in ns; 0 if nothing was
+    /// released.
     pub dur_ns: i64,
+    /// The bytes of the blocks that the thread freed since its last allocation or release, as garbage collection does;
+    /// `None` if the record does not tell.
+    pub freed_before_bytes: Option<u64>,
+    /// The bytes of the blocks that `ipc_collect()` freed: 0 for another cause, and `None` if the record does not tell.
+    pub ipc_freed_bytes: Option<u64>,
+    /// The number of CUDA IPC handles that the thread closed since its last allocation or release, until the end of this
+    /// one; `None` if the record does not tell.
+    pub closed_handles_count: Option<u64>,
     /// Reserved bytes before the release.
     pub before_bytes: i64,
     /// Released bytes.
@@ -129,14 +138,14 @@ pub struct PhaseReport {
     pub pid: u32,
     /// The device, by CUDA's index.
     pub device: i32,
-    /// Reserved bytes at the start of the phase.
-    pub reserved_before_bytes: i64,
-    /// Reserved bytes at the end of the phase.
-    pub reserved_after_bytes: i64,
-    /// Bytes in active blocks at the start of the phase.
-    pub active_before_bytes: i64,
-    /// Bytes in active blocks at the end of the phase.
-    pub active_after_bytes: i64,
+    /// Reserved bytes at the start of the phase; `None` if the source does not record segments.
+    pub reserved_before_bytes: Option<i64>,
+    /// Reserved bytes at the end of the phase; `None` as before.
+    pub reserved_after_bytes: Option<i64>,
+    /// Bytes in active blocks at the start of the phase; `None` if the source does not record blocks.
+    pub active_before_bytes: Option<i64>,
+    /// Bytes in active blocks at the end of the phase; `None` as before.
+    pub active_after_bytes: Option<i64>,
 }
 
 /// A request that failed with an out-of-memory error.

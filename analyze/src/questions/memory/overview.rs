@@ -34,9 +34,6 @@ pub struct Overview {
 }
 
 /// Analyzes one run; returns `None` if it has no allocator events.
-///
-/// # Errors
-/// Returns an error if the run's data cannot be read.
 pub async fn run(trace: &Trace) -> Result<Option<Overview>, AnalyzeError> {
     let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
     let growths = growth::Plan::of(&trace.events(), trace.files(), &growth::Params::default()).await?;

@@ -14,8 +14,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trace_schema::Nanos;
 
-use crate::questions::driver_memory::{self, Driver};
+use crate::questions::{
+    driver_memory::{self, Driver},
+    marks,
+};
 use crate::trace::Trace;
+use analyze_engine::session::string_literal;
 use analyze_memory::{
     allocator::Allocator,
     check::Difference,
@@ -23,7 +27,7 @@ use analyze_memory::{
         self,
         ledger::{Line, Part},
     },
-    input::{Input, Key, Listener, Replay},
+    input::{Input, Key, Listener, Replay, lost_count},
     span::{BEFORE, Block, NO_SEGMENT, Segment, State},
     totals::releasable_bytes,
 };
@@ -114,8 +118,8 @@ pub struct Held {
     /// Whether the state was inferred from usage reports and driver calls, so that streams and pending frees
     /// are not known.
     pub is_inferred: bool,
-    /// Reserved bytes.
-    pub reserved_bytes: i64,
+    /// Reserved bytes; `None` if the source does not record segments.
+    pub reserved_bytes: Option<i64>,
     /// Bytes in allocated blocks within known segments.
     pub allocated_bytes: i64,
     /// The part of the active blocks that was not requested, in bytes; `None` if the source does not tell.
@@ -141,7 +145,7 @@ pub struct Held {
     pub pinned: Vec<Pinned>,
     /// The faults found until then, with their counts.
     pub faults: Vec<(&'static str, u64)>,
-    /// The number of events lost until then.
+    /// The number of events lost until then; at the peak, in the whole run, because more may have been reserved meanwhile.
     pub lost_count: u64,
     /// The differences between a snapshot's recorded state and the replayed one; only at the end of the run.
     pub differences: Vec<Difference>,
@@ -224,7 +228,7 @@ fn held(key: Key, allocator: &Allocator, replay: &Replay, ts: i64) -> Held {
         pid: key.pid,
         device: key.device,
         is_inferred,
-        reserved_bytes: totals.reserved_bytes,
+        reserved_bytes: allocator.knowledge().has_segments.then_some(totals.reserved_bytes),
         allocated_bytes: totals.allocated_bytes - outside_bytes as i64,
         rounding_bytes: (!is_inferred).then_some(totals.active_bytes - totals.requested_bytes),
         pending_bytes: totals.active_bytes - totals.allocated_bytes,
@@ -304,16 +308,14 @@ pub async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, Stri
             })
         }
         At::Mark(name) => {
-            let quoted = name.replace('\'', "''");
             let query = format!(
-                "SELECT ts FROM (SELECT ts AS began, ts + coalesce(dur, 0) AS ts FROM marks WHERE name = '{quoted}') ORDER BY began LIMIT 1"
+                "SELECT ts FROM (SELECT ts AS began, ts + coalesce(dur, 0) AS ts FROM marks WHERE name = {}) ORDER BY began LIMIT 1",
+                string_literal(name)
             );
-            let missing = || {
-                AnalyzeError::Query(format!(
-                    "the run has no mark {name:?}; `analyze sql RUN 'SELECT name FROM marks'` lists them"
-                ))
-            };
-            Ok((time(trace, &query).await?.ok_or_else(missing)?, format!("at the mark {name:?}")))
+            Ok((
+                time(trace, &query).await?.ok_or_else(|| marks::missing(name))?,
+                format!("at the mark {name:?}"),
+            ))
         }
     }
 }
@@ -380,9 +382,6 @@ impl Plan {
     }
 
     /// Completes the analysis after the replay; the results are in the order of the requested instants.
-    ///
-    /// # Errors
-    /// Returns an error if the run's data cannot be read.
     pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
         let times = self.times();
         let mut found = watch.found;
@@ -391,9 +390,14 @@ impl Plan {
         name_stacks(trace, &mut found).await?;
         let devices = devices(trace, &times, &self.shown).await?;
         let mut moments = Vec::new();
-        for (((ts, place, label), allocators), (devices, ts_ns)) in
+        for (((ts, place, label), mut allocators), (devices, ts_ns)) in
             self.wanted.into_iter().zip(found).zip(devices.into_iter().zip(self.shown))
         {
+            if let Some(file) = trace.files().first().filter(|_| label == PEAK) {
+                for held in &mut allocators {
+                    held.lost_count = held.lost_count.max(lost_count(&file.run, held.is_inferred));
+                }
+            }
             let mut drivers = driver_memory::run(trace, ts).await?;
             drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
             let since_start_ns = ts_ns - self.start_ns;

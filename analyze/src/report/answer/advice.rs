@@ -32,7 +32,10 @@ pub fn document(review: &Review) -> Document {
         Block::Table(Table::texts(&columns, rows)),
         Block::Heading("advice".to_owned()),
     ];
-    blocks.push(if review.advice.is_empty() {
+    let reserved = review.peak.allocators.iter().any(|held| held.reserved_bytes.is_some());
+    blocks.push(if review.advice.is_empty() && !reserved {
+        Block::Note("inconclusive: what PyTorch's allocator reserved is not on record".to_owned())
+    } else if review.advice.is_empty() {
         Block::Note("none: nothing that the run shows would free a twentieth of the peak".to_owned())
     } else {
         Block::List(advice.collect())

@@ -13,6 +13,17 @@ use crate::{
     },
 };
 
+/// Why there is no answer if there is none.
+pub const NOTHING_READ: &str = "no GPU was read, and no allocator of PyTorch was probed: see `analyze info`";
+
+/// Returns the name of what was measured.
+pub fn subject(subject: Subject) -> String {
+    match subject {
+        Subject::Device { device } => format!("GPU {device}, in use"),
+        Subject::Allocator { pid, device } => format!("process {pid}, device {device}, reserved by PyTorch"),
+    }
+}
+
 fn facts(alert: &Alert) -> Vec<String> {
     let threshold = alert.threshold_bytes.map_or_else(|| "not known".to_owned(), |of| Bytes(of).to_string());
     let over = match alert.threshold_bytes {
@@ -56,12 +67,7 @@ fn spans(alert: &Alert, start_ns: i64) -> Table {
 pub fn document(alerts: &[Alert], warnings: Vec<String>, start_ns: i64) -> Document {
     let mut blocks = Vec::new();
     for alert in alerts {
-        let subject = match alert.subject {
-            Subject::Device { device } => format!("GPU {device}, in use"),
-            Subject::Allocator { pid, device } => {
-                format!("process {pid}, device {device}, reserved by PyTorch")
-            }
-        };
+        let subject = subject(alert.subject);
         let verdict = match alert.verdict {
             Verdict::Alert if alert.spans.len() == 1 => "1 alert".to_owned(),
             Verdict::Alert => format!("{} alerts", alert.spans.len()),
@@ -75,9 +81,7 @@ pub fn document(alerts: &[Alert], warnings: Vec<String>, start_ns: i64) -> Docum
         }
     }
     if alerts.is_empty() {
-        blocks.push(Block::Note(
-            "no GPU was read, and no allocator of PyTorch was probed: see `analyze info`".to_owned(),
-        ));
+        blocks.push(Block::Note(NOTHING_READ.to_owned()));
     }
     blocks.push(Block::Warnings(warnings));
     Document::answer(blocks)

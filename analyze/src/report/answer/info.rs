@@ -23,6 +23,9 @@ fn facts(info: &Info) -> Table {
         ("host", host.trim().to_owned()),
         ("cpu", cpu),
     ];
+    if !run.redacted.is_empty() {
+        facts.push(("redacted", format!("command lines: {}", run.redacted.join(", "))));
+    }
     facts.extend(run.gpus.iter().map(|gpu| ("gpu", format!("{}, driver {}", gpu.name, gpu.driver))));
     if run.clock.end_ns > run.clock.start_ns {
         facts.push(("recorded", Nanos(run.clock.end_ns - run.clock.start_ns).to_string()));
@@ -39,6 +42,11 @@ fn facts(info: &Info) -> Table {
     for alignment in &run.alignments {
         facts.push(("aligned", format!("with {}, {}", alignment.profile, alignment.producer)));
         facts.extend(align::facts(alignment).map(|(name, value)| ("", format!("{name}: {value}"))));
+    }
+    for source in &run.schedules {
+        facts.push(("scheduler", format!("of {}, {}", source.trace, source.producer)));
+        let error = Nanos(source.offset_error_ns);
+        facts.push(("", format!("offset: {} ns, within {error}", source.offset_ns)));
     }
     let lost = match run.lost_is_counted {
         true => run.lost_count().to_string(),

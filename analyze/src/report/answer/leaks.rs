@@ -8,9 +8,8 @@ use crate::report::{
     section::{Leak, percent, size},
 };
 use analyze_memory::leaks::{
-    account::{Account, Suspect},
+    account::{Account, LiveSite, Suspect},
     growth::{Bin, Growth},
-    live::LiveSite,
 };
 use analyze_run::symbols;
 
@@ -30,24 +29,25 @@ fn of_account(of: &Account) -> Block {
 
 fn sites(all: &[Suspect], top: usize) -> Table {
     let row = |(number, site): (usize, &Suspect)| -> Row {
+        let old = &site.old;
         let mut row: Row = vec![
             format!("#{}", number + 1).into(),
             if site.is_leak { "leak" } else { "once" }.into(),
-            site.blocks_count.into(),
-            size(site.blocks_bytes).into(),
+            old.blocks_count.into(),
+            size(old.blocks_bytes).into(),
             size(site.bytes_per_epoch.round() as i64).into(),
             format!("{:.0} %", site.share_ratio * 100.0).into(),
             format!("{}/{}", site.generations_count, site.possible_count).into(),
             format!("{}-{}", site.first_epoch, site.last_epoch).into(),
             site.horizon_epochs.into(),
-            sizes(site.smallest_bytes, site.largest_bytes).into(),
-            site.tid.map_or_else(|| "any".to_owned(), |tid| tid.to_string()).into(),
-            site.stream.map_or_else(|| "any".to_owned(), |stream| format!("{stream:#x}")).into(),
+            sizes(old.smallest_bytes, old.largest_bytes).into(),
+            old.tid.map_or_else(|| "any".to_owned(), |tid| tid.to_string()).into(),
+            old.stream.map_or_else(|| "any".to_owned(), |stream| format!("{stream:#x}")).into(),
         ]
         .into();
         let examples = site.examples.iter().map(|block| format!("{:#x}", block.addr));
         row.note = format!("blocks {}", examples.collect::<Vec<_>>().join(", "));
-        if let Some(frames) = &site.frames {
+        if let Some(frames) = &old.frames {
             row.note += &format!("; allocated by {}", symbols::innermost(frames, FRAMES));
         }
         row

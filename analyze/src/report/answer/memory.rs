@@ -59,8 +59,9 @@ fn device(device: &Device) -> Vec<Block> {
 fn driver(driver: &Driver) -> Vec<Block> {
     let sizes: Vec<String> =
         driver.sizes.iter().map(|(bytes, count)| format!("{count} × {}", Bytes(*bytes))).collect();
+    let (least, recorded) = if driver.is_partial { ("at least ", "; on record") } else { ("", "") };
     let title = format!(
-        "process {}: {} cudaMalloc calls allocated {}: {}",
+        "process {}: {least}{} cudaMalloc calls allocated {least}{}{recorded}: {}",
         driver.pid,
         driver.allocs_count,
         size(driver.alloc_bytes),
@@ -69,6 +70,9 @@ fn driver(driver: &Driver) -> Vec<Block> {
     let frees = driver.frees_count;
     let mut facts = vec![match driver.held_bytes {
         Some(held) => format!("after {frees} cudaFree calls, {} of it are left", Bytes(held)),
+        None if driver.is_partial => format!(
+            "at least {frees} cudaFree calls released some of it; how much is not known: only a part of the calls is on record"
+        ),
         None => format!(
             "{frees} cudaFree calls released some of it; how much is not known: the source does not record their addresses"
         ),
@@ -86,7 +90,10 @@ fn driver(driver: &Driver) -> Vec<Block> {
 }
 
 fn held(held: &Held, top: usize) -> Vec<Block> {
-    let reserved = line("reserved", held.reserved_bytes, "from the driver (cudaMalloc)");
+    let reserved = match held.reserved_bytes {
+        Some(bytes) => line("reserved", bytes, "from the driver (cudaMalloc)"),
+        None => ["reserved", "", "not known", "the source does not record segments"].map(str::to_owned),
+    };
     let parts = [
         ("= allocated", held.allocated_bytes, "live blocks"),
         ("+ pending free", held.pending_bytes, "freed; other streams may still use it"),
@@ -100,17 +107,17 @@ fn held(held: &Held, top: usize) -> Vec<Block> {
         std::iter::once(reserved).chain(parts.map(|(what, bytes, meaning)| line(what, bytes, meaning)));
     let mut blocks =
         vec![Block::Heading(format!("process {}, device {}", held.pid, held.device)), account(lines)];
-    let mut facts = vec![format!(
-        "{} segments; the largest free block has {}",
-        held.segments_count,
-        Bytes(held.largest_free_bytes as i64)
-    )];
+    let mut facts = Vec::new();
+    if held.reserved_bytes.is_some() {
+        let largest = Bytes(held.largest_free_bytes as i64);
+        facts.push(format!("{} segments; the largest free block has {largest}", held.segments_count));
+    }
     if let Some(rounding) = held.rounding_bytes.filter(|bytes| *bytes > 0) {
         facts.push(format!("of the allocated bytes, {} were not requested (rounding)", size(rounding)));
     }
     if held.outside_bytes > 0 {
         let outside = size(held.outside_bytes);
-        facts.push(format!("in addition, {outside} allocated in segments from before recording began"));
+        facts.push(format!("in addition, {outside} allocated in segments that are not on record"));
     }
     if held.is_inferred {
         facts.push(
@@ -121,7 +128,7 @@ fn held(held: &Held, top: usize) -> Vec<Block> {
     let mut warnings = Vec::new();
     if held.lost_count > 0 {
         warnings.push(format!(
-            "{} of its events were lost before: segments may have come or gone meanwhile",
+            "{} of its events were lost: segments may have come or gone meanwhile",
             held.lost_count
         ));
     }

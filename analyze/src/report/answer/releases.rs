@@ -1,12 +1,14 @@
 //! What released GPU memory, how much, and what stayed reserved.
 
+use std::collections::BTreeMap;
+
 use trace_schema::Nanos;
 
 use crate::{
     questions::memory::history_report::{ExitReport, HistoryReport, PauseReport, PhaseReport, ReleaseReport},
     report::{
         document::{Block, Document, Table, number, whole, word},
-        section::{percentile, size},
+        section::{if_known, percentile, size},
     },
 };
 
@@ -43,15 +45,19 @@ fn stayed(release: &ReleaseReport) -> String {
 
 fn releases(history: &HistoryReport, top: usize) -> Vec<Block> {
     let all = &history.releases;
-    let shown = most(all, top, |release| release.given_back_bytes as i64);
+    let freed_bytes = |release: &ReleaseReport| release.ipc_freed_bytes.unwrap_or_default();
+    let shown = most(all, top, |release| (release.given_back_bytes + freed_bytes(release)) as i64);
     let optional = |ns: Option<i64>| ns.map_or_else(String::new, time);
+    let freed = |bytes: Option<u64>| if_known(bytes.is_some(), size(bytes.unwrap_or_default() as i64));
     let rows = shown.into_iter().map(|release| {
         [
             time(release.since_start_ns),
             release.cause.to_owned(),
             release.pid.to_string(),
+            freed(release.freed_before_bytes),
             size(release.before_bytes),
             size(release.given_back_bytes as i64),
+            if release.cause == "ipc_collect" { freed(release.ipc_freed_bytes) } else { String::new() },
             time(release.dur_ns),
             release.calls_count.map_or_else(String::new, |count| count.to_string()),
             release
@@ -66,8 +72,10 @@ fn releases(history: &HistoryReport, top: usize) -> Vec<Block> {
         number("at"),
         whole("cause"),
         number("process"),
+        number("freed before"),
         number("before"),
         number("released"),
+        number("collected"),
         number("took"),
         number("calls"),
         number("p50"),
@@ -76,6 +84,16 @@ fn releases(history: &HistoryReport, top: usize) -> Vec<Block> {
     ];
     let mut blocks =
         vec![title("releases", all.len()), Block::Table(Table::texts(&columns, rows).of(all.len()))];
+    // A release of several devices has the handles of its thread once for each.
+    let closed = all.iter().filter_map(|release| {
+        Some(((release.pid, release.tid, release.ts_ns), release.closed_handles_count?))
+    });
+    let closed: u64 = closed.collect::<BTreeMap<_, _>>().into_values().sum();
+    if closed > 0 {
+        blocks.push(Block::Note(format!(
+            "CUDA IPC handles closed before these releases: {closed}; the memory behind them is other processes', and the record does not have its bytes"
+        )));
+    }
     blocks.extend(history.why_not_known().into_iter().map(|why| Block::Note(format!("not_known: {why}"))));
     if let Some(last) = all.iter().rfind(|release| !release.others.is_empty()) {
         let line = |share: &crate::questions::memory::state::Share| {
@@ -139,9 +157,11 @@ fn exits(all: &[ExitReport], top: usize) -> Table {
 
 fn phases(all: &[PhaseReport], top: usize) -> Table {
     let change = |phase: &PhaseReport| {
-        (phase.reserved_after_bytes - phase.reserved_before_bytes).abs()
-            + (phase.active_after_bytes - phase.active_before_bytes).abs()
+        let change = |before: Option<i64>, after: Option<i64>| Some((after? - before?).abs());
+        change(phase.reserved_before_bytes, phase.reserved_after_bytes).unwrap_or_default()
+            + change(phase.active_before_bytes, phase.active_after_bytes).unwrap_or_default()
     };
+    let size = |bytes: Option<i64>| bytes.map_or_else(|| "–".to_owned(), size);
     let rows = most(all, top, change).into_iter().map(|phase| {
         [
             phase.name.clone(),

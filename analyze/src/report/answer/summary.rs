@@ -6,27 +6,11 @@ use crate::{
     questions::{phases::Phase, summary::Line},
     report::{
         document::{Block, Document, Table, number, word},
-        section::{percentile, time},
+        section::{at_least, cells},
     },
 };
 
 fn functions(lines: &[Line]) -> Table {
-    let shown = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
-    let row = |line: &Line| {
-        let of_calls = |q: f64, ns: Option<f64>| {
-            ns.map_or_else(|| "–".to_owned(), |ns| percentile(q, ns, line.calls_count))
-        };
-        [
-            line.op.clone(),
-            line.stratum(),
-            line.calls_count.to_string(),
-            of_calls(0.5, line.p50_ns),
-            of_calls(0.9, line.p90_ns),
-            of_calls(0.99, line.p99_ns),
-            shown(line.max_ns.map(|ns| ns as f64)),
-            shown(line.total_ns.map(|ns| ns as f64)),
-        ]
-    };
     let columns = [
         word("op"),
         word("group"),
@@ -37,20 +21,21 @@ fn functions(lines: &[Line]) -> Table {
         number("max"),
         number("total"),
     ];
-    Table::texts(&columns, lines.iter().map(row))
+    Table::texts(&columns, lines.iter().map(cells))
 }
 
 fn phases(phases: &[Phase]) -> Table {
-    let time = |ns: i64| Nanos(ns).to_string();
+    let if_recorded = |ns: Option<String>| ns.unwrap_or_else(|| "–".to_owned());
     let row = |phase: &Phase| {
+        let least = |ns: i64| at_least(phase.is_partial, Nanos(ns));
         [
             phase.phase.clone(),
             phase.ranges_count.to_string(),
-            time(phase.total_ns),
-            phase.calls_count.to_string(),
-            time(phase.calls_ns),
-            time(phase.scheduler_ns),
-            time(phase.blocked_ns),
+            Nanos(phase.total_ns).to_string(),
+            at_least(phase.is_partial, phase.calls_count),
+            least(phase.calls_ns),
+            if_recorded(phase.scheduler_ns.map(least)),
+            if_recorded(phase.blocked_ns.map(least)),
         ]
     };
     let columns = [

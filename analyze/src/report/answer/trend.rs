@@ -66,13 +66,26 @@ fn windows(all: &[Series]) -> Table {
     Table::texts(&columns, places.map(row))
 }
 
+/// Says which runs are not in a series because the percentile rests on few calls there; `None` if all are.
+fn few_calls(series: &Series) -> Option<Block> {
+    let least = series.key.metric.declaration().min_calls?;
+    let (count, key) = (series.few_calls_count, &series.key);
+    let (runs, have) = if count == 1 { ("run", "has") } else { ("runs", "have") };
+    (count > 0).then(|| {
+        Block::Note(format!(
+            "{key}: {count} {runs} {have} fewer than the {least} calls that it needs, and no value."
+        ))
+    })
+}
+
 /// Arranges the series and their change points.
 pub fn document(all: &[Series]) -> Document {
     let columns = [whole("figure"), number("runs"), word("from"), whole("in order")];
     let points = all.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
     let changes: Vec<[String; 6]> = points.map(change).collect();
     let changes = if changes.is_empty() {
-        Block::Note("No change.".to_owned())
+        let is_known = all.iter().any(|series| !series.is_short());
+        Block::Note(if is_known { "No change." } else { "Too few runs to tell levels apart." }.to_owned())
     } else {
         let columns = [
             word("changed with"),
@@ -84,7 +97,9 @@ pub fn document(all: &[Series]) -> Document {
         ];
         Block::Table(Table::texts(&columns, changes))
     };
-    let mut blocks = vec![Block::Table(Table::texts(&columns, all.iter().map(row))), changes];
+    let mut blocks = vec![Block::Table(Table::texts(&columns, all.iter().map(row)))];
+    blocks.extend(all.iter().filter_map(few_calls));
+    blocks.push(changes);
     if all.iter().any(|series| !series.windows.is_empty()) {
         blocks.push(Block::Table(windows(all)));
     }

@@ -11,6 +11,27 @@ fn bytes(value: u64) -> String {
     Bytes(value as i64).to_string()
 }
 
+/// Returns a size in bytes, or the range that it is in.
+fn range(min: u64, max: u64) -> String {
+    match [bytes(min), bytes(max)] {
+        [least, _] if min == max => least,
+        [least, most] if least == most => format!("{least}, or up to {} more", bytes(max - min)),
+        [least, most] => format!("{least} to {most}"),
+    }
+}
+
+fn count(value: Option<u64>) -> String {
+    value.map_or_else(|| "varies".to_owned(), |value| value.to_string())
+}
+
+/// Returns the recorded peak minus the simulated one, or the range that it is in; `None` if a replay ended early.
+fn saved(outcome: &Outcome, recorded_bytes: u64) -> Option<String> {
+    let saved = |peak: u64| Bytes(recorded_bytes as i64 - peak as i64);
+    let (least, most) = (saved(outcome.peak_reserved_max_bytes), saved(outcome.peak_reserved_min_bytes));
+    (outcome.ended_replays_count == 0)
+        .then(|| if least.0 == most.0 { least.to_string() } else { format!("{least} to {most}") })
+}
+
 fn ended(outcome: &Outcome, capacity_bytes: Option<u64>) -> String {
     let requested = bytes(outcome.ended_requested_bytes.unwrap_or_default());
     let limit = outcome.limit_bytes.filter(|limit| capacity_bytes.is_none_or(|capacity| *limit <= capacity));
@@ -25,6 +46,10 @@ fn ended(outcome: &Outcome, capacity_bytes: Option<u64>) -> String {
             };
             format!(": out of memory at {}, for {requested}, {reason}", Nanos(ts))
         }
+        _ if outcome.ended_replays_count > 0 => format!(
+            ": in {} of {} replays a request has another outcome than on record",
+            outcome.ended_replays_count, outcome.replays_count
+        ),
         _ => String::new(),
     }
 }
@@ -39,17 +64,17 @@ fn outcomes(found: &WhatIf) -> Table {
         "(the record)".to_owned(),
     ];
     let rows = found.outcomes.iter().map(|outcome| {
-        let saved = match outcome.saved_bytes {
-            Some(saved) if outcome.is_known => Bytes(saved).to_string(),
+        let saved = match saved(outcome, found.peak_reserved_bytes) {
+            Some(saved) if outcome.is_known => saved,
             Some(_) => "inconclusive".to_owned(),
             None => "-".to_owned(),
         };
         [
-            bytes(outcome.peak_reserved_bytes),
+            range(outcome.peak_reserved_min_bytes, outcome.peak_reserved_max_bytes),
             saved,
-            bytes(outcome.end_reserved_bytes),
-            outcome.asked_count.to_string(),
-            outcome.given_back_count.to_string(),
+            range(outcome.end_reserved_min_bytes, outcome.end_reserved_max_bytes),
+            count(outcome.asked_count),
+            count(outcome.given_back_count),
             format!("{}{}", outcome.settings, ended(outcome, found.capacity_bytes)),
         ]
     });
@@ -75,7 +100,7 @@ fn of_allocator(found: &WhatIf) -> Vec<Block> {
     ))];
     let mut facts = Vec::new();
     if found.control_equal_count == found.requests_count {
-        facts.push("control: the same settings reserve what the record says after every request".to_owned());
+        facts.push("control: with the same settings, and the recorded addresses and releases, the rules reserve what the record says after every request".to_owned());
     }
     if let Some(capacity) = found.capacity_bytes {
         let capacity = bytes(capacity);

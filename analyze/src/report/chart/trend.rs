@@ -35,6 +35,7 @@ fn panel(area: &Area<'_>, series: &Series) -> Result<(), Failure> {
         .iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), value| (a.min(*value), b.max(*value)));
     let changes = match series.points.len() {
+        0 if series.is_short() => "too few runs".to_owned(),
         0 => "no change".to_owned(),
         1 => "1 change".to_owned(),
         changes => format!("{changes} changes"),

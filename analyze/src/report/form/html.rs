@@ -24,16 +24,9 @@ const DATA: &str = "<!--data-->";
 /// Escapes JSON for a script element: nothing in it ends the element or changes the direction of text.
 fn inert(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
+    for c in text::harmless(json).chars() {
         match c {
-            '<'
-            | '>'
-            | '&'
-            | '\u{7f}'..='\u{9f}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => text += &format!("\\u{:04x}", u32::from(c)),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text += &format!("\\u{:04x}", u32::from(c)),
             c => text.push(c),
         }
     }
@@ -41,9 +34,6 @@ fn inert(json: &str) -> String {
 }
 
 /// Renders the page, with the report's JSON embedded.
-///
-/// # Errors
-/// Returns an error if the template cannot be rendered.
 pub fn page(document: &Document, json: &str) -> Result<String, AnalyzeError> {
     let data = inert(json);
     let page = Page { document, has_data: data.len() <= DATA_BYTES };

@@ -50,6 +50,7 @@ impl Terminal {
     /// Wraps text of which words that are longer than a line, such as names of kernels, are cut.
     fn cut(&self, text: &str, first: &str) -> String {
         let room = self.width - width(first);
+        let text = text::harmless(text);
         let words: Vec<_> = text.split_whitespace().map(|word| cut(word, room)).collect();
         self.wrapped(&words.join(" "), first)
     }

@@ -8,7 +8,6 @@ use crate::report::{
 
 const QUESTION: &str = "What caused the excess latency of slow calls?";
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let chains = &report.chains;
     let parts = Part::of_shares(&chains.overall);

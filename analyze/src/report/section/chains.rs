@@ -1,6 +1,7 @@
 //! The slowest calls with their chains: what the call's own thread did, which task had the CPU, which thread
 //! woke it, and what delayed that thread.
 
+use analyze_engine::session::string_literal;
 use trace_schema::Nanos;
 
 use super::{percent, size, time};
@@ -100,16 +101,15 @@ fn call(number: usize, verdict: &Verdict, example: &Example) -> Call {
         chain,
         links,
         sql: format!(
-            "SELECT * FROM op_time WHERE pid = {} AND tid = {} AND ts = {} AND depth = 0 AND op = '{}'",
+            "SELECT * FROM op_time WHERE pid = {} AND tid = {} AND ts = {} AND depth = 0 AND op = {}",
             example.pid,
             example.tid,
             example.ts_ns,
-            verdict.op.replace('\'', "''")
+            string_literal(&verdict.op)
         ),
     }
 }
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let chains = &report.chains;
     let calls: Vec<Call> =

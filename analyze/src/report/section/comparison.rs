@@ -133,7 +133,7 @@ fn gates(comparison: &Comparison) -> Section {
         format!(", or beyond the resolution of {} if that is larger", super::percent(ratio))
     });
     blocks.push(Block::Note(format!(
-        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if its interval excludes such a change: one beyond its limit{resolution}.",
+        "Runs are compared, not calls ({}). A gate fails if the change for the worse is significant (p at most {} over all gates), larger than its limit, and not tiny. It passes if its interval, and that of the mean over the runs, exclude such a change: one beyond its limit{resolution}.",
         methods.join(", "),
         comparison.rules.alpha,
     )));
@@ -316,7 +316,7 @@ mod tests {
                 "The sides do different work. Regression:",
                 "note: the sides do different work: base 57 launches a run",
                 "interval",
-                "It passes if its interval",
+                "It passes if its interval, and that of the mean over the runs,",
             ]
             .map(|part| words.find(part));
             assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {text}");

@@ -58,7 +58,6 @@ fn figure(device: &Device, timeline: &Timeline, origin_ns: i64) -> Figure {
     }
 }
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let (devices, timeline, origin_ns) = (&report.devices, &report.timeline, report.origin_ns());
     let mut blocks = Vec::new();

@@ -92,7 +92,6 @@ fn figure(chains: &Chains, has_schedule: bool) -> Option<Figure> {
     })
 }
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let (chains, has_schedule) = (&report.chains, report.has_schedule);
     let rows: Vec<Row> =

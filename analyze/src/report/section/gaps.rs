@@ -11,7 +11,6 @@ use crate::{
     },
 };
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let gaps = &report.launch_gaps;
     let section = |blocks| {

@@ -2,7 +2,7 @@
 
 use trace_schema::Nanos;
 
-use super::size;
+use super::{if_known, size};
 use crate::{
     questions::memory::{
         advice::Advice,
@@ -56,7 +56,7 @@ fn of_allocator(held: &Held) -> Table {
     .map(|(what, bytes)| (what.to_owned(), bytes))
     .to_vec();
     lines.retain(|(_, bytes)| *bytes != 0);
-    lines.push(("reserved".to_owned(), held.reserved_bytes));
+    lines.extend(held.reserved_bytes.map(|bytes| ("reserved".to_owned(), bytes)));
     if held.outside_bytes != 0 {
         lines.push((
             "in addition, allocated in segments that are not on record".to_owned(),
@@ -134,18 +134,23 @@ fn cause(name: &str) -> &str {
     match name {
         "make_room" => "PyTorch made room for a request",
         "empty_cache" => "the program called empty_cache",
+        "ipc_collect" => "the program called ipc_collect",
         "not_known" => "not known",
         other => other,
     }
 }
 
 fn releases(all: &[ReleaseReport]) -> Table {
+    let freed = |bytes: Option<u64>| if_known(bytes.is_some(), size(bytes.unwrap_or_default() as i64));
     let row = |release: &ReleaseReport| -> Row {
         vec![
             Nanos(release.since_start_ns).into(),
             release.pid.into(),
             cause(release.cause).into(),
             size(release.given_back_bytes as i64).into(),
+            freed(release.freed_before_bytes).into(),
+            if release.cause == "ipc_collect" { freed(release.ipc_freed_bytes) } else { String::new() }
+                .into(),
             size(release.pinned_bytes as i64).into(),
             size(release.in_use_bytes).into(),
         ]
@@ -156,6 +161,8 @@ fn releases(all: &[ReleaseReport]) -> Table {
         number("Process"),
         word("Why"),
         number("Released"),
+        number("Freed before"),
+        number("Collected"),
         number("Stayed: inactive split"),
         number("Stayed: allocated"),
     ];

@@ -9,7 +9,10 @@ mod text;
 pub(super) use headline::build as headline;
 pub(in crate::report) use leaks::Leak;
 pub(in crate::report) use memory::amount;
-pub(in crate::report) use text::{FEW, FEW_NOTE, if_known, is_few, percent, percentile, size, time};
+pub(in crate::report) use strata::cells;
+pub(in crate::report) use text::{
+    FEW, FEW_NOTE, at_least, if_known, is_few, percent, percentile, size, time,
+};
 
 /// Declares the modules of the sections and lists their builders in the order of the report.
 macro_rules! sections {

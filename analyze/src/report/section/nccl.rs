@@ -12,7 +12,6 @@ use crate::{
 /// Number of rows shown.
 const SHOWN: usize = 40;
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let volumes = &report.nccl;
     let row = |volume: &Volume| -> Row {

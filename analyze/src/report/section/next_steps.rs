@@ -3,7 +3,10 @@
 
 use super::amount;
 use crate::{
-    questions::{chains::MAIN_CAUSE_RATIO, share::Share},
+    questions::{
+        chains::{MAIN_CAUSE_RATIO, WITHOUT_SCHEDULE},
+        share::Share,
+    },
     report::data::Report,
 };
 use analyze_verdict::{blocker::Blocker, causes::Cause};
@@ -61,9 +64,7 @@ pub(super) fn all(report: &Report) -> Vec<String> {
     shares.retain(|share| share.share_ratio >= MAIN_CAUSE_RATIO);
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let step = |cause| match cause {
-        Cause::Inconclusive if !report.has_schedule => {
-            "Record with capture, or join a trace of the scheduler: this run does not record what kept threads from running."
-        }
+        Cause::Inconclusive if !report.has_schedule => WITHOUT_SCHEDULE,
         cause => step(cause),
     };
     let mut steps: Vec<String> = shares

@@ -1,6 +1,6 @@
 //! Phases that the workload named.
 
-use super::{if_known, time};
+use super::{at_least, time};
 use crate::{
     questions::phases::Phase,
     report::{
@@ -14,17 +14,19 @@ const SHOWN: usize = 40;
 
 /// Builds the section; `None` if the workload named no phase.
 pub(super) fn build(report: &Report) -> Option<Section> {
-    let (phases, has_schedule) = (&report.phases, report.has_schedule);
+    let phases = &report.phases;
+    let if_recorded = |ns: Option<String>| ns.unwrap_or_else(|| "–".to_owned());
     let row = |phase: &Phase| -> Row {
+        let least = |ns: i64| at_least(phase.is_partial, time(ns as f64));
         vec![
             (&phase.phase).into(),
             phase.ranges_count.into(),
             time(phase.total_ns as f64).into(),
-            phase.calls_count.into(),
-            phase.launches_count.into(),
-            time(phase.calls_ns as f64).into(),
-            if_known(has_schedule, time(phase.scheduler_ns as f64)).into(),
-            if_known(has_schedule, time(phase.blocked_ns as f64)).into(),
+            at_least(phase.is_partial, phase.calls_count).into(),
+            at_least(phase.is_partial, phase.launches_count).into(),
+            least(phase.calls_ns).into(),
+            if_recorded(phase.scheduler_ns.map(least)).into(),
+            if_recorded(phase.blocked_ns.map(least)).into(),
         ]
         .into()
     };

@@ -7,7 +7,6 @@ use crate::report::{
     document::{Block, Row, Section, Table, word},
 };
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let info = &report.info;
     let run = &info.provenance;

@@ -1,37 +1,40 @@
 //! All functions by group, largest total first.
 
-use super::{percentile, time};
+use trace_schema::Nanos;
+
+use super::{at_least, percentile};
 use crate::{
     questions::summary::Line,
     report::{
         data::Report,
-        document::{Block, Row, Section, Table, number, word},
+        document::{Block, Cell, Row, Section, Table, number, word},
     },
 };
 
 /// Number of groups shown.
 const SHOWN: usize = 60;
 
-/// Builds the section.
+/// Returns the cells of a group: its function, what distinguishes it, its number of calls, and their durations.
+pub(in crate::report) fn cells(line: &Line) -> [String; 8] {
+    let least =
+        |ns: Option<i64>| ns.map_or_else(|| "–".to_owned(), |ns| at_least(line.is_partial, Nanos(ns)));
+    let of_calls =
+        |q: f64, ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), |ns| percentile(q, ns, line.calls_count));
+    [
+        line.op.clone(),
+        line.stratum(),
+        at_least(line.is_partial, line.calls_count),
+        of_calls(0.5, line.p50_ns),
+        of_calls(0.9, line.p90_ns),
+        of_calls(0.99, line.p99_ns),
+        least(line.max_ns),
+        least(line.total_ns),
+    ]
+}
+
 pub(super) fn build(report: &Report) -> Option<Section> {
     let lines = &report.strata;
-    let cell = |ns: Option<f64>| ns.map_or_else(|| "–".to_owned(), time);
-    let row = |line: &Line| -> Row {
-        let of_calls = |q: f64, ns: Option<f64>| {
-            ns.map_or_else(|| "–".to_owned(), |ns| percentile(q, ns, line.calls_count))
-        };
-        vec![
-            (&line.op).into(),
-            line.stratum().into(),
-            line.calls_count.into(),
-            of_calls(0.5, line.p50_ns).into(),
-            of_calls(0.9, line.p90_ns).into(),
-            of_calls(0.99, line.p99_ns).into(),
-            cell(line.max_ns.map(|ns| ns as f64)).into(),
-            cell(line.total_ns.map(|ns| ns as f64)).into(),
-        ]
-        .into()
-    };
+    let row = |line: &Line| Row::from(Vec::from(cells(line).map(Cell::from)));
     let columns = [
         word("Function"),
         word("Group"),

@@ -41,6 +41,12 @@ pub(crate) fn if_known(is_known: bool, words: impl ToString) -> String {
     if is_known { words.to_string() } else { "–".to_owned() }
 }
 
+/// Formats a figure of calls; as a lower bound if only a part of the calls is on record.
+pub(crate) fn at_least(is_partial: bool, figure: impl ToString) -> String {
+    let figure = figure.to_string();
+    if is_partial { format!("≥ {figure}") } else { figure }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

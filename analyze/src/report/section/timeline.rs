@@ -6,7 +6,6 @@ use crate::report::{
     time_svg,
 };
 
-/// Builds the section.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let (timeline, origin_ns, has_schedule) = (&report.timeline, report.origin_ns(), report.has_schedule);
     let blocks = if timeline.lanes.is_empty() {

@@ -7,7 +7,6 @@ use trace_schema::Op;
 
 use crate::tables::def::FactDef;
 
-/// The table.
 pub(crate) const TABLE: FactDef = FactDef { name: "_ops", rows: fill };
 
 rows! {

@@ -6,7 +6,6 @@ use arrow::array::RecordBatch;
 
 use crate::tables::def::FactDef;
 
-/// The table.
 pub(crate) const TABLE: FactDef = FactDef { name: "_processes", rows: fill };
 
 rows! {

@@ -1,26 +1,12 @@
 //! `_memory_epochs`: a table with one row per allocator and bound of its epochs.
 
-use std::sync::Arc;
+use analyze_engine::{derived_table::Writer, rows};
+use analyze_memory::leaks::growth::Growth;
 
-use analyze_engine::{
-    derived_table::{Output, blocking},
-    rows,
-    rows::Rows,
-};
-use analyze_memory::leaks::growth::{self, Params};
-use analyze_run::error::AnalyzeError;
-use analyze_verdict::derived::Source;
-use trace_schema::Kind;
-
+use super::of_growth::{OfGrowth, table};
 use crate::tables::def::TableDef;
 
-/// The table.
-pub(crate) const TABLE: TableDef = TableDef {
-    name: "_memory_epochs",
-    needs: &[Kind::Alloc],
-    schema: EpochRows::schema,
-    make: |source, output| Box::pin(fill(source, output)),
-};
+pub(crate) const TABLE: TableDef = table::<EpochRows>("_memory_epochs");
 
 rows! {
     /// The memory of an allocator where an epoch ends.
@@ -42,31 +28,25 @@ rows! {
     }
 }
 
-async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let allocators = growth::run(source.events(), source.files(), &Params::default()).await?;
-    blocking(move || {
-        let mut writer = output.writer::<EpochRows>();
-        for growth in &allocators {
-            for (epoch, point) in growth.points.iter().enumerate() {
-                writer.push(EpochRow {
-                    run: &growth.run,
-                    pid: growth.pid,
-                    device: growth.device,
-                    epoch: epoch as i64,
-                    ts: point.ts_ns,
-                    is_warm_up: epoch <= growth.warm_up_count,
-                    live_bytes: point.live_bytes,
-                    pending_bytes: point.pending_bytes,
-                    reserved_bytes: point.reserved_bytes,
-                    releasable_bytes: point.releasable_bytes,
-                    pinned_bytes: point.pinned_bytes,
-                    unknown_bytes: point.unknown_bytes,
-                    survived_count: point.survived_count as i64,
-                    survived_bytes: point.survived_bytes,
-                });
-            }
+impl OfGrowth for EpochRows {
+    fn add(writer: &mut Writer<Self>, growth: &Growth) {
+        for (epoch, point) in growth.points.iter().enumerate() {
+            writer.push(EpochRow {
+                run: &growth.run,
+                pid: growth.pid,
+                device: growth.device,
+                epoch: epoch as i64,
+                ts: point.ts_ns,
+                is_warm_up: epoch <= growth.warm_up_count,
+                live_bytes: point.live_bytes,
+                pending_bytes: point.pending_bytes,
+                reserved_bytes: point.reserved_bytes,
+                releasable_bytes: point.releasable_bytes,
+                pinned_bytes: point.pinned_bytes,
+                unknown_bytes: point.unknown_bytes,
+                survived_count: point.survived_count as i64,
+                survived_bytes: point.survived_bytes,
+            });
         }
-        writer.send(true)
-    })
-    .await
+    }
 }

@@ -2,4 +2,5 @@
 
 pub(super) mod allocators;
 pub(super) mod epochs;
+mod of_growth;
 pub(super) mod sites;

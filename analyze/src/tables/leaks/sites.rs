@@ -1,26 +1,12 @@
 //! `_leak_sites`: a table with one row per allocator and site that has old blocks.
 
-use std::sync::Arc;
+use analyze_engine::{derived_table::Writer, rows};
+use analyze_memory::leaks::growth::Growth;
 
-use analyze_engine::{
-    derived_table::{Output, blocking},
-    rows,
-    rows::Rows,
-};
-use analyze_memory::leaks::growth::{self, Params};
-use analyze_run::error::AnalyzeError;
-use analyze_verdict::derived::Source;
-use trace_schema::Kind;
-
+use super::of_growth::{OfGrowth, table};
 use crate::tables::def::TableDef;
 
-/// The table.
-pub(crate) const TABLE: TableDef = TableDef {
-    name: "_leak_sites",
-    needs: &[Kind::Alloc],
-    schema: SiteRows::schema,
-    make: |source, output| Box::pin(fill(source, output)),
-};
+pub(crate) const TABLE: TableDef = table::<SiteRows>("_leak_sites");
 
 rows! {
     /// A site: the code, thread and stream that allocated the same kind of blocks.
@@ -54,44 +40,38 @@ rows! {
     }
 }
 
-async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let allocators = growth::run(source.events(), source.files(), &Params::default()).await?;
-    blocking(move || {
-        let mut writer = output.writer::<SiteRows>();
-        for growth in &allocators {
-            for site in &growth.sites {
-                let example = site.examples.first();
-                writer.push(SiteRow {
-                    run: &growth.run,
-                    pid: growth.pid,
-                    device: growth.device,
-                    is_leak: site.is_leak,
-                    frames: site.frames.as_deref(),
-                    tid: site.tid,
-                    stream: site.stream.filter(|id| *id != 0),
-                    blocks_count: site.blocks_count as i64,
-                    blocks_bytes: site.blocks_bytes,
-                    smallest_bytes: site.smallest_bytes as i64,
-                    largest_bytes: site.largest_bytes as i64,
-                    epoch_bytes: site.bytes_per_epoch,
-                    share_ratio: site.share_ratio,
-                    epochs_count: site.generations_count as i64,
-                    possible_epochs_count: site.possible_count as i64,
-                    first_epoch: site.first_epoch as i64,
-                    last_epoch: site.last_epoch as i64,
-                    horizon_epochs_count: site.horizon_epochs as i64,
-                    freed_count: site.freed_count as i64,
-                    young_count: site.young_count as i64,
-                    young_bytes: site.young_bytes,
-                    trend_bytes: site.trend.map(|trend| trend.bytes_per_epoch),
-                    trend_low_bytes: site.trend.map(|trend| trend.low_bytes_per_epoch),
-                    trend_high_bytes: site.trend.map(|trend| trend.high_bytes_per_epoch),
-                    addr: example.map(|block| block.addr),
-                    alloc_ts: example.map(|block| block.alloc_ts_ns),
-                });
-            }
+impl OfGrowth for SiteRows {
+    fn add(writer: &mut Writer<Self>, growth: &Growth) {
+        for site in &growth.sites {
+            let (old, example) = (&site.old, site.examples.first());
+            writer.push(SiteRow {
+                run: &growth.run,
+                pid: growth.pid,
+                device: growth.device,
+                is_leak: site.is_leak,
+                frames: old.frames.as_deref(),
+                tid: old.tid,
+                stream: old.stream.filter(|id| *id != 0),
+                blocks_count: old.blocks_count as i64,
+                blocks_bytes: old.blocks_bytes,
+                smallest_bytes: old.smallest_bytes as i64,
+                largest_bytes: old.largest_bytes as i64,
+                epoch_bytes: site.bytes_per_epoch,
+                share_ratio: site.share_ratio,
+                epochs_count: site.generations_count as i64,
+                possible_epochs_count: site.possible_count as i64,
+                first_epoch: site.first_epoch as i64,
+                last_epoch: site.last_epoch as i64,
+                horizon_epochs_count: site.horizon_epochs as i64,
+                freed_count: site.freed_count as i64,
+                young_count: site.young_count as i64,
+                young_bytes: site.young_bytes,
+                trend_bytes: site.trend.map(|trend| trend.bytes_per_epoch),
+                trend_low_bytes: site.trend.map(|trend| trend.low_bytes_per_epoch),
+                trend_high_bytes: site.trend.map(|trend| trend.high_bytes_per_epoch),
+                addr: example.map(|block| block.addr),
+                alloc_ts: example.map(|block| block.alloc_ts_ns),
+            });
         }
-        writer.send(true)
-    })
-    .await
+    }
 }

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<AllocationRows>("_memory_driver", &[Kind::Call]);
 
 rows! {

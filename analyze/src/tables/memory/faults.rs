@@ -6,7 +6,6 @@ use analyze_memory::input::Replay;
 use super::sink::{Replayed, Sink, table};
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<FaultRows>("_memory_faults", &[]);
 
 rows! {

@@ -11,7 +11,7 @@ use analyze_memory::{
     allocator::Allocator,
     event::Event,
     history::History,
-    input::{Key, Listener, Replay},
+    input::{IpcCollect, Key, Listener, Replay},
 };
 use analyze_run::error::AnalyzeError;
 use analyze_verdict::derived::Source;
@@ -49,6 +49,14 @@ impl<R: HistoryRows> Listener for Sink<R> {
 
     fn empty_cache(&mut self, run: u32, pid: u32, tid: u32, ts: i64, replay: &Replay) {
         self.history.empty_cache(run, pid, tid, ts, replay);
+    }
+
+    fn ipc_collect(&mut self, run: u32, pid: u32, call: &IpcCollect, is_whole: bool, replay: &Replay) {
+        self.history.ipc_collect(run, pid, call, is_whole, replay);
+    }
+
+    fn handle_closed(&mut self, run: u32, pid: u32, tid: u32, ts: i64, addr: u64, is_driver: bool) {
+        self.history.handle_closed(run, pid, tid, ts, addr, is_driver);
     }
 
     fn refused(&mut self, run: u32, pid: u32, tid: u32) {

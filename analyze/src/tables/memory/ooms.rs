@@ -11,7 +11,6 @@ use super::{
 };
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<OomRows>("_memory_ooms");
 
 rows! {

@@ -7,7 +7,6 @@ use trace_schema::Kind;
 use super::device_replay::{OfDevices, table};
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<PauseRows>("_memory_pauses", &[Kind::Call]);
 
 rows! {

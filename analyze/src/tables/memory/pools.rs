@@ -12,7 +12,6 @@ use trace_schema::Kind;
 use super::sink::{Replayed, Sink, non_zero, table};
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<PoolRows>("_memory_pools", &[Kind::Alloc]);
 
 rows! {
@@ -43,7 +42,8 @@ impl Replayed for PoolRows {
 
     fn after(sink: &mut Sink<Self>, key: Key, allocator: &Allocator, event: &Event) {
         // Memory that is still in use, even if only by another stream, is not free yet.
-        if matches!(event.action, Action::FreeRequested | Action::Oom) {
+        // Calls of the driver alone do not tell what is free.
+        if matches!(event.action, Action::FreeRequested | Action::Oom) || !allocator.knowledge().has_blocks {
             return;
         }
         let of = pool_of(allocator, event);

@@ -1,4 +1,5 @@
-//! `_memory_releases`: a table of the releases of PyTorch's cached memory, with what each returned to the driver.
+//! `_memory_releases`: a table of the releases of PyTorch's cached memory, with what each returned to the driver, and of the
+//! calls of `ipc_collect()`.
 
 use std::vec::Drain;
 
@@ -11,11 +12,10 @@ use analyze_memory::{
 use super::history::{HistoryRows, table};
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<ReleaseRows>("_memory_releases");
 
 rows! {
-    /// A release of segments, from `ts` for `dur` (ns).
+    /// A release of segments, or a call of `ipc_collect()`, from `ts` for `dur` (ns).
     struct ReleaseRow<'a> => ReleaseRows {
         run: Word<'a>,
         pid: u32,
@@ -33,6 +33,9 @@ rows! {
         private_bytes: i64,
         releasable_bytes: i64,
         unknown_bytes: i64,
+        freed_before_bytes: Option<i64>,
+        ipc_freed_bytes: Option<i64>,
+        closed_handles_count: Option<i64>,
     }
 }
 
@@ -62,6 +65,9 @@ impl HistoryRows for ReleaseRows {
             private_bytes: after.private_releasable_bytes,
             releasable_bytes: after.releasable_bytes,
             unknown_bytes: after.unknown_bytes,
+            freed_before_bytes: release.freed_before_bytes.map(|bytes| bytes as i64),
+            ipc_freed_bytes: release.ipc_freed_bytes.map(|bytes| bytes as i64),
+            closed_handles_count: release.closed_handles_count.map(|count| count as i64),
         });
     }
 }

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<RequestRows>("_memory_requests");
 
 rows! {

@@ -10,7 +10,6 @@ use trace_schema::Kind;
 use super::sink::{Replayed, Sink, non_zero, table};
 use crate::tables::def::TableDef;
 
-/// The table.
 pub(crate) const TABLE: TableDef = table::<SegmentRows>("_memory_segments", &[Kind::Alloc]);
 
 rows! {

@@ -64,6 +64,71 @@ fn arrow_has_the_rows_and_what_the_run_says() {
     }
     json.finish().unwrap();
     assert!(String::from_utf8(json.into_inner()).unwrap() == rows(&run));
+    let sizes = [out.as_path(), std::path::Path::new(&run)].map(|file| fs::metadata(file).unwrap().len());
+    assert!(sizes[0] < 6 * sizes[1], "the Arrow file is far larger than the run: {sizes:?}");
+}
+
+/// Back from Arrow come the rows, and what the run says about itself.
+#[test]
+fn arrow_becomes_the_run_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let snapshot = file("s.parquet");
+    stdout(&["import", &testdata("snapshots/small.p4.pickle"), "--out", &snapshot]);
+    for run in [testdata("h200/shared.parquet"), snapshot] {
+        let (table, again) = (file("a.arrow"), file("again.parquet"));
+        stdout(&["export", "events", &run, "--out", &table, "--force"]);
+        stdout(&["import", &table, "--out", &again, "--force"]);
+        stdout(&["verify", &again]);
+        assert!(rows(&again) == rows(&run), "{run}");
+        assert_eq!(provenance(&again), provenance(&run));
+    }
+    let table = file("a.arrow");
+    let whole = fs::read(&table).unwrap();
+    fs::write(&table, &whole[..whole.len() - 20]).unwrap();
+    let why = refused(&["import", "events", &table, "--out", &file("none.parquet")]);
+    assert!(why.contains("a.arrow: byte "), "{why}");
+}
+
+/// Times of a table are converted from their unit, exactly.
+#[test]
+fn a_table_with_microseconds_is_read_in_nanoseconds() {
+    use std::sync::Arc;
+
+    use arrow::{
+        array::{
+            ArrayRef, DurationMicrosecondArray, Int32Array, RecordBatch, StringArray,
+            TimestampMicrosecondArray,
+        },
+        ipc::writer::FileWriter,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let word = |word: &str| Arc::new(StringArray::from(vec![word])) as ArrayRef;
+    let number = || Arc::new(Int32Array::from(vec![7])) as ArrayRef;
+    let batch = RecordBatch::try_from_iter([
+        ("ts", Arc::new(TimestampMicrosecondArray::from(vec![1_790_857_026_123_456])) as ArrayRef),
+        ("dur", Arc::new(DurationMicrosecondArray::from(vec![5])) as ArrayRef),
+        ("kind", word("call")),
+        ("op", word("cudaFree")),
+        ("pid", number()),
+        ("tid", number()),
+    ])
+    .unwrap();
+    let (parquet, arrow) = (directory.path().join("t.parquet"), directory.path().join("t.arrow"));
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(fs::File::create(&parquet).unwrap(), batch.schema(), None)
+            .unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let mut writer = FileWriter::try_new(fs::File::create(&arrow).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    for table in [parquet, arrow] {
+        let out = directory.path().join("run.parquet");
+        stdout(&["import", "events", path(&table), "--out", path(&out), "--force"]);
+        let found = stdout(&["sql", path(&out), "SELECT ts, dur FROM events"]);
+        assert_eq!(found, "ts,dur\n1790857026123456000,5000\n");
+    }
 }
 
 #[test]
@@ -156,8 +221,8 @@ fn a_table_of_any_tool_is_read_by_a_map() {
         let why = refused(&args(map));
         assert!(why.contains(words), "{words}: {why}");
     }
-    let why = refused(&["import", "csv", path(&file), "--out", path(&out)]);
+    let why = refused(&["import", "csv", path(&file), "--out", path(&out), "--force"]);
     assert!(why.contains("csv needs --map"), "{why}");
-    let why = refused(&["import", "events", path(&file), "--out", path(&out), "--map", map]);
+    let why = refused(&["import", "events", path(&file), "--out", path(&out), "--map", map, "--force"]);
     assert!(why.contains("are for the format csv"), "{why}");
 }

@@ -7,7 +7,7 @@
 //! cache. Quantiles are those of SQL's `percentile_cont`.
 
 /// Values from 0 up to this one, exclusive, are counted.
-const COUNTED: i64 = 1 << 20;
+pub const COUNTED: i64 = 1 << 20;
 /// Number of values in a page.
 const PAGE: usize = 256;
 /// Number of values that are kept before any is counted.
@@ -28,6 +28,8 @@ pub struct Multiset {
     count: u64,
     /// Counters by page; empty if no value is counted yet.
     pages: Vec<Option<Box<Page>>>,
+    /// Number of pages that are allocated.
+    pages_count: usize,
     /// Values that are not counted but stored.
     kept: Vec<i64>,
     /// Values below [`COUNTED`] that are waiting to be counted.
@@ -66,7 +68,11 @@ impl Multiset {
     pub fn count_fresh(&mut self) {
         for value in self.fresh.drain(..) {
             let index = value as usize;
-            let page = self.pages[index / PAGE].get_or_insert_with(|| Box::new([0; PAGE]));
+            let page = &mut self.pages[index / PAGE];
+            if page.is_none() {
+                self.pages_count += 1;
+            }
+            let page = page.get_or_insert_with(|| Box::new([0; PAGE]));
             let count = &mut page[index % PAGE];
             match count.checked_add(1) {
                 Some(more) => *count = more,
@@ -78,6 +84,14 @@ impl Multiset {
     /// Returns the number of values, with multiplicity.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the memory in bytes that the values take.
+    pub fn size_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<Option<Box<Page>>>()
+            + self.pages_count * size_of::<Page>()
+            + self.kept.capacity() * size_of::<i64>()
+            + self.fresh.capacity() * size_of::<u32>()
     }
 }
 
@@ -212,6 +226,20 @@ pub fn quantiles<const N: usize>(
     })
 }
 
+/// Merges two lists of values with their counts.
+pub fn merged(mut one: Counted, other: Counted) -> Counted {
+    one.extend(other);
+    one.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    one.dedup_by(|later, earlier| {
+        let is_same = later.0 == earlier.0;
+        if is_same {
+            earlier.1 += later.1;
+        }
+        is_same
+    });
+    one
+}
+
 /// Sorts and counts values.
 pub fn counted(mut values: Vec<f64>) -> Counted {
     values.sort_unstable_by(f64::total_cmp);
@@ -228,7 +256,7 @@ pub fn counted(mut values: Vec<f64>) -> Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyze_run::random::Random;
+    use crate::random::Random;
 
     fn of_values(values: &mut [f64], q: f64) -> f64 {
         values.sort_by(f64::total_cmp);
@@ -257,6 +285,13 @@ mod tests {
         }
         assert!(quantile(&[], 0, 0.5).is_nan());
         assert_eq!(quantile(&[], 5, 0.5), 0.0);
+    }
+
+    #[test]
+    fn merging_adds_counts() {
+        let merge = |one: &[f64], other: &[f64]| merged(counted(one.to_vec()), counted(other.to_vec()));
+        assert_eq!(merge(&[3.0, 0.0, 0.0], &[3.0, 1.0]), [(0.0, 2), (1.0, 1), (3.0, 2)]);
+        assert_eq!(merge(&[], &[2.0]), [(2.0, 1)]);
     }
 
     #[test]
