@@ -19,3 +19,4 @@ pub mod threshold;
 pub mod timeline;
 pub mod verify;
 pub mod what_if;
+pub mod where_time_went;

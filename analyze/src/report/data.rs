@@ -13,6 +13,7 @@ use crate::{
         phases::{self, Phase},
         summary::{self, Line},
         timeline::{self, Timeline},
+        where_time_went::{self, ProcessTime},
     },
     trace::Trace,
 };
@@ -32,6 +33,8 @@ pub struct Report {
     pub info: Info,
     /// True if the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
     pub has_schedule: bool,
+    /// Where the wall time of each process with calls went, longest first.
+    pub run_time: Vec<ProcessTime>,
     /// Slow calls, their causes and wait chains.
     pub chains: Chains,
     /// Durations of calls by function and group.
@@ -67,6 +70,7 @@ impl Report {
             report_version: VERSION,
             info,
             has_schedule,
+            run_time: if has(Kind::Call, "") { where_time_went::run(trace).await? } else { Vec::new() },
             chains: chains::run(trace, Params::default(), EXAMPLES).await?,
             strata: summary::run(trace).await?,
             phases: if has_ranges { phases::run(trace).await? } else { Vec::new() },

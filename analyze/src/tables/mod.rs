@@ -13,6 +13,7 @@ mod mark_samples;
 mod memory;
 mod per_slow_call;
 mod registry;
+mod run_time;
 mod slow_calls;
 
 pub use def::{FactDef, TableDef};

@@ -10,7 +10,7 @@ use trace_schema::{Class, Kind};
 use super::{
     calls, chain_links, critical_path, data_quality,
     def::{FactDef, TableDef},
-    facts, launch_gaps, leaks, mark_samples, memory, slow_calls,
+    facts, launch_gaps, leaks, mark_samples, memory, run_time, slow_calls,
 };
 
 /// Every table of what files say about themselves.
@@ -30,6 +30,7 @@ pub const TABLES: &[TableDef] = &[
     launch_gaps::TABLE,
     mark_samples::TABLE,
     critical_path::TABLE,
+    run_time::TABLE,
     data_quality::TABLE,
     leaks::allocators::TABLE,
     leaks::sites::TABLE,

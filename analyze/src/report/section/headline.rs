@@ -141,6 +141,14 @@ pub(crate) fn build(report: &Report) -> Headline {
     let chains = &report.chains;
     let answer = |question, text, links| Answer { question, text, links };
     let mut answers = Vec::new();
+    if let Some(process) = report.run_time.first() {
+        let others = match report.run_time.len() - 1 {
+            0 => String::new(),
+            count => format!(" {count} more processes made calls."),
+        };
+        let text = format!("{}{others}", super::run_time::sentence(process));
+        answers.push(answer("Time", text, vec![Link::to_section("run-time", "all of it")]));
+    }
     let (main, tone) = if chains.overall_slow_count == 0 {
         let text = "No slow call could be judged in this run.".to_owned();
         answers.push(answer("Slow", text, vec![Link::to_section("functions", "functions")]));

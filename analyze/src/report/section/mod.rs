@@ -25,6 +25,7 @@ macro_rules! sections {
 }
 
 sections! {
+    run_time,
     causes,
     functions,
     culprits,

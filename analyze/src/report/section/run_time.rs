@@ -1,0 +1,125 @@
+//! Where the wall time of each process went.
+
+use super::{percent, time};
+use crate::{
+    questions::where_time_went::{Part as Spent, ProcessTime, Subject},
+    report::{
+        data::Report,
+        document::{Block, Part, Row, Section, Table, number, word},
+    },
+};
+
+/// Largest number of processes that are shown.
+const SHOWN: usize = 8;
+
+/// Returns the class of a part's colour.
+fn colour(part: &str) -> &'static str {
+    match part {
+        "host" => "host",
+        "launch" | "other_call" => "in-calls",
+        "sync" => "gpu-wait",
+        "alloc" => "allocation",
+        "copy" => "size",
+        "nccl" => "nccl",
+        "module" => "first-call",
+        "other_thread" => "nested",
+        "waiting_for_cpu" => "scheduler",
+        "throttled" => "throttled",
+        "stopped" => "stopped",
+        "page_fault" => "page-fault",
+        "unknown" => "inconclusive",
+        _ => "blocked",
+    }
+}
+
+/// Names the functions, threads or tasks of a part.
+fn names(subjects: &[Subject], whole_ns: i64) -> String {
+    let name = |subject: &Subject| {
+        let times =
+            if subject.threads_count > 1 { format!(" × {}", subject.threads_count) } else { String::new() };
+        let share = percent(subject.time_ns as f64 / whole_ns.max(1) as f64);
+        format!("{}{times} ({share})", subject.name)
+    };
+    subjects.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Describes the largest parts of a process's time in one sentence.
+pub(super) fn sentence(process: &ProcessTime) -> String {
+    /// Largest number of parts that are named, and the least share of one.
+    const NAMED: usize = 3;
+    const LEAST_RATIO: f64 = 0.05;
+    let named = process.parts.iter().take(NAMED).enumerate();
+    let named = named.filter(|(place, part)| *place == 0 || part.share_ratio >= LEAST_RATIO);
+    let words = |(_, part): (usize, &Spent)| {
+        let first = part
+            .subjects
+            .first()
+            .map_or_else(String::new, |_| format!(": {}", names(&part.subjects[..1], part.time_ns)));
+        format!("{} it {}{first}", percent(part.share_ratio), part.meaning())
+    };
+    let parts: Vec<String> = named.map(words).collect();
+    let start_up = process
+        .start_up_ns
+        .filter(|ns| *ns > 0)
+        .map_or_else(String::new, |ns| format!(" {} of it passed before the first launch.", time(ns as f64)));
+    let gpu = process
+        .gpu_busy_ns
+        .map_or_else(String::new, |ns| format!(" The GPU is on record as busy for {}.", time(ns as f64)));
+    format!(
+        "process {} took {}: {}.{start_up}{gpu}",
+        process.pid,
+        time(process.wall_ns as f64),
+        parts.join("; ")
+    )
+}
+
+/// Builds the section; `None` if no process made calls.
+pub(super) fn build(report: &Report) -> Option<Section> {
+    let if_known = |ns: Option<i64>| ns.map_or_else(|| "–".to_owned(), |ns| time(ns as f64));
+    let columns = [
+        word("The process"),
+        number("Time"),
+        number("Share"),
+        number("… before the first launch"),
+        number("… with the GPU idle"),
+        word("Functions, threads or tasks"),
+    ];
+    let mut blocks = Vec::new();
+    for process in report.run_time.iter().take(SHOWN) {
+        let row = |part: &Spent| -> Row {
+            vec![
+                part.meaning().into(),
+                time(part.time_ns as f64).into(),
+                percent(part.share_ratio).into(),
+                if_known(part.start_up_ns).into(),
+                if_known(part.gpu_idle_ns).into(),
+                names(&part.subjects, part.time_ns).into(),
+            ]
+            .into()
+        };
+        let part = |part: &Spent| {
+            let name = part.part.replace('_', " ");
+            Part::of_time(&name, colour(&part.part), part.meaning(), part.time_ns as f64, part.share_ratio)
+        };
+        let sql = format!("SELECT * FROM run_time WHERE pid = {} ORDER BY time_ns DESC", process.pid);
+        let rows = process.parts.iter().map(row).collect();
+        blocks.push(Block::Parts(process.parts.iter().map(part).collect()));
+        blocks.push(Block::Table(Table::new(&columns, rows, &sql).caption(format!(
+            "Process {}, {}",
+            process.pid,
+            time(process.wall_ns as f64)
+        ))));
+    }
+    if blocks.is_empty() {
+        return None;
+    }
+    blocks.push(Block::Note(
+        "The account follows the thread that launches most, and while that one sleeps, the thread that woke it: time that several threads spend at once counts once, and the parts sum to the wall time.".to_owned(),
+    ));
+    Some(Section {
+        id: "run-time",
+        short: "Wall time",
+        question: "Where did the run's time go?".to_owned(),
+        blocks,
+    })
+}
