@@ -63,14 +63,14 @@ impl Report {
         let has = |kind: Kind, begins: &str| {
             info.counts.iter().any(|count| count.kind == kind.name() && count.op.starts_with(begins))
         };
-        let (has_schedule, has_ranges, has_nccl) =
-            (has(Kind::OffCpu, ""), has(Kind::Mark, "range"), has(Kind::Call, "nccl"));
+        let (has_schedule, has_ranges, has_nccl, has_calls) =
+            (has(Kind::OffCpu, ""), has(Kind::Mark, "range"), has(Kind::Call, "nccl"), has(Kind::Call, ""));
         let timeline = timeline::run(trace).await?;
         Ok(Self {
             report_version: VERSION,
             info,
             has_schedule,
-            run_time: if has(Kind::Call, "") { where_time_went::run(trace).await? } else { Vec::new() },
+            run_time: if has_calls { where_time_went::run(trace).await? } else { Vec::new() },
             chains: chains::run(trace, Params::default(), EXAMPLES).await?,
             strata: summary::run(trace).await?,
             phases: if has_ranges { phases::run(trace).await? } else { Vec::new() },
