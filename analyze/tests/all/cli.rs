@@ -71,6 +71,9 @@ fn every_account_adds_up_on_every_trace() {
          + unknown_ns",
         "SELECT count(*) AS n FROM marks m JOIN (SELECT phase, range_ts, sum(dur) AS total FROM critical_path \
          GROUP BY phase, range_ts) p ON p.phase = m.name AND p.range_ts = m.ts WHERE m.dur <> p.total",
+        "SELECT count(*) AS n FROM (SELECT min(wall_ns) AS least, max(wall_ns) AS wall_ns, sum(time_ns) AS time_ns, \
+         min(time_ns) AS shortest, sum(gpu_busy_ns + gpu_idle_ns) AS gpu_ns FROM run_time GROUP BY pid) \
+         WHERE least <> wall_ns OR time_ns <> wall_ns OR shortest <= 0 OR gpu_ns > wall_ns",
         "SELECT coalesce(sum(rows_count), 0) AS n FROM data_quality",
         // The same time off the CPU as sets of time say, thread by thread.
         "SELECT count(*) AS n FROM (SELECT pid, tid, interval_union(ts, dur) AS called FROM ops WHERE depth = 0 GROUP BY pid, tid) \

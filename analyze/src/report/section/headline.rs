@@ -144,6 +144,7 @@ pub(crate) fn build(report: &Report) -> Headline {
     if let Some(process) = report.run_time.first() {
         let others = match report.run_time.len() - 1 {
             0 => String::new(),
+            1 => " One more process made calls.".to_owned(),
             count => format!(" {count} more processes made calls."),
         };
         let text = format!("{}{others}", super::run_time::sentence(process));

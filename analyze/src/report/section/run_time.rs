@@ -43,34 +43,31 @@ fn names(subjects: &[Subject], whole_ns: i64) -> String {
     subjects.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes the largest parts of a process's time in one sentence.
+/// Describes the largest parts of a process's time in a few sentences.
 pub(super) fn sentence(process: &ProcessTime) -> String {
-    /// Largest number of parts that are named, and the least share of one.
+    /// Largest number of parts that are named, the least share of one, and the least share of a part that one name has.
     const NAMED: usize = 3;
     const LEAST_RATIO: f64 = 0.05;
+    const MAIN_RATIO: f64 = 0.5;
     let named = process.parts.iter().take(NAMED).enumerate();
     let named = named.filter(|(place, part)| *place == 0 || part.share_ratio >= LEAST_RATIO);
     let words = |(_, part): (usize, &Spent)| {
-        let first = part
-            .subjects
-            .first()
-            .map_or_else(String::new, |_| format!(": {}", names(&part.subjects[..1], part.time_ns)));
-        format!("{} it {}{first}", percent(part.share_ratio), part.meaning())
+        let main = |subject: &&Subject| subject.time_ns as f64 >= MAIN_RATIO * part.time_ns as f64;
+        let main = part.subjects.first().filter(main).map_or_else(String::new, |subject| {
+            format!(" – {}", names(std::slice::from_ref(subject), part.time_ns))
+        });
+        format!("for {} of it, it {}{main}", percent(part.share_ratio), part.meaning())
     };
     let parts: Vec<String> = named.map(words).collect();
     let start_up = process
         .start_up_ns
         .filter(|ns| *ns > 0)
-        .map_or_else(String::new, |ns| format!(" {} of it passed before the first launch.", time(ns as f64)));
+        .map_or_else(String::new, |ns| format!(" The first launch came after {}.", time(ns as f64)));
     let gpu = process
         .gpu_busy_ns
         .map_or_else(String::new, |ns| format!(" The GPU is on record as busy for {}.", time(ns as f64)));
-    format!(
-        "process {} took {}: {}.{start_up}{gpu}",
-        process.pid,
-        time(process.wall_ns as f64),
-        parts.join("; ")
-    )
+    let wall = time(process.wall_ns as f64);
+    format!("Process {} took {wall}: {}.{start_up}{gpu}", process.pid, parts.join("; "))
 }
 
 /// Builds the section; `None` if no process made calls.

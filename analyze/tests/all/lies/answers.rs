@@ -29,6 +29,9 @@ const CAUSES: &str = "excess_ns, scheduler_ns, throttled_ns, blocked_ioctl_ns, b
      stopped_ns, unexplained_ns";
 const SUMMARY: &str = "(SELECT op, sum(calls_count) AS calls_count, sum(total_ns) AS total_ns, max(max_ns) AS max_ns \
      FROM op_summary GROUP BY op)";
+/// Time on record, of each process and the thread that its account follows.
+const RUN_TIME: &str = "(SELECT pid, tid, part, sum(time_ns) AS time_ns FROM run_time \
+     WHERE part IN ('host', 'sync', 'waiting_for_cpu') AND state <> 'unknown' GROUP BY pid, tid, part)";
 const PHASES: &str = "calls_count, launches_count, calls_ns, scheduler_ns, blocked_ns";
 
 /// Reads rows by key.
@@ -85,6 +88,7 @@ pub(super) struct Times {
     gaps: Rows,
     causes: Rows,
     summary: Rows,
+    run_time: Rows,
     ranges: Rows,
     phases: Rows,
     path: Vec<Span>,
@@ -98,6 +102,7 @@ impl Times {
             gaps: rows(trace, "concat(pid, ' ', tid, ' ', ts)", GAPS, "launch_gaps").await,
             causes: rows(trace, call, CAUSES, "slow_calls").await,
             summary: rows(trace, "op", "calls_count, total_ns, max_ns", SUMMARY).await,
+            run_time: rows(trace, "concat(pid, ' ', tid, ' ', part)", "time_ns", RUN_TIME).await,
             ranges: rows(trace, "phase", "ranges_count, total_ns", "phases").await,
             phases: rows(trace, "phase", PHASES, "phases").await,
             path: spans(
@@ -121,6 +126,7 @@ impl Times {
             tallies.of("slow_calls", cut, |tally| tally.no_gain(&self.causes, &part.causes, CAUSES));
         }
         tallies.of("summary", cut, |tally| tally.at_most_if(!has_calls, &self.summary, &part.summary));
+        tallies.of("run_time", cut, |tally| tally.at_most_if(true, &self.run_time, &part.run_time));
         tallies.of("phases", cut, |tally| {
             tally.at_most_if(!has_marks, &self.ranges, &part.ranges);
             tally.at_most_if(!has_calls || !has_marks, &self.phases, &part.phases);
