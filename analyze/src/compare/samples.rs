@@ -162,29 +162,37 @@ fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     (difference, difference - reach, difference + reach, 1.0 - below, below)
 }
 
-/// Counts, for each sum, the subsets of `chosen` ranks that have it. Ranks are doubled so that those of ties
-/// are integers.
+/// Counts, for each sum, the subsets of `chosen` ranks that have it.
 fn rank_sums(ranks: &[usize], chosen: usize) -> Vec<f64> {
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0; most + 1]; chosen + 1];
     ways[0][0] = 1.0;
+    // The sum of the ranks before the next one, which no subset of them exceeds.
+    let mut reach = 0;
     for rank in ranks {
         for size in (1..=chosen).rev() {
             let (fewer, these) = ways.split_at_mut(size);
-            for sum in (*rank..=most).rev() {
-                these[0][sum] += fewer[size - 1][sum - rank];
-            }
+            let without = &fewer[size - 1][..=reach];
+            these[0][*rank..].iter_mut().zip(without).for_each(|(ways, without)| *ways += without);
         }
+        reach += rank;
     }
     ways.swap_remove(chosen)
 }
 
 fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     let (base_ranks, new_ranks) = ranks(base, new);
+    let untied: Vec<usize> = (1..=base.len() + new.len()).collect();
+    let untied_ways = rank_sums(&untied, new.len());
+    let total: f64 = untied_ways.iter().sum();
+    // Doubled, so that the ranks of ties are integers.
     let doubled = |ranks: &[f64]| ranks.iter().map(|rank| (2.0 * rank) as usize).collect::<Vec<usize>>();
     let seen: usize = doubled(&new_ranks).iter().sum();
-    let ways = rank_sums(&[doubled(&base_ranks), doubled(&new_ranks)].concat(), new.len());
-    let total: f64 = ways.iter().sum();
+    let mut all = [doubled(&base_ranks), doubled(&new_ranks)].concat();
+    all.sort_unstable();
+    let is_tied = !all.iter().copied().eq(untied.iter().map(|rank| 2 * rank));
+    let tied_ways = is_tied.then(|| rank_sums(&all, new.len()));
+    let (ways, seen) = tied_ways.as_ref().map_or((&untied_ways, seen / 2), |ways| (ways, seen));
     let p_up = ways[seen..].iter().sum::<f64>() / total;
     let p_down = ways[..=seen].iter().sum::<f64>() / total;
 
@@ -194,11 +202,10 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     let estimate = (differences[(count - 1) / 2] + differences[count / 2]) / 2.0;
     // Counts the pairs that may be left out at each end before the confidence falls short. Ties are ignored
     // here.
-    let plain: Vec<usize> = (1..=base.len() + new.len()).map(|rank| 2 * rank).collect();
-    let (ways, least) = (rank_sums(&plain, new.len()), new.len() * (new.len() + 1));
+    let least = new.len() * (new.len() + 1) / 2;
     let mut outside = 0.0;
     let left_out = (0..count).find(|pairs| {
-        outside += ways.get(least + 2 * pairs).copied().unwrap_or(0.0) / total;
+        outside += untied_ways.get(least + pairs).copied().unwrap_or(0.0) / total;
         outside > (1.0 - CONFIDENCE) / 2.0
     });
     match left_out {

@@ -105,10 +105,11 @@ fn the_metric_of_contributing_works() {
     let (query, _) = rest.split_once("```").expect("its end");
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join(name), query).expect("written");
-    let (folder, run) = (directory.path().to_str().expect("a path"), testdata("h200/qwen2-hogs.parquet"));
+    let (folder, run) = (directory.path().to_str().expect("a path"), testdata("h200/mixed-7gb.parquet"));
     let count = stdout(&["sql", "--queries", folder, &run, "SELECT frees_count FROM metrics_frees"]);
     let expected = stdout(&["sql", &run, "SELECT count(dur) AS frees_count FROM ops WHERE op = 'cudaFree'"]);
     assert_eq!(count, expected);
+    assert_ne!(count, "frees_count\n0\n");
     let baseline = directory.path().join("main.baseline");
     let baseline = baseline.to_str().expect("a path");
     stdout(&["baseline", "save", baseline, &run, "--queries", folder]);
