@@ -42,7 +42,7 @@ report run="testdata/h200/qwen2-hogs.parquet":
 ci:
     .ci/run
 
-# Check licences and sources of dependencies with cargo-deny, and known vulnerabilities (needs network)
+# Check the licences and sources of dependencies, and whether they have known vulnerabilities (needs cargo-deny and network)
 deny:
     cargo deny --log-level error check licenses bans sources
     cargo deny check advisories
