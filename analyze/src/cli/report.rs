@@ -112,6 +112,7 @@ impl Args {
 
     /// Writes every figure into a file of its own, and returns their number.
     fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
+        let is_new = !folder.exists();
         std::fs::create_dir_all(folder)
             .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
         let mut files: Vec<(PathBuf, &str)> = Vec::new();
@@ -127,7 +128,12 @@ impl Args {
             }
         }
         let count = files.len();
-        write_all(files, self.force)?;
+        write_all(files, self.force).inspect_err(|_| {
+            if is_new {
+                // One that has figures in it is not removed.
+                let _ = std::fs::remove_dir(folder);
+            }
+        })?;
         Ok(count)
     }
 }

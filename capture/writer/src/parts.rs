@@ -144,7 +144,7 @@ impl Parts {
     /// Begins the next part; a thread finishes the current one with `run` as its metadata.
     ///
     /// # Errors
-    /// If the next part cannot be opened.
+    /// If the next part cannot be opened, or the thread cannot be started.
     pub fn next(&mut self, run: &Run) -> Result<(), WriteError> {
         self.number += 1;
         // What this part knows is not known anew by the next.
@@ -152,8 +152,11 @@ impl Parts {
         start.clock.end_ns = 0;
         let next = open(&self.out, self.number, self.force, &start)?;
         let full = std::mem::replace(&mut self.current, next);
-        let run = Run { part_number: self.number - 1, ..run.clone() };
-        self.earlier.push(thread::spawn(move || full.finish(&run)));
+        let number = self.number - 1;
+        let run = Run { part_number: number, ..run.clone() };
+        let thread = thread::Builder::new().spawn(move || full.finish(&run));
+        let io = |source| WriteError::Io { path: part_path(&self.out, number), source };
+        self.earlier.push(thread.map_err(io)?);
         Ok(())
     }
 
