@@ -1,6 +1,10 @@
 //! `analyze report`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
 
 use trace_schema::Bytes;
 
@@ -113,8 +117,7 @@ impl Args {
     /// Writes every figure into a file of its own, and returns their number.
     fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
         let is_new = !folder.exists();
-        std::fs::create_dir_all(folder)
-            .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
+        create(folder).map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
         let mut files: Vec<(PathBuf, &str)> = Vec::new();
         for section in &document.sections {
             for block in &section.blocks {
@@ -131,9 +134,18 @@ impl Args {
         write_all(files, self.force).inspect_err(|_| {
             if is_new {
                 // One that has figures in it is not removed.
-                let _ = std::fs::remove_dir(folder);
+                let _ = fs::remove_dir(folder);
             }
         })?;
         Ok(count)
     }
+}
+
+/// Creates a folder, unless it is there. Its name then survives a power cut, as the files in it do.
+fn create(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // Not every file system can sync a folder.
+    let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+    Ok(())
 }
