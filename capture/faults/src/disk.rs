@@ -61,7 +61,7 @@ impl Disk {
             (Kind::Sync, Some(descriptor)) => {
                 let Ok(metadata) = fs::metadata(format!("/proc/{tid}/fd/{descriptor}")) else { return };
                 if metadata.is_dir() {
-                    self.fresh.retain(|name| name.parent() != Some(&call.path));
+                    self.fresh.retain(|name| name.parent() != Some(call.path.as_path()));
                 } else {
                     self.synced.insert((metadata.dev(), metadata.ino()), metadata.len());
                 }

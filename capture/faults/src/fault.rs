@@ -43,6 +43,9 @@ impl PowerCut {
     ];
 }
 
+/// How late a call comes on a slow disk.
+const SLOW: Duration = Duration::from_millis(20);
+
 impl Fault {
     /// Every fault that a kind of call can have.
     pub fn all(kind: Kind) -> Vec<Self> {
@@ -63,6 +66,9 @@ impl Fault {
         }
         if kind == Kind::Write {
             faults.push(Self::Full);
+        }
+        if matches!(kind, Kind::Write | Kind::Sync) {
+            faults.push(Self::Delay(SLOW));
         }
         // A kill before a call that changes nothing is one before the next call.
         if kind.changes() {
