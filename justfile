@@ -13,7 +13,7 @@ build:
 test *args:
     .ci/test "$@"
 
-# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, trace-schema, trace-writer
+# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, trace-schema, trace-writer
 t crate *args: build
     cargo nextest run --package "$@"
 
@@ -85,6 +85,10 @@ bench-leaks folder *args: _release
 # Record faults with known causes and score the verdicts on them (root)
 bench-courtroom *args: build
     sudo target/debug/courtroom "$@"
+
+# Try recorders and verbs under 10,000 injected failures, 300 kills at system calls and 500 at random moments (root)
+crash-test *args: _release
+    sudo target/release/crash-test "$@"
 
 # Measure what recording costs on this machine (root)
 bench-capture *args: _release

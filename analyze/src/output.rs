@@ -1,6 +1,10 @@
 //! Output of query results: tables for people and file formats for programs.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use arrow::{
     array::{Array, RecordBatch, RecordBatchOptions, StringArray},
@@ -16,7 +20,7 @@ use arrow::{
         pretty::pretty_format_batches,
     },
 };
-use parquet::arrow::ArrowWriter;
+use parquet::{arrow::ArrowWriter, errors::ParquetError};
 
 use analyze_run::{error::AnalyzeError, text::harmless};
 
@@ -80,10 +84,21 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
-/// Converts an error of a writer into one that names `path`.
+/// Converts an error of a writer into one that names `path`. What is no I/O error is an internal error.
 fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
     match error {
         ArrowError::IoError(_, source) => AnalyzeError::Io { path: path.to_owned(), source },
+        other => internal(other),
+    }
+}
+
+/// Converts an error of Parquet's writer, which does not tell I/O errors from others by its own type.
+fn parquet_failed(path: &Path, error: ParquetError) -> AnalyzeError {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(source) => AnalyzeError::Io { path: path.to_owned(), source: *source },
+            Err(other) => internal(other),
+        },
         other => internal(other),
     }
 }
@@ -113,13 +128,16 @@ impl<W: Write + Send> Sink<W> {
     }
 
     /// Creates a sink for an Arrow IPC file with buffers compressed by zstd, including the metadata of the schema.
-    /// A dictionary has to be the same in all batches.
-    pub fn arrow(schema: &SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+    /// A dictionary has to be the same in all batches. `path` names the destination in errors.
+    ///
+    /// # Errors
+    /// Returns an error if the schema cannot be written.
+    pub fn arrow(schema: &SchemaRef, out: W, path: &Path) -> Result<Self, AnalyzeError> {
         IpcWriteOptions::default()
             .try_with_compression(Some(CompressionType::ZSTD))
             .and_then(|options| FileWriter::try_new_with_options(out, schema, options))
             .map(|writer| Self::Arrow(Box::new(writer)))
-            .map_err(internal)
+            .map_err(|error| failed(path, error))
     }
 
     /// Writes a batch. `path` names the destination in errors.
@@ -139,7 +157,7 @@ impl<W: Write + Send> Sink<W> {
             }
             Self::Json(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
-            Self::Parquet(writer) => writer.write(batch).map_err(|error| failed(path, error.into())),
+            Self::Parquet(writer) => writer.write(batch).map_err(|error| parquet_failed(path, error)),
             Self::Arrow(writer) => writer.write(batch).map_err(|error| failed(path, error)),
         }
     }
@@ -162,7 +180,7 @@ impl<W: Write + Send> Sink<W> {
                 writer.finish().map_err(|error| failed(path, error))?;
                 writer.into_inner().flush().map_err(io)
             }
-            Self::Parquet(writer) => writer.close().map(drop).map_err(|error| failed(path, error.into())),
+            Self::Parquet(writer) => writer.close().map(drop).map_err(|error| parquet_failed(path, error)),
             Self::Arrow(mut writer) => writer.finish().map_err(|error| failed(path, error)),
         }
     }

@@ -10,7 +10,7 @@ use trace_writer::Parts;
 use crate::{
     attach::Stacks,
     bench, check,
-    error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED, say},
+    error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED, print, say},
     kernel::{Method, Setup},
     options::{Options, Subject},
     probes::{self, Profile, Without},
@@ -214,16 +214,16 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
     match cli.verb {
         Some(Verb::Check { json, sandbox }) => {
             let report = check::run(sandbox);
-            print!("{}", if json { report.to_json() } else { report.to_text() });
+            print(&if json { report.to_json() } else { report.to_text() })?;
             return Ok(ExitCode::from(if report.can_record() { EXIT_OK } else { EXIT_UNSUPPORTED }));
         }
         Some(Verb::Bench { part, json }) => {
             let report = bench::run(part)?;
-            print!("{}", if json { report.to_json() } else { report.to_text() });
+            print(&if json { report.to_json() } else { report.to_text() })?;
             return Ok(ExitCode::from(EXIT_OK));
         }
         Some(Verb::Probes) => {
-            print!("{}", probes::reference());
+            print(&probes::reference())?;
             return Ok(ExitCode::from(EXIT_OK));
         }
         None => {}

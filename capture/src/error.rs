@@ -1,6 +1,10 @@
 //! The errors of `capture`, and the exit code of each.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use trace_writer::WriteError;
 
@@ -73,13 +77,7 @@ impl CaptureError {
             | Self::Multi { .. }
             | Self::Map { .. } => EXIT_UNSUPPORTED,
             Self::Io { .. } | Self::Elf { .. } | Self::UnknownEvent { .. } => EXIT_IO,
-            Self::Write(
-                WriteError::Exists(_)
-                | WriteError::Unfinished(_)
-                | WriteError::BeingRecorded(_)
-                | WriteError::NotAFile { .. }
-                | WriteError::Folder { .. },
-            ) => EXIT_USAGE,
+            Self::Write(error) if error.is_bad_request() => EXIT_USAGE,
             Self::Write(_) => EXIT_IO,
         })
     }
@@ -88,7 +86,21 @@ impl CaptureError {
 /// Prints on standard error. Whatever is printed there passes here and is made harmless: it may have names of files and
 /// programs, and arguments.
 pub(crate) fn say(text: &str) {
-    eprintln!("{}", trace_schema::harmless(text));
+    // Where it is full or closed, there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{}", trace_schema::harmless(text));
+}
+
+/// Prints on standard output. A reader that closed it early is no error.
+///
+/// # Errors
+/// If it cannot be written to.
+pub(crate) fn print(text: &str) -> Result<(), CaptureError> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CaptureError::Io { what: "standard output".to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Formats an error with its causes on one line.

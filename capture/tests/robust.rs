@@ -7,17 +7,22 @@
 mod common;
 
 use std::{
-    io::{BufRead, BufReader},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use common::{CAPTURE, Rows, built, workload};
+use fault_injection::{
+    campaign::{self, Effort},
+    fault::Fault,
+    recordings::Recording,
+};
 
 common::tests! {
     a_killed_recording_loses_a_second_at_most,
+    whatever_fails_what_was_flushed_is_there,
     a_thousand_short_lives_are_all_on_record,
     a_throttled_group_is_on_record if has_control_group("cpu", CPU_LIMIT),
     a_kill_for_memory_is_on_record if has_control_group("memory", MEMORY_LIMIT) && common::is_ok("page faults and out-of-memory kills"),
@@ -31,48 +36,34 @@ common::tests! {
     bad_requests_are_refused_and_leave_nothing,
 }
 
+/// `capture` on a workload that says the times of its launches, 50,000 a second, as a scenario of faults.
+fn recorder(directory: &Path, launches: &str) -> Recording {
+    let stub = workload(directory, &["steady", launches]);
+    let words = std::iter::once(stub.get_program()).chain(stub.get_args());
+    let words: Vec<String> = words.map(|word| word.to_str().unwrap().to_owned()).collect();
+    Recording::captured(Path::new(CAPTURE), &words)
+}
+
 /// Kills at random moments; INQUEST_KILLS in the environment sets how many. Whatever was recorded more than
 /// a second before is there.
 fn a_killed_recording_loses_a_second_at_most() {
-    let kills: u64 = std::env::var("INQUEST_KILLS").map_or(5, |text| text.parse().unwrap());
-    let mut worst_ns = 0;
-    for kill in 0..kills {
-        let directory = tempfile::tempdir().unwrap();
-        let stub = workload(directory.path(), &["steady", "100000000"]);
-        let out = directory.path().join("run.parquet");
-        let mut capture = Command::new(CAPTURE)
-            .args(["--profile", "full", "--quiet", "--out"])
-            .arg(&out)
-            .arg("--")
-            .arg(stub.get_program())
-            .args(stub.get_args())
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // The workload says the time of one of its calls every millisecond.
-        let lines = BufReader::new(capture.stdout.take().unwrap()).lines();
-        let times = std::thread::spawn(move || lines.map_while(Result::ok).last());
-        std::thread::sleep(Duration::from_millis(1500 + kill * 7919 % 2500));
-        // The whole group: the workload, too.
-        Command::new("kill").args(["-9", "--", &format!("-{}", capture.id())]).status().unwrap();
-        assert_eq!(capture.wait().unwrap().signal(), Some(9));
-        let last_ns: i64 = times.join().unwrap().expect("the workload ran").parse().unwrap();
-        assert!(!out.exists());
-        let recording = directory.path().join("run.parquet.recording");
-        let recover = Command::new(built("analyze")).arg("recover").arg(&recording).output().unwrap();
-        assert!(recover.status.success(), "{}", String::from_utf8_lossy(&recover.stderr));
-        let rows = Rows::open(&out);
-        let launches = rows.select("call", Some("cudaLaunchKernel"));
-        let ts = rows.column("ts");
-        let recorded_ns = ts[*launches.last().expect("launches")].unwrap();
-        worst_ns = worst_ns.max(last_ns - recorded_ns);
-        assert!(last_ns - recorded_ns <= 1_000_000_000, "kill {kill}: {} ns are lost", last_ns - recorded_ns);
-        let notes = rows.meta["not_captured"].to_string();
-        assert!(notes.contains("interrupted"), "{notes}");
-    }
-    eprintln!("{kills} kills, at most {} ms lost", worst_ns / 1_000_000);
+    let kills: usize = std::env::var("INQUEST_KILLS").map_or(3, |text| text.parse().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let effort = Effort { trials_count: kills, threads_count: 1, seed: 2 };
+    let span = Duration::from_secs(3);
+    let tally = campaign::kill_at_random(&recorder(directory.path(), "100000"), effort, span).unwrap();
+    assert!(tally.wrong.is_empty() && tally.killed_count > 0, "{tally}\n{}", tally.wrong.join("\n"));
+    eprintln!("{tally}");
+}
+
+/// Failing system calls, and kills and power cuts before them: the run is whole or absent, or what was flushed is recovered.
+fn whatever_fails_what_was_flushed_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let effort = Effort { trials_count: 5, threads_count: 1, seed: 3 };
+    let is_deadly = |fault: Fault| !fault.is_harmless();
+    let tally = campaign::walk(&recorder(directory.path(), "40000"), effort, is_deadly).unwrap();
+    assert!(tally.wrong.is_empty(), "{tally}\n{}", tally.wrong.join("\n"));
+    assert_eq!(tally.trials_count, 5, "{tally}");
 }
 
 fn a_thousand_short_lives_are_all_on_record() {

@@ -70,6 +70,18 @@ fn check_says_what_a_recorder_keeps() {
 }
 
 #[test]
+fn an_error_that_nobody_can_be_told_keeps_its_exit_code() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for (args, expected) in
+        [(["probes"].to_vec(), 5), (["--out", "/missing/run.parquet", "--", "true"].to_vec(), 2)]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_capture"));
+        let status = command.args(&args).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(expected), "{args:?}");
+    }
+}
+
+#[test]
 fn help_says_what_is_recorded_without_a_subject() {
     let output = Command::new(env!("CARGO_BIN_EXE_capture")).arg("--help").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -24,6 +24,7 @@ use arrow::{
         reader::{FileDecoder, read_footer_length},
     },
 };
+use trace_writer::buffer_bytes;
 
 use super::limits::{BATCH_BYTES, BATCH_ROWS_COUNT, COLUMNS_COUNT, FOOTER_BYTES};
 
@@ -31,10 +32,8 @@ use super::limits::{BATCH_BYTES, BATCH_ROWS_COUNT, COLUMNS_COUNT, FOOTER_BYTES};
 pub(super) const MAGIC: &[u8] = b"ARROW1";
 /// Size in bytes of what follows the footer: its length and the magic.
 const TRAILER_BYTES: usize = 10;
-/// Size in bytes of the length that precedes a compressed buffer.
-const PREFIX_BYTES: usize = 8;
-/// The length that precedes a buffer that is stored as it is.
-const NOT_COMPRESSED: i64 = -1;
+/// Size in bytes of what precedes the metadata of a message: a mark, and their length.
+const PREFIX_BYTES: u64 = 8;
 
 /// The reason why an Arrow file could not be read further.
 #[derive(Debug)]
@@ -172,7 +171,7 @@ impl ArrowFile {
         let length = head.saturating_add(body);
         let end = start.saturating_add(length);
         // Blocks lie one after the other, so that none is read twice.
-        if head < PREFIX_BYTES as u64 || start < self.last_end || end > self.size_bytes {
+        if head < PREFIX_BYTES || start < self.last_end || end > self.size_bytes {
             return Err(wrong(place()));
         }
         if length > BATCH_BYTES.value {
@@ -286,27 +285,6 @@ fn checked(schema: ipc::Schema<'_>) -> Result<HashMap<i64, Layout>, String> {
     Ok(dictionaries)
 }
 
-/// Returns the number of bytes of a buffer after decompression.
-fn size_of(buffer: &ipc::Buffer, body: &[u8], is_compressed: bool) -> Result<u64, String> {
-    let (offset, length) = (buffer.offset(), buffer.length());
-    let place =
-        || format!("a buffer of {length} bytes at {offset} is not within its block of {}", body.len());
-    let (Ok(start), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) else {
-        return Err(place());
-    };
-    let bytes = start.checked_add(length).and_then(|end| body.get(start..end)).ok_or_else(place)?;
-    if !is_compressed || bytes.is_empty() {
-        return Ok(length as u64);
-    }
-    let Some((prefix, stored)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
-        return Err(format!("a compressed buffer has {length} bytes: it is cut off"));
-    };
-    match i64::from_le_bytes(*prefix) {
-        NOT_COMPRESSED => Ok(stored.len() as u64),
-        size => u64::try_from(size).map_err(|_| format!("a buffer has {size} bytes")),
-    }
-}
-
 /// Checks that a batch has the columns of these layouts, and that every buffer is as long as it has to be. Returns the number
 /// of bytes of all its buffers after decompression.
 fn check_batch(batch: ipc::RecordBatch<'_>, body: &[u8], layouts: &[Layout]) -> Result<u64, String> {
@@ -346,7 +324,7 @@ fn check_batch(batch: ipc::RecordBatch<'_>, body: &[u8], layouts: &[Layout]) -> 
         };
         for needed in needed {
             let buffer = buffers.next().ok_or("it has fewer buffers than its columns need")?;
-            let found = size_of(buffer, body, is_compressed)?;
+            let found = buffer_bytes(buffer, body, is_compressed)?;
             if found < *needed {
                 return Err(format!("a buffer has {found} bytes where {needed} are needed"));
             }

@@ -185,16 +185,8 @@ impl AnalyzeError {
             | Self::Unreadable { .. }
             | Self::Query(_)
             | Self::Damaged(_)
-            | Self::Broken { .. }
-            | Self::Write(
-                WriteError::Exists(_)
-                | WriteError::Unfinished(_)
-                | WriteError::BeingRecorded(_)
-                | WriteError::NothingRecorded(_)
-                | WriteError::NotAFile { .. }
-                | WriteError::Folder { .. }
-                | WriteError::NotARecording { .. },
-            ) => EXIT_BAD_INPUT,
+            | Self::Broken { .. } => EXIT_BAD_INPUT,
+            Self::Write(error) if error.is_bad_request() => EXIT_BAD_INPUT,
             Self::Io { source, .. } | Self::Write(WriteError::Io { source, .. })
                 if source.kind() == io::ErrorKind::NotFound =>
             {

@@ -13,7 +13,10 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::error::{AnalyzeError, EXIT_BAD_INPUT};
+use crate::{
+    error::{AnalyzeError, EXIT_BAD_INPUT},
+    progress,
+};
 
 /// What the program takes for itself and for the batches that are on their way, beside the budget.
 const PROGRAM_BYTES: usize = 256 << 20;
@@ -111,7 +114,7 @@ pub fn watch() -> oneshot::Receiver<()> {
             thread::sleep(PERIOD);
         }
         if is_first_report() {
-            eprintln!("analyze: {}", exceeded(""));
+            progress::print(&format!("analyze: {}", exceeded("")));
             std::process::exit(EXIT_BAD_INPUT.into());
         }
     });

@@ -5,7 +5,7 @@
 //! terminals, and stays until something is printed. Work that reads its input twice starts again from zero.
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal, Write},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -172,9 +172,14 @@ pub fn say(text: &str) {
     let text = harmless(text);
     let bar = LINE.lock().as_ref().map(|line| line.bar.clone());
     match bar {
-        Some(bar) => bar.suspend(|| eprintln!("{text}")),
-        None => eprintln!("{text}"),
+        Some(bar) => bar.suspend(|| print(&text)),
+        None => print(&text),
     }
+}
+
+/// Prints a line on standard error. Where that is full or closed, there is nobody to tell.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn register(source: Source) {

@@ -1,6 +1,10 @@
 //! `analyze report`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
 
 use trace_schema::Bytes;
 
@@ -112,8 +116,8 @@ impl Args {
 
     /// Writes every figure into a file of its own, and returns their number.
     fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
-        std::fs::create_dir_all(folder)
-            .map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
+        let is_new = !folder.exists();
+        create(folder).map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
         let mut files: Vec<(PathBuf, &str)> = Vec::new();
         for section in &document.sections {
             for block in &section.blocks {
@@ -127,7 +131,21 @@ impl Args {
             }
         }
         let count = files.len();
-        write_all(files, self.force)?;
+        write_all(files, self.force).inspect_err(|_| {
+            if is_new {
+                // One that has figures in it is not removed.
+                let _ = fs::remove_dir(folder);
+            }
+        })?;
         Ok(count)
     }
+}
+
+/// Creates a folder, unless it is there. Its name then survives a power cut, as the files in it do.
+fn create(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // Not every file system can sync a folder.
+    let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+    Ok(())
 }

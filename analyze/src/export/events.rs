@@ -73,7 +73,7 @@ pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, Analyz
         let schema = dictionaries.as_ref().map_or_else(plain_schema, Dictionaries::schema);
         let schema: SchemaRef = Arc::new(schema.with_metadata(metadata));
         let mut table = match ending.as_str() {
-            "arrow" => Sink::arrow(&schema, &mut new)?,
+            "arrow" => Sink::arrow(&schema, &mut new, &out)?,
             "csv" => Sink::new(Format::Csv, Arc::clone(&schema), &mut new)?,
             _ => Sink::new(Format::Ndjson, Arc::clone(&schema), &mut new)?,
         };

@@ -49,14 +49,27 @@ impl NewFile {
     }
 
     /// Writes what is buffered, and keeps the file.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> Result<(), AnalyzeError> {
         let written = match &mut self.encoder {
             Encoder::Plain(file) => file.flush(),
-            Encoder::Gzip(gzip) => gzip.try_finish().and_then(|()| gzip.get_mut().flush()),
+            Encoder::Gzip(gzip) => finish(gzip).and_then(|()| gzip.get_mut().flush()),
         };
         written.map_err(|source| AnalyzeError::Io { path: self.path, source })?;
         self.file.finish()?;
         Ok(())
+    }
+}
+
+/// Ends a compressed stream; unlike other writers, it does not write again by itself what a signal has interrupted.
+fn finish(gzip: &mut GzEncoder<BufWriter<File>>) -> io::Result<()> {
+    loop {
+        match gzip.try_finish() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            finished => return finished,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod causes;
 mod cli;
 mod compare;
 mod counts;
+mod crashes;
 mod diagnostics;
 mod exports;
 mod functions;

@@ -185,6 +185,16 @@ fn runs_are_for_their_owner_who_is_the_user_of_sudo() {
 }
 
 #[test]
+fn an_error_that_nobody_can_be_told_keeps_its_exit_code() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for (run, expected) in [("missing.parquet".to_owned(), 2), (run("compile"), 5)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_analyze"));
+        let status = command.args(["info", &run]).stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(expected), "{run}");
+    }
+}
+
+#[test]
 fn a_recording_of_nothing_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("run.parquet.recording");

@@ -1,6 +1,6 @@
 //! The errors of writing a run.
 
-use std::path::PathBuf;
+use std::{io::ErrorKind, path::PathBuf};
 
 /// An error while a run is written or recovered.
 #[derive(Debug, thiserror::Error)]
@@ -73,4 +73,37 @@ pub enum WriteError {
         /// The underlying error.
         source: serde_json::Error,
     },
+    /// The recording could not be finished, and what was recorded is kept.
+    #[error("{source}; what was recorded is in {}: save it with `analyze recover {}`", recording.display(), recording.display())]
+    Kept {
+        /// The recording.
+        recording: PathBuf,
+        /// Why it could not be finished.
+        source: Box<Self>,
+    },
+}
+
+impl WriteError {
+    /// Whether the request or a file that it names is wrong, rather than the machine at fault. It decides the exit code of
+    /// both programs.
+    pub fn is_bad_request(&self) -> bool {
+        match self {
+            Self::Exists(_)
+            | Self::Unfinished(_)
+            | Self::BeingRecorded(_)
+            | Self::NothingRecorded(_)
+            | Self::NotAFile { .. }
+            | Self::NotARecording { .. } => true,
+            // The user named another folder than meant. Otherwise, such as on a full disk, the machine is at fault.
+            Self::Folder { source, .. } => matches!(
+                source.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::ReadOnlyFilesystem
+            ),
+            Self::Kept { source, .. } => source.is_bad_request(),
+            Self::Io { .. } | Self::Arrow { .. } | Self::Parquet { .. } | Self::Metadata { .. } => false,
+        }
+    }
 }

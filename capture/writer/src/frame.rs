@@ -11,7 +11,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read, Seek, Write},
+    io::{self, BufReader, Read, Seek, Write},
     sync::Arc,
 };
 
@@ -27,11 +27,16 @@ use arrow::{
 };
 use trace_schema::arrow_schema;
 
+use crate::ipc_buffer::buffer_bytes;
+
 /// Bytes that are read or written at once; the first frame has fewer.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
 /// The first bytes of a frame, and so of a recording.
 pub const RECORDING_START: &[u8; 4] = b"INQr";
+
+/// Bytes of a frame before its streams.
+const HEAD_BYTES: usize = 12;
 
 /// Columns that differ from row to row. Compressing them would cost a quarter of all that the reader spends on
 /// an event, and gain nothing; the others are mostly nulls and repetitions.
@@ -72,30 +77,45 @@ pub(crate) fn write_frame(file: &mut impl Write, frame: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
+/// Why a recording could not be read further.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// The operating system reported an error: what follows may well be whole.
+    Io(io::Error),
+    /// What follows is cut off, or not as it was written.
+    Damaged(ArrowError),
+}
+
+impl From<ArrowError> for Unread {
+    fn from(error: ArrowError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
 /// Reads the next frame; `None` at the end of the file.
-pub(crate) fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, ArrowError> {
-    if file.fill_buf()?.is_empty() {
+pub(crate) fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, Unread> {
+    let damaged = |what: &str| Unread::Damaged(ArrowError::IpcError(what.to_owned()));
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(Unread::Io)?;
+    if head.is_empty() {
         return Ok(None);
     }
-    let mut words = [[0; 4]; 3];
-    for word in &mut words {
-        file.read_exact(word)?;
-    }
-    let [begin, length, sum] = words;
-    if begin != *RECORDING_START {
-        return Err(ArrowError::IpcError("this is not a frame of a recording".to_owned()));
+    let (words, _) = head.as_chunks::<4>();
+    let [begin, length, sum] = words else { return Err(damaged("a frame is cut off")) };
+    if begin != RECORDING_START {
+        return Err(damaged("this is not a frame of a recording"));
     }
     let mut frame = Vec::new();
-    let length = u32::from_le_bytes(length);
-    file.take(length.into()).read_to_end(&mut frame)?;
-    if frame.len() as u64 != u64::from(length) || crc32fast::hash(&frame) != u32::from_le_bytes(sum) {
-        return Err(ArrowError::IpcError("the checksum of a frame is wrong".to_owned()));
+    let length = u32::from_le_bytes(*length);
+    file.take(length.into()).read_to_end(&mut frame).map_err(Unread::Io)?;
+    if frame.len() as u64 != u64::from(length) || crc32fast::hash(&frame) != u32::from_le_bytes(*sum) {
+        return Err(damaged("the checksum of a frame is wrong"));
     }
     Ok(Some(frame))
 }
 
 /// The most bytes that one byte of LZ4 stands for, and a little more.
-const LZ4_RATIO: i64 = 256;
+const LZ4_RATIO: u64 = 256;
 
 /// Checks the lengths that the messages of a frame's streams state, for which Arrow's reader takes memory before it reads.
 pub(crate) fn check_lengths(frame: &[u8]) -> Result<(), ArrowError> {
@@ -119,13 +139,9 @@ pub(crate) fn check_lengths(frame: &[u8]) -> Result<(), ArrowError> {
         let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
         let Some(batch) = message.header_as_record_batch().or(dictionary) else { continue };
         for buffer in batch.buffers().into_iter().flatten() {
-            let start = usize::try_from(buffer.offset()).map_err(|_| wrong())?;
-            let length = usize::try_from(buffer.length()).map_err(|_| wrong())?;
-            let bytes = body.get(start..).and_then(|bytes| bytes.get(..length)).ok_or_else(wrong)?;
-            // Before compressed bytes stands how many there were; -1: they are not compressed.
-            let unpacked = bytes.first_chunk().map_or(0, |count| i64::from_le_bytes(*count));
-            let most = buffer.length().saturating_mul(LZ4_RATIO);
-            if batch.compression().is_some() && !(-1..=most).contains(&unpacked) {
+            let bytes = buffer_bytes(buffer, body, batch.compression().is_some());
+            let bytes = bytes.map_err(ArrowError::IpcError)?;
+            if bytes > buffer.length().unsigned_abs().saturating_mul(LZ4_RATIO) {
                 return Err(wrong());
             }
         }
@@ -134,7 +150,7 @@ pub(crate) fn check_lengths(frame: &[u8]) -> Result<(), ArrowError> {
 }
 
 /// Reads the rows of the next frame; `None` at the end of the file.
-pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, ArrowError> {
+pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, Unread> {
     let Some(frame) = next_frame(file)? else { return Ok(None) };
     check_lengths(&frame)?;
     let mut streams = frame.as_slice();
@@ -150,10 +166,10 @@ pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch
         full.field_with_name(field.name()).is_ok_and(|ours| ours.data_type() == field.data_type())
     };
     if !fields.iter().all(is_ours) || fields.iter().all(|field| field.name() != "ts") {
-        return Err(ArrowError::SchemaError("the columns are not those of a recording".to_owned()));
+        return Err(ArrowError::SchemaError("the columns are not those of a recording".to_owned()).into());
     }
     let columns = plain.columns().iter().chain(others.columns()).cloned().collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Some)
+    Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?))
 }
 
 /// Whether a recording ends before its first frame does, so that no row was ever in it. The file is then at its start.
@@ -167,7 +183,7 @@ pub(crate) fn lacks_head(mut file: &File) -> io::Result<bool> {
         return Ok(false);
     }
     let Some(length) = rest.first_chunk::<4>() else { return Ok(true) };
-    let whole = 12 + u64::from(u32::from_le_bytes(*length));
+    let whole = HEAD_BYTES as u64 + u64::from(u32::from_le_bytes(*length));
     // A damaged length may be beyond the end of a file in which other frames follow.
     let is_alone = !rest.windows(RECORDING_START.len()).any(|bytes| bytes == RECORDING_START);
     Ok(start.len() < BUFFER_BYTES && (start.len() as u64) < whole && is_alone)

@@ -14,18 +14,23 @@
 mod copy;
 mod error;
 mod frame;
+mod ipc_buffer;
 mod leftover;
 mod merge;
 mod new_file;
+mod owner;
 mod parquet_file;
 mod parts;
 mod recording;
 mod rows;
+mod temporary;
 
 pub use copy::write;
 pub use error::WriteError;
 pub use frame::RECORDING_START;
-pub use new_file::{Access, NewFile, check_run, sudo_caller};
+pub use ipc_buffer::buffer_bytes;
+pub use new_file::{Access, NewFile, check_run};
+pub use owner::sudo_caller;
 pub use parts::{Parts, part_path, parts_of};
 pub use recording::{Finished, Recorder, recover};
 pub use rows::{RowWriter, Rows};

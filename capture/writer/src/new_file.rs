@@ -6,30 +6,30 @@
 //! ```
 //!
 //! A file without a name is gone when its process ends, however it ends. Where the file system has none, the file has
-//! a random name until it is finished; it is removed if writing fails, and stays if the process is killed.
+//! a random name until it is finished; it is removed if writing fails, and after a kill by the next process that writes
+//! into the folder ([`temporary`]). The content is on the disk before the name is, and the name before [`NewFile::finish`]
+//! returns.
 //!
 //! The folder is opened once, and every later step is relative to it. A name that exists is replaced by renaming and
 //! is never opened for writing, so a link there changes nothing elsewhere.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fs::File,
-    hash::{BuildHasher, Hasher, RandomState},
+    io,
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::fchown},
+        unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat},
-    io::Errno,
-    process::geteuid,
+    io::{Errno, retry_on_intr},
 };
 
-use crate::WriteError;
+use crate::{WriteError, owner::give, temporary};
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,25 +55,6 @@ fn is_stream(path: &Path) -> bool {
     streams.iter().any(|stream| path == Path::new(stream))
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")
-}
-
-/// The user and group that called `sudo`, if this process is root because of that.
-pub fn sudo_caller() -> Option<(u32, u32)> {
-    let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
-    if geteuid().is_root() { number("SUDO_UID").zip(number("SUDO_GID")) } else { None }
-}
-
-/// Gives a file to the user who called `sudo`. It must have its name already: root without CAP_FOWNER may not name the files of
-/// others. Some file systems have no owners, and root may lack the capability; the file is root's then.
-fn give(file: &File) {
-    if let Some((uid, gid)) = sudo_caller() {
-        let _ = fchown(file, Some(uid), Some(gid));
-    }
-}
-
-/// Whether a file of this user is one that this program creates for whoever started it.
-pub(crate) fn is_own(uid: u32) -> bool {
-    uid == geteuid().as_raw() || sudo_caller().is_some_and(|(caller, _)| caller == uid)
 }
 
 /// The kind of a file, for messages.
@@ -118,7 +99,7 @@ impl Place {
             _ => Path::new("."),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = fs::openat(CWD, folder, flags, Mode::empty())
+        let opened = retry_on_intr(|| fs::openat(CWD, folder, flags, Mode::empty()))
             .map_err(|error| WriteError::Folder { path: folder.to_owned(), source: error.into() })?;
         Ok(Self { path: path.to_owned(), folder: opened, name })
     }
@@ -171,20 +152,40 @@ impl Place {
     /// Opens the file for reading, which must not be a link.
     pub(crate) fn read(&self) -> Result<File, WriteError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        fs::openat(&self.folder, &self.name, flags, Mode::empty())
+        retry_on_intr(|| fs::openat(&self.folder, &self.name, flags, Mode::empty()))
             .map(File::from)
             .map_err(|error| self.io(error))
     }
 
-    /// Removes the name; a link goes, not what it leads to.
-    pub(crate) fn remove(&self) -> Result<(), WriteError> {
-        fs::unlinkat(&self.folder, &self.name, AtFlags::empty()).map_err(|error| self.io(error))
+    /// Removes the name, if it is that of `file`.
+    pub(crate) fn remove(&self, file: &File) -> Result<(), WriteError> {
+        let own = fs::fstat(file).map_err(|error| self.io(error))?;
+        match self.stat()? {
+            Some(stat) if (stat.st_dev, stat.st_ino) == (own.st_dev, own.st_ino) => {
+                fs::unlinkat(&self.folder, &self.name, AtFlags::empty()).map_err(|error| self.io(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the names in the folder survive a power cut, where the file system can.
+    fn sync(&self) -> Result<(), WriteError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let synced = retry_on_intr(|| fs::openat(&self.folder, ".", flags, Mode::empty()))
+            .and_then(|folder| retry_on_intr(|| fs::fsync(&folder)));
+        match synced {
+            // A folder that this user may not list, and file systems that cannot sync one.
+            Ok(()) | Err(Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::BADF) => {
+                Ok(())
+            }
+            Err(error) => Err(self.io(error)),
+        }
     }
 
     /// Creates a file without a name; `None` if the file system has none, or if it could not get a name later.
     fn unnamed(&self, access: Access) -> Result<Option<File>, WriteError> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match fs::openat(&self.folder, ".", flags, access.mode()) {
+        match retry_on_intr(|| fs::openat(&self.folder, ".", flags, access.mode())) {
             Ok(file) => Ok(Path::new("/proc/self/fd").exists().then(|| File::from(file))),
             // Kernels and file systems without such files say so in these ways.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL | Errno::NOSYS) => Ok(None),
@@ -196,10 +197,11 @@ impl Place {
     fn named(&self, access: Access) -> Result<(File, OsString), WriteError> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
         loop {
-            let name = random_name();
-            match fs::openat(&self.folder, &name, flags, access.mode()) {
-                Ok(file) => return Ok((File::from(file), name)),
-                Err(Errno::EXIST) => {}
+            let name = temporary::name();
+            match retry_on_intr(|| fs::openat(&self.folder, &name, flags, access.mode())).map(File::from) {
+                Ok(file) if temporary::hold(&self.folder, &name, &file) => return Ok((file, name)),
+                // Whoever took it for a file that was left removes it, or has.
+                Ok(_) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(self.io(error)),
             }
         }
@@ -213,8 +215,9 @@ impl Place {
 
     /// Gives a file without a name a random one.
     fn link_randomly(&self, file: &File) -> Result<OsString, WriteError> {
+        temporary::lock(file);
         loop {
-            let name = random_name();
+            let name = temporary::name();
             match self.link(file, &name) {
                 Ok(()) => return Ok(name),
                 Err(Errno::EXIST) => {}
@@ -236,11 +239,6 @@ impl Place {
             renamed => renamed.map_err(|error| self.io(error)),
         }
     }
-}
-
-/// A name that nobody can foresee.
-fn random_name() -> OsString {
-    format!(".inquest-{:016x}.tmp", RandomState::new().build_hasher().finish()).into()
 }
 
 /// Checks that a file with a run can be written: its folder is there and can be written to, and nothing has its name or,
@@ -293,6 +291,7 @@ impl NewFile {
 
     /// Creates a file that will be at a place.
     pub(crate) fn at(place: Place, force: bool, access: Access) -> Result<Self, WriteError> {
+        temporary::remove_left(&place.folder);
         match place.unnamed(access)? {
             Some(file) => Ok(Self::new(place, force, file, None)),
             None => Self::with_name(place, force, access),
@@ -308,28 +307,32 @@ impl NewFile {
         Self { path: place.path.clone(), file, place: Some(place), force, temporary }
     }
 
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::Io { path: self.path.clone(), source }
+    }
+
     /// Returns the file to write to, which is also open for reading unless it is a stream.
     ///
     /// # Errors
     /// If this process has too many open files.
     pub fn writer(&self) -> Result<File, WriteError> {
-        self.file.try_clone().map_err(|source| WriteError::Io { path: self.path.clone(), source })
+        self.file.try_clone().map_err(|source| self.failed(source))
     }
 
-    /// Gives the file its name, and returns its size in bytes. Whoever wrote to it must have flushed before.
+    /// Gives the file its name, and returns its size in bytes. Whoever wrote to it must have flushed before. From then on the
+    /// file survives a power cut.
     ///
     /// # Errors
-    /// If something has the name by now that may not be replaced, or if the operating system refuses the name.
+    /// If something has the name by now that may not be replaced, if the operating system refuses the name, or if it cannot
+    /// write to the disk; then the file may have its name.
     pub fn finish(mut self) -> Result<u64, WriteError> {
-        let metadata = self.file.metadata();
-        let metadata = metadata.map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
+        let metadata = self.file.metadata().map_err(|source| self.failed(source))?;
         let Some(place) = &self.place else { return Ok(metadata.len()) };
+        // First, so that no power cut leaves the name without the content.
+        self.file.sync_all().map_err(|source| self.failed(source))?;
         if self.temporary.is_none() {
             match place.link(&self.file, &place.name) {
-                Ok(()) => {
-                    give(&self.file);
-                    return Ok(metadata.len());
-                }
+                Ok(()) => {}
                 Err(Errno::EXIST) if self.force => self.temporary = Some(place.link_randomly(&self.file)?),
                 Err(Errno::EXIST) => return Err(WriteError::Exists(self.path.clone())),
                 Err(error) => return Err(place.io(error)),
@@ -346,6 +349,7 @@ impl NewFile {
         }
         self.temporary = None;
         give(&self.file);
+        place.sync()?;
         Ok(metadata.len())
     }
 }
@@ -406,6 +410,22 @@ mod tests {
             assert_eq!(names(folder.path()), ["out"]);
             assert_eq!(std_fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn a_file_that_a_killed_process_left_goes_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| Place::open(&folder.path().join(name)).unwrap();
+        let create = |name: &str| NewFile::with_name(place(name), false, Access::Owner).unwrap();
+        // Whoever has its lock is gone, and nobody removes it.
+        drop(place("left").named(Access::Owner).unwrap());
+        let living = create("living");
+        assert_eq!(names(folder.path()).len(), 2);
+        let out = folder.path().join("out");
+        NewFile::create(&out, false, Access::Owner).unwrap().finish().unwrap();
+        assert_eq!(names(folder.path()).len(), 2, "the file that is being written, and the new one");
+        living.finish().unwrap();
+        assert_eq!(names(folder.path()), ["living", "out"]);
     }
 
     #[test]

@@ -97,7 +97,6 @@ fn sorted(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch, Ar
 /// A Parquet file that is being written. Rows may come in any order; each row group is sorted by `ts`.
 pub(crate) struct Writer {
     path: PathBuf,
-    file: File,
     writer: ArrowWriter<File>,
     schema: SchemaRef,
     rows_count: u64,
@@ -109,21 +108,11 @@ pub(crate) struct Writer {
 impl Writer {
     /// Begins to write into `file`, which is empty; `path` is for messages.
     pub(crate) fn create(path: &Path, file: File) -> Result<Self, WriteError> {
-        let io = |source| WriteError::Io { path: path.to_owned(), source };
         let failed = |source| WriteError::Parquet { path: path.to_owned(), source };
         let schema = Arc::new(arrow_schema());
         let properties = properties().map_err(failed)?;
-        let copy = file.try_clone().map_err(io)?;
-        let writer = ArrowWriter::try_new(copy, Arc::clone(&schema), Some(properties)).map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            writer,
-            schema,
-            rows_count: 0,
-            last_ts: i64::MIN,
-            overlaps: false,
-        })
+        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), writer, schema, rows_count: 0, last_ts: i64::MIN, overlaps: false })
     }
 
     /// Writes the rows of `batches`; a batch may lack columns that are null in it.
@@ -171,8 +160,7 @@ impl Writer {
         for (key, value) in [(META_VERSION, FORMAT_VERSION.to_string()), (META_RUN, json)] {
             self.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
-        self.writer.close().map_err(|source| WriteError::Parquet { path: self.path.clone(), source })?;
-        self.file.sync_all().map_err(|source| WriteError::Io { path: self.path, source })?;
+        self.writer.close().map_err(|source| WriteError::Parquet { path: self.path, source })?;
         Ok(self.rows_count)
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 
 use std::{
-    fs,
+    fs::{self, ReadDir},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     thread::{self, JoinHandle},
 };
@@ -27,9 +28,31 @@ pub struct Parts {
     /// Number of the current part, from 1; 0 if the run is one file.
     number: u32,
     current: Recorder,
-    earlier: Vec<JoinHandle<Result<Finished, WriteError>>>,
+    earlier: Earlier,
     /// Parts of an earlier run under this name, to be replaced.
     stale: Vec<PathBuf>,
+}
+
+/// The threads that finish earlier parts. Whoever drops them waits for them: a program that ends must not leave files half done.
+#[derive(Default)]
+struct Earlier(Vec<JoinHandle<Result<Finished, WriteError>>>);
+
+impl Earlier {
+    /// Waits for each thread, and returns what it has done. `out` is the run, for messages.
+    fn join(&mut self, out: &Path) -> impl Iterator<Item = Result<Finished, WriteError>> {
+        self.0.drain(..).map(move |thread| {
+            thread.join().unwrap_or_else(|_| {
+                Err(WriteError::Io { path: out.to_owned(), source: ErrorKind::Other.into() })
+            })
+        })
+    }
+}
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        // Who asks for the results has taken them; otherwise an error of the run is on its way already.
+        self.join(Path::new("")).for_each(drop);
+    }
 }
 
 /// Path of the part with the given number of the run `out`: `run.0001.parquet` for `run.parquet` and 1.
@@ -39,12 +62,26 @@ pub fn part_path(out: &Path, number: u32) -> PathBuf {
     out.with_file_name(format!("{stem}.{number:04}.{extension}"))
 }
 
-/// Numbers of the parts of `out` that exist, as files whose names end with `ending`, in ascending order.
-fn numbers(out: &Path, ending: &str) -> Vec<u32> {
-    let directory = match out.parent() {
+/// The folder of a file.
+fn folder(out: &Path) -> &Path {
+    match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Lists a folder, again if a signal interrupts that.
+fn entries(folder: &Path) -> io::Result<ReadDir> {
+    loop {
+        match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            entries => return entries,
+        }
+    }
+}
+
+/// Numbers of the parts of `out` that exist, as files whose names end with `ending`, in ascending order.
+fn numbers(out: &Path, ending: &str) -> io::Result<Vec<u32>> {
     let stem = out.file_stem().unwrap_or_default().to_string_lossy();
     let extension = out.extension().unwrap_or_default().to_string_lossy();
     let number = |name: &str| -> Option<u32> {
@@ -53,19 +90,19 @@ fn numbers(out: &Path, ending: &str) -> Vec<u32> {
         let number: u32 = digits.parse().ok()?;
         (format!("{number:04}") == digits).then_some(number)
     };
-    let mut numbers: Vec<u32> = fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| number(&entry.file_name().to_string_lossy()))
-        .collect();
+    let mut numbers = Vec::new();
+    for entry in entries(folder(out))? {
+        numbers.extend(number(&entry?.file_name().to_string_lossy()));
+    }
     numbers.sort_unstable();
-    numbers
+    Ok(numbers)
 }
 
-/// Paths of the parts of the run `out` that exist, in ascending order; numbers may be missing.
+/// Paths of the parts of the run `out` that exist, in ascending order; numbers may be missing. In a folder that cannot be
+/// listed there are none.
 pub fn parts_of(out: &Path) -> Vec<PathBuf> {
-    numbers(out, "").into_iter().map(|number| part_path(out, number)).collect()
+    let numbers = numbers(out, "").unwrap_or_default();
+    numbers.into_iter().map(|number| part_path(out, number)).collect()
 }
 
 impl Parts {
@@ -78,15 +115,23 @@ impl Parts {
         if max_size.is_none() {
             return recording::check(out, force).map(|_| Vec::new());
         }
-        for number in numbers(out, "") {
-            check_run(&part_path(out, number), force)?;
+        let found = |ending: &str| match numbers(out, ending) {
+            // Where nothing may be listed, the names that are in the way are refused one by one.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(Vec::new()),
+            Err(source) => Err(WriteError::Folder { path: folder(out).to_owned(), source }),
+            Ok(numbers) => Ok(numbers),
+        };
+        let (finished, unfinished) = (found("")?, found(RECORDING)?);
+        for number in &finished {
+            check_run(&part_path(out, *number), force)?;
         }
-        for number in numbers(out, RECORDING) {
-            recording::check_leftover(&part_path(out, number), force)?;
+        for number in &unfinished {
+            recording::check_leftover(&part_path(out, *number), force)?;
         }
         recording::check(&part_path(out, 1), force)?;
-        let unfinished = numbers(out, RECORDING).into_iter().map(|n| beside(&part_path(out, n), RECORDING));
-        Ok(parts_of(out).into_iter().chain(unfinished).collect())
+        let finished = finished.into_iter().map(|number| part_path(out, number));
+        let unfinished = unfinished.into_iter().map(|number| beside(&part_path(out, number), RECORDING));
+        Ok(finished.chain(unfinished).collect())
     }
 
     /// Opens the recording of the first or only file. With `max_size`, a part ends when its recording
@@ -99,7 +144,15 @@ impl Parts {
         let number = u32::from(max_size.is_some());
         let current = open(out, number, force, run)?;
         let max_bytes = max_size.map(|size| size.0.unsigned_abs());
-        Ok(Self { out: out.to_owned(), force, max_bytes, number, current, earlier: Vec::new(), stale })
+        Ok(Self {
+            out: out.to_owned(),
+            force,
+            max_bytes,
+            number,
+            current,
+            earlier: Earlier::default(),
+            stale,
+        })
     }
 
     /// Removes the parts of an earlier run, which would be taken for parts of this one. Call it when recording has
@@ -144,16 +197,21 @@ impl Parts {
     /// Begins the next part; a thread finishes the current one with `run` as its metadata.
     ///
     /// # Errors
-    /// If the next part cannot be opened.
+    /// If the next part cannot be opened, or the thread cannot be started.
     pub fn next(&mut self, run: &Run) -> Result<(), WriteError> {
+        // First, so that no kill leaves the next part without the end of this one.
+        self.current.flush()?;
         self.number += 1;
         // What this part knows is not known anew by the next.
         let mut start = Run { lost: Vec::new(), threads: Vec::new(), processes: Vec::new(), ..run.clone() };
         start.clock.end_ns = 0;
         let next = open(&self.out, self.number, self.force, &start)?;
         let full = std::mem::replace(&mut self.current, next);
-        let run = Run { part_number: self.number - 1, ..run.clone() };
-        self.earlier.push(thread::spawn(move || full.finish(&run)));
+        let number = self.number - 1;
+        let run = Run { part_number: number, ..run.clone() };
+        let thread = thread::Builder::new().spawn(move || full.finish(&run));
+        let io = |source| WriteError::Io { path: part_path(&self.out, number), source };
+        self.earlier.0.push(thread.map_err(io)?);
         Ok(())
     }
 
@@ -166,14 +224,11 @@ impl Parts {
     ///
     /// # Errors
     /// If a part cannot be written. Its recording is kept.
-    pub fn finish(self, run: &Run) -> Result<Finished, WriteError> {
+    pub fn finish(mut self, run: &Run) -> Result<Finished, WriteError> {
         let number = self.number;
         let mut total =
             self.current.finish(&Run { part_number: number, part_is_last: number > 0, ..run.clone() });
-        for thread in self.earlier {
-            let part = thread.join().unwrap_or_else(|_| {
-                Err(WriteError::Io { path: self.out.clone(), source: std::io::ErrorKind::Other.into() })
-            });
+        for part in self.earlier.join(&self.out) {
             total = total.and_then(|total| {
                 part.map(|part| Finished {
                     rows_count: total.rows_count + part.rows_count,

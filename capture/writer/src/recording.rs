@@ -17,13 +17,17 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, error::ArrowError, ipc::reader::StreamReader};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::retry_on_intr,
+};
 use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema};
 
 use crate::{
     WriteError,
     frame::{
-        BUFFER_BYTES, append, append_stream, check_lengths, lacks_head, next_frame, next_rows, write_frame,
+        BUFFER_BYTES, Unread, append, append_stream, check_lengths, lacks_head, next_frame, next_rows,
+        write_frame,
     },
     leftover,
     merge::Merge,
@@ -61,9 +65,9 @@ pub struct Recorder {
 }
 
 /// Decodes a part of a recording. A forged one may make Arrow panic, which is an error of the recording.
-fn decoding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+fn decoding<T, E: From<ArrowError>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     panic::catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(ArrowError::IpcError("a frame cannot be decoded".to_owned())))
+        .unwrap_or_else(|_| Err(ArrowError::IpcError("a frame cannot be decoded".to_owned()).into()))
 }
 
 /// A thread that syncs the flushed recording to the disk, so that it survives a power cut.
@@ -76,12 +80,12 @@ impl Syncer {
     fn start(file: &File) -> io::Result<Self> {
         let file = file.try_clone()?;
         let (wanted, requests) = mpsc::sync_channel(1);
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             for () in requests {
                 file.sync_data()?;
             }
             Ok(())
-        });
+        })?;
         Ok(Self { wanted: Some(wanted), thread: Some(thread) })
     }
 
@@ -147,21 +151,21 @@ impl Recorder {
     /// If `out` cannot be written, or exists and `force` is false; if there is a recording of it with rows and `force`
     /// is false, or one that another process writes to; or if writing fails.
     pub fn record(out: &Path, force: bool, run: &Run) -> Result<Self, WriteError> {
-        let is_left = check(out, force)?;
+        let replaced = check(out, force)?;
         let path = beside(out, RECORDING);
-        let new = NewFile::at(Place::open(&path)?, false, Access::Owner)?;
+        let new = NewFile::at(Place::open(&path)?, replaced.is_some(), Access::Owner)?;
         let file = new.writer()?;
         let recorder = Self::begin(out, force, Recording::Named(Place::open(&path)?), path, file, run)?;
         // For other recorders, until this one ends. The file system may have no locks.
         let _ = recorder.file.get_ref().try_lock();
-        recorder.file.get_ref().sync_all().map_err(|source| recorder.failed(source))?;
-        if is_left {
-            recorder.remove()?;
-        }
         match new.finish() {
             Ok(_) => Ok(recorder),
             Err(WriteError::Exists(path)) => Err(WriteError::Unfinished(path)),
-            Err(error) => Err(error),
+            Err(error) => {
+                // Without a row, it is of no use under its name.
+                let _ = recorder.remove();
+                Err(error)
+            }
         }
     }
 
@@ -192,13 +196,21 @@ impl Recorder {
     }
 
     fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::Io { path: self.path.clone(), source }
+        self.kept(WriteError::Io { path: self.path.clone(), source })
     }
 
-    /// Removes the recording, if it has a name.
+    /// Adds to an error where the rows are that were recorded before it, if they survive this process.
+    fn kept(&self, error: WriteError) -> WriteError {
+        match &self.recording {
+            Recording::Named(_) => WriteError::Kept { recording: self.path.clone(), source: Box::new(error) },
+            Recording::Scratch { .. } => error,
+        }
+    }
+
+    /// Removes the recording, if it has a name that is still its own.
     fn remove(&self) -> Result<(), WriteError> {
         match &self.recording {
-            Recording::Named(place) => place.remove(),
+            Recording::Named(place) => place.remove(self.file.get_ref()),
             Recording::Scratch { .. } => Ok(()),
         }
     }
@@ -221,7 +233,7 @@ impl Recorder {
             .take()
             .and_then(|batch| append(&mut self.frame, &batch))
             .and_then(|()| write_frame(&mut self.file, &mut self.frame))
-            .map_err(|source| WriteError::Arrow { path: self.path.clone(), source })
+            .map_err(|source| self.kept(WriteError::Arrow { path: self.path.clone(), source }))
     }
 
     /// Writes every row to the operating system: from then on the rows survive the end of this process and, as
@@ -233,8 +245,7 @@ impl Recorder {
         if !self.rows.is_empty() {
             self.write_batch()?;
         }
-        let io = |source| WriteError::Io { path: self.path.clone(), source };
-        self.file.flush().and_then(|()| self.syncer.ask()).map_err(io)
+        self.file.flush().and_then(|()| self.syncer.ask()).map_err(|source| self.failed(source))
     }
 
     /// Size of the recording on disk so far, in bytes.
@@ -272,27 +283,29 @@ impl Recorder {
         let file = self.file.get_ref().try_clone().map_err(|source| self.failed(source))?;
         let finished = convert(file, &self.path, &self.out, self.force, sort, |_, unread| match unread {
             None => Ok(run.clone()),
-            Some((offset, length)) => Err(WriteError::NotARecording {
-                path: self.path.clone(),
-                reason: format!("it can be read up to byte {offset} of {length} only"),
-            }),
-        })?;
+            Some((offset, length)) => {
+                let what = format!("it can be read up to byte {offset} of {length} only");
+                let source = io::Error::new(io::ErrorKind::InvalidData, what);
+                Err(WriteError::Io { path: self.path.clone(), source })
+            }
+        });
+        let finished = finished.map_err(|error| self.kept(error))?;
         self.remove()?;
         Ok(finished)
     }
 }
 
-/// Checks that a run can be recorded to `out`, and returns whether a recording has to be removed for that.
+/// Checks that a run can be recorded to `out`, and returns the recording that this replaces, if there is one.
 ///
 /// # Errors
 /// Under the conditions of [`Recorder::record`].
-pub(crate) fn check(out: &Path, force: bool) -> Result<bool, WriteError> {
+pub(crate) fn check(out: &Path, force: bool) -> Result<Option<File>, WriteError> {
     check_run(out, force)?;
     check_leftover(out, force)
 }
 
-/// Checks that the recording of the run `out` may be created, and returns whether one has to be removed for that.
-pub(crate) fn check_leftover(out: &Path, force: bool) -> Result<bool, WriteError> {
+/// Checks that the recording of the run `out` may be created, and returns the one that it replaces, if there is one.
+pub(crate) fn check_leftover(out: &Path, force: bool) -> Result<Option<File>, WriteError> {
     let path = beside(out, RECORDING);
     leftover::check(&Place::open(&path)?, &path, force)
 }
@@ -301,13 +314,14 @@ pub(crate) fn check_leftover(out: &Path, force: bool) -> Result<bool, WriteError
 ///
 /// # Errors
 /// If `recording` is not a recording or was cut off before anything was recorded, if `out` cannot be written, or
-/// exists and `force` is false, or if reading or writing fails.
+/// exists and `force` is false, or if reading or writing fails: a recording that cannot be read now may be whole.
 pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, WriteError> {
     check_run(out, force)?;
     let io = |source| WriteError::Io { path: recording.to_owned(), source };
     // A named pipe must not make this wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(CWD, recording, flags, Mode::empty()).map_err(|error| io(error.into()))?;
+    let opened = retry_on_intr(|| openat(CWD, recording, flags, Mode::empty()));
+    let file = opened.map_err(|error| io(error.into()))?;
     let file = File::from(file);
     if !file.metadata().map_err(io)?.is_file() {
         let reason = "it is not a regular file".to_owned();
@@ -365,8 +379,12 @@ fn convert(
         return Err(WriteError::NothingRecorded(recording.to_owned()));
     }
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
-    let frame = next_frame(&mut file).map_err(|e| no(e.to_string()))?.unwrap_or_default();
-    let head = decoding(|| {
+    let frame = match next_frame(&mut file) {
+        Ok(frame) => frame.unwrap_or_default(),
+        Err(Unread::Io(source)) => return Err(read(source)),
+        Err(Unread::Damaged(error)) => return Err(no(error.to_string())),
+    };
+    let head = decoding::<_, ArrowError>(|| {
         check_lengths(&frame)?;
         let mut head = StreamReader::try_new(frame.as_slice(), None)?;
         head.next().transpose()?;
@@ -379,20 +397,28 @@ fn convert(
         Some(version) => return Err(no(format!("its format is version {version}, not {FORMAT_VERSION}"))),
         None => return Err(no("it has no format version".to_owned())),
     }
-    let mut unread = None;
+    let (mut unread, mut failed) = (None, None);
+    let mut start = 0;
     let batches = std::iter::from_fn(|| {
-        let start = file.stream_position().ok()?;
-        match decoding(|| next_rows(&mut file)) {
-            Ok(rows) => rows,
+        let next = file.stream_position().map_err(Unread::Io).and_then(|position| {
+            start = position;
+            decoding(|| next_rows(&mut file))
+        });
+        match next {
+            Ok(rows) => return rows,
             // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
-            Err(_) => {
-                unread = Some((start, length));
-                None
+            Err(Unread::Damaged(_)) => unread = Some((start, length)),
+            Err(Unread::Io(error)) => {
+                failed = Some(io::Error::new(error.kind(), format!("after byte {start}: {error}")));
             }
         }
+        None
     });
     let mut new = NewFile::create(out, force, Access::Owner)?;
     let mut file = parquet_file::Writer::create(out, new.writer()?)?.rows(batches)?;
+    if let Some(error) = failed {
+        return Err(read(error));
+    }
     if sort && file.overlaps() {
         file.finish(&Run::default())?;
         let sorted = NewFile::create(out, force, Access::Owner)?;

@@ -312,11 +312,13 @@ impl<S: Sink> Timeline<S> {
 
     /// Ends the open slices and the timeline. Returns what was written.
     pub(super) fn finish(mut self) -> Result<Counts, AnalyzeError> {
-        for lanes in std::mem::take(&mut self.lanes).into_values() {
-            for (track, ts) in lanes.rest() {
-                let result = self.sink.end(track, ts);
-                self.written(result)?;
-            }
+        // In an order that does not depend on the map's. Of one track, the innermost slice stays the first.
+        let mut open: Vec<(u64, i64)> =
+            std::mem::take(&mut self.lanes).into_values().flat_map(Lanes::rest).collect();
+        open.sort_by_key(|(track, _)| *track);
+        for (track, ts) in open {
+            let result = self.sink.end(track, ts);
+            self.written(result)?;
         }
         let io = |source| AnalyzeError::Io { path: self.out.clone(), source };
         self.sink.finish().map_err(io)?;

@@ -151,6 +151,18 @@ fn imported_timelines_hold_the_work_of_gpus() {
 }
 
 #[test]
+fn a_timeline_has_the_same_bytes_each_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = testdata("h200/compile.parquet");
+    for format in ["perfetto", "chrome"] {
+        let export = |time: &str| {
+            fs::read(exported(format, &run, directory.path(), &format!("{format}-{time}"))).unwrap()
+        };
+        assert!(export("first") == export("second"), "{format}");
+    }
+}
+
+#[test]
 fn an_export_replaces_nothing_unasked_and_leaves_nothing_half_done() {
     let directory = tempfile::tempdir().unwrap();
     let run = testdata("memory/pause.parquet");
