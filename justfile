@@ -13,7 +13,7 @@ build:
 test *args:
     .ci/test "$@"
 
-# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, trace-schema, trace-writer
+# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, inquest-fuzz, trace-schema, trace-writer
 t crate *args: build
     cargo nextest run --package "$@"
 
@@ -46,6 +46,11 @@ ci:
 deny:
     cargo deny --log-level error check licenses bans sources
     cargo deny check advisories
+
+# Fuzz every target, or those named, for some seconds each, guided by coverage; builds the runner first (a quarter of an hour)
+fuzz seconds *targets:
+    fuzz/libfuzzer/long.sh build
+    target/fuzz-long/long.sh run "$@"
 
 # Rebuild the eBPF object (Debian 12; installs what it needs)
 ebpf:

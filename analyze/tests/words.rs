@@ -30,7 +30,7 @@ const PRIVATE: &[(&str, &str)] = &[
 /// Beginnings of a doc comment that has no subject.
 const HEADLESS: &[&str] = &["/// Of ", "/// The same", "//! Of ", "//! The same"];
 /// Where texts are.
-const ROOMS: &[&str] = &["analyze", "capture", "queries", "notebooks", ".github", ".ci"];
+const ROOMS: &[&str] = &["analyze", "capture", "fuzz", "queries", "notebooks", ".github", ".ci"];
 /// Files that may have them: this one, the courtroom's truth (calls whose cause was made), which tests read, and code whose
 /// built form is compared byte for byte; and answers in JSON, which keep their values.
 const EXEMPT: &[&str] =

@@ -28,7 +28,7 @@ const LOADER_NOTIFIES: &str = "_dl_debug_state";
 /// glibc's state of the list of libraries.
 const LOADER_STATE: &str = "_r_debug";
 /// Offset of `r_state` in `struct r_debug` (link.h, 64 bit).
-const R_STATE_OFFSET: i64 = 24;
+const R_STATE_OFFSET: u64 = 24;
 /// The driver function that every process calls before any other.
 const CUDA_INIT: &str = "cuInit";
 /// Functions by which a program is recognised that has the CUDA runtime linked in.
@@ -320,9 +320,11 @@ impl Attacher {
                 None => Some("this loader has no such symbol".to_owned()),
                 Some(notifies) => {
                     // Without the state word every notification counts, which only costs time.
-                    let distance = symbol(&elf, LOADER_STATE)
-                        .map_or(0, |state| state.address as i64 - notifies.address as i64 + R_STATE_OFFSET);
-                    let cookie = (distance as i32 as u32 as u64) << cookie::R_STATE_SHIFT;
+                    let distance = symbol(&elf, LOADER_STATE).map_or(0, |state| {
+                        // Addresses are those that a file states, and need not be near each other.
+                        state.address.wrapping_sub(notifies.address).wrapping_add(R_STATE_OFFSET)
+                    });
+                    let cookie = u64::from(distance as u32) << cookie::R_STATE_SHIFT;
                     kernel.hook(LIBRARY_LOADED, &target, notifies.offset, cookie)?
                 }
             },

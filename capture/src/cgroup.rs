@@ -73,7 +73,7 @@ fn hostname(process: &Process) -> String {
 }
 
 /// Container id and pod uid, as Docker, containerd, CRI-O and Podman write them into the path.
-fn identify(cgroup: &str) -> (String, String) {
+pub(crate) fn identify(cgroup: &str) -> (String, String) {
     let hexadecimal = |word: &str| word.len() == CONTAINER_ID && word.bytes().all(|b| b.is_ascii_hexdigit());
     let container = cgroup
         .split(['/', '-', '.', ':'])
@@ -138,7 +138,7 @@ fn read(file: &Path) -> Option<(u64, u64)> {
 }
 
 /// Throttling count and nanoseconds from the text of `cpu.stat`; version 2 counts microseconds.
-fn counters(text: &str) -> Option<(u64, u64)> {
+pub(crate) fn counters(text: &str) -> Option<(u64, u64)> {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
     let ns =
         value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))?;

@@ -26,7 +26,7 @@ pub(crate) fn memory_settings(pid: u32) -> BTreeMap<String, String> {
 }
 
 /// Filters `NAME=value` entries that end with NUL. If a name comes twice, the first value counts, as in `getenv`.
-fn kept(environment: &[u8]) -> BTreeMap<String, String> {
+pub(crate) fn kept(environment: &[u8]) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     for entry in environment.split(|byte| *byte == 0) {
         let Some(equals) = entry.iter().position(|byte| *byte == b'=') else {

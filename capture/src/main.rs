@@ -1,48 +1,7 @@
-//! `capture`: records what a CUDA process asked of the GPU, what PyTorch's allocator did and what the
-//! scheduler did to its threads, into one Parquet file.
-
-mod attach;
-mod bench;
-mod btf;
-mod caller;
-mod cgroup;
-mod check;
-mod cli;
-mod clock;
-mod decode;
-mod describe;
-mod elf;
-mod environment;
-mod error;
-mod host;
-mod kernel;
-mod launch;
-mod lost;
-mod mark_socket;
-mod multi;
-mod nvml;
-mod options;
-mod outcome;
-mod perf_map;
-mod privileges;
-mod probes;
-mod progress;
-#[cfg(test)]
-mod reference;
-mod sandbox;
-mod seccomp;
-mod session;
-mod stacks;
-mod torch_version;
+//! `capture`: parse, run, exit code.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::run() {
-        Ok(code) => code,
-        Err(error) => {
-            error::say(&format!("capture: {error}"));
-            error.exit_code()
-        }
-    }
+    capture::main()
 }

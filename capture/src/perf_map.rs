@@ -51,7 +51,7 @@ impl PerfMap {
     }
 
     /// Parses lines of `start size name`, with numbers in hexadecimal.
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut functions: Vec<(u64, u64, String)> = text
             .lines()
             .filter_map(|line| {

@@ -42,7 +42,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// The string that a line assigns to `__version__`, with or without a type.
-fn version(text: &str) -> Option<&str> {
+pub(crate) fn version(text: &str) -> Option<&str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once('=')?;
         let name = name.split_once(':').map_or(name, |(name, _)| name).trim_end();

@@ -191,6 +191,9 @@ fn parse(path: &str, text: &str) -> Result<Vec<Query>, String> {
     if query.name.is_empty() || query.needs.is_empty() || query.columns.is_empty() {
         return Err(format!("{path}: the header lacks its name, its needs or its columns"));
     }
+    if alias.is_some_and(str::is_empty) {
+        return Err(format!("{path}: the alias has no name"));
+    }
     let alias = alias.map(|name| query.alias(name));
     Ok([query].into_iter().chain(alias).collect())
 }

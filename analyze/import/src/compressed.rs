@@ -31,6 +31,12 @@ impl Read for Counted {
     }
 }
 
+/// Returns whether an error of reading says that the compressed data is damaged or cut off, and not that reading failed.
+pub(super) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidInput | InvalidData | UnexpectedEof)
+}
+
 /// Opens a file and returns its decompressed bytes, and their number if it is known: for a gzip file it is
 /// `None`.
 pub(super) fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<u64>)> {

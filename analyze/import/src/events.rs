@@ -17,7 +17,7 @@ use arrow::{
     json,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use trace_schema::{COLUMNS, Clock, META_RUN, Run, arrow_schema};
+use trace_schema::{COLUMNS, Clock, META_RUN, Run, TIME_LIMIT_NS, arrow_schema};
 use trace_writer::Finished;
 
 use super::{
@@ -32,6 +32,8 @@ use super::{
 use analyze_run::{
     columns::{conformed, plain_schema},
     error::{AnalyzeError, Place},
+    parquet_footer,
+    times::{batch_fault, metadata_fault},
 };
 
 /// Number of rows in a record batch.
@@ -149,6 +151,9 @@ impl Source<'_> {
     }
 
     fn io(&self, source: std::io::Error) -> AnalyzeError {
+        if compressed::is_damage(&source) {
+            return self.damaged(format!("the compressed data is damaged or cut off: {source}"));
+        }
         AnalyzeError::Io { path: self.path.to_owned(), source }
     }
 
@@ -227,9 +232,14 @@ impl Source<'_> {
 
     /// Returns the run that a file's metadata states, if it states one.
     fn stated(&self, run: Option<&str>) -> Result<Option<Run>, AnalyzeError> {
-        run.map(serde_json::from_str)
+        let run: Option<Run> = run
+            .map(serde_json::from_str)
             .transpose()
-            .map_err(|error| self.damaged(format!("its {META_RUN} is not what it should be: {error}")))
+            .map_err(|error| self.damaged(format!("its {META_RUN} is not what it should be: {error}")))?;
+        match run.as_ref().and_then(metadata_fault) {
+            Some(fault) => Err(self.damaged(format!("its {META_RUN}: {fault}"))),
+            None => Ok(run),
+        }
     }
 
     /// Opens an Arrow file, and returns its rows and the metadata of their run if the file carries them.
@@ -252,6 +262,7 @@ impl Source<'_> {
     /// Opens a Parquet file, and returns its rows and the metadata of their run if the file carries them.
     fn parquet(&self) -> Result<(Batches<'static>, Option<Run>), AnalyzeError> {
         let file = File::open(self.path).map_err(|error| self.io(error))?;
+        parquet_footer::check(&file).map_err(|reason| self.damaged(reason))?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(error))?;
         self.known(builder.schema())?;
         let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
@@ -296,6 +307,9 @@ fn import(layout: &Layout, path: &Path, out: &Path, force: bool) -> Result<Finis
     let rows = batches.map(|batch| {
         let batch = batch.and_then(|batch| Ok(conformed(&batch, &schema)?));
         let batch = batch.map_err(|failure| source.failed(failure, rows_count))?;
+        if let Some(fault) = batch_fault(&batch) {
+            return Err(source.damaged(format!("after {rows_count} rows: {fault}")));
+        }
         rows_count += batch.num_rows();
         let of = |name: &str| batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Int64Type>());
         if let (Some(ts), Some(dur)) = (of("ts"), of("dur")) {
@@ -311,7 +325,7 @@ fn import(layout: &Layout, path: &Path, out: &Path, force: bool) -> Result<Finis
     trace_writer::write(out, force, rows, || {
         run.unwrap_or_else(|| match first_ns.get() {
             i64::MAX => rows_only(0, 0),
-            from_ns => rows_only(from_ns, last_ns.get()),
+            from_ns => rows_only(from_ns, last_ns.get().min(TIME_LIMIT_NS)),
         })
     })
 }

@@ -8,7 +8,10 @@ use std::{
     ops::Range,
 };
 
-use super::limits::{NESTING_COUNT, STRING_BYTES};
+use super::{
+    compressed::is_damage,
+    limits::{NESTING_COUNT, STRING_BYTES},
+};
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
@@ -99,12 +102,7 @@ impl<R: Read> Json<R> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.buffer.clear();
-                    // The decompressor reports these kinds if the file itself is damaged.
-                    let damaged = matches!(
-                        error.kind(),
-                        ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-                    );
-                    return if damaged {
+                    return if is_damage(&error) {
                         self.wrong(format!("the compressed data is damaged or cut off: {error}"))
                     } else {
                         Err(JsonError::Io(error))

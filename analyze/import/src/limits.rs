@@ -41,6 +41,8 @@ pub(crate) const NESTING_COUNT: Limit = Limit::new("nesting_count", 128);
 pub(crate) const STRING_BYTES: Limit = Limit::new("string_bytes", 1 << 20);
 /// A line of the text of `perf` or of ftrace, in bytes.
 pub(crate) const LINE_BYTES: Limit = Limit::new("line_bytes", 64 << 10);
+/// The path of a program that a process executes, in bytes. Linux has no longer ones.
+pub(crate) const PATH_BYTES: Limit = Limit::new("path_bytes", 4096);
 /// Threads of the machine that recorded a scheduler trace. Linux numbers at most four times as many.
 pub(crate) const THREADS_COUNT: Limit = Limit::new("threads_count", 1 << 20);
 /// CPUs of the machine that recorded a scheduler trace.

@@ -8,7 +8,10 @@ use std::io::{ErrorKind, Read};
 
 use arrow::{array::RecordBatch, csv, error::ArrowError, json};
 
-use super::limits::{NESTING_COUNT, RECORD_BYTES};
+use super::{
+    compressed::is_damage,
+    limits::{NESTING_COUNT, RECORD_BYTES},
+};
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
@@ -273,13 +276,7 @@ fn read(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, RecordError>
         match source.read(buffer) {
             Ok(count) => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The decompressor reports these kinds if the file itself is damaged.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-                ) =>
-            {
+            Err(error) if is_damage(&error) => {
                 let reason = format!("the compressed data is damaged or cut off: {error}");
                 return Err(ArrowError::ParseError(reason).into());
             }

@@ -49,11 +49,7 @@ impl Registry {
             bytes.clear();
             // A file that cannot be decompressed is not recognized.
             if let Err(error) = compressed::open(path)?.0.take(LOOK_BYTES).read_to_end(&mut bytes) {
-                let is_damage = matches!(
-                    error.kind(),
-                    io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
-                );
-                return if is_damage { Ok(None) } else { Err(error) };
+                return if compressed::is_damage(&error) { Ok(None) } else { Err(error) };
             }
             if bytes.trim_ascii().is_empty() {
                 return Ok(None);

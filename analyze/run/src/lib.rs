@@ -16,6 +16,7 @@ pub mod memory_budget;
 pub mod multiset;
 pub mod new_file;
 pub mod panics;
+pub mod parquet_footer;
 pub mod progress;
 pub mod quantiles;
 pub mod random;

@@ -86,8 +86,8 @@ fn control_groups(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the private memory that this process holds.
-fn held_bytes() -> Option<usize> {
+/// Returns the private memory that this process holds, in bytes; `None` if the kernel does not tell.
+pub fn held_bytes() -> Option<usize> {
     // Pages in all, resident ones, and resident ones that are shared with files. Linux on x86-64 has pages of 4 KiB; where
     // they are larger, the budget is as much larger.
     const PAGE_BYTES: usize = 4096;

@@ -27,7 +27,7 @@ use parquet::{
 };
 use trace_schema::{COLUMNS, Column, ColumnType};
 
-use crate::{error::AnalyzeError, panics, times};
+use crate::{error::AnalyzeError, panics, parquet_footer, times};
 
 /// A file whose footer has been read and checked.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ impl StoredFile {
             return Err(AnalyzeError::Unfinished(path.to_owned()));
         }
         let size_bytes = metadata.len();
+        parquet_footer::check(&file)
+            .map_err(|reason| AnalyzeError::NotParquet { path: path.to_owned(), reason })?;
         let reader = panics::decoding(path, || {
             let not_parquet = |error: ParquetError| AnalyzeError::NotParquet {
                 path: path.to_owned(),

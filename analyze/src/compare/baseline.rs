@@ -36,7 +36,7 @@ use crate::trace::{Options, Trace, expand};
 use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
-    panics,
+    panics, parquet_footer,
     run_file::tell_apart,
 };
 
@@ -124,6 +124,9 @@ fn read(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
 fn decode(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
     // A file that is not Parquet at all is reported by the code that opens it as a run.
     let Ok(file) = File::open(path) else { return Ok(None) };
+    if parquet_footer::check(&file).is_err() {
+        return Ok(None);
+    }
     // The Arrow schema that is embedded is not decoded: the columns are cast to what they should be.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options) else {

@@ -286,6 +286,25 @@ fn what_needs_too_much_memory_ends_with_an_error() {
     assert!(said.contains("memory budget of 64.0 MiB exceeded (--memory-limit)"), "{said}");
 }
 
+/// Parquet's reader follows columns within columns by recursion, and would end the program here.
+#[test]
+fn a_footer_without_a_bottom_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("deep.parquet");
+    // Version 1 and a list of 2^17 schema elements, each a group `a` with one child.
+    let head = [0x15, 0x02, 0x19, 0xfc, 0x80, 0x80, 0x08];
+    let elements = [0x48, 1, b'a', 0x15, 2, 0].repeat(1 << 17);
+    let footer = [&head[..], &elements[..], &[0][..]].concat();
+    let length = (footer.len() as u32).to_le_bytes();
+    fs::write(&file, [&b"PAR1"[..], &footer[..], &length[..], &b"PAR1"[..]].concat()).unwrap();
+    for words in [vec!["info", path(&file)], vec!["baseline", "list", path(&file)]] {
+        let said = refused(&words);
+        assert!(said.contains(path(&file)), "{words:?}: {said}");
+    }
+    let said = refused(&["info", path(&file)]);
+    assert!(said.contains("its footer: byte ") && said.contains("131072 columns are more"), "{said}");
+}
+
 #[test]
 fn control_characters_of_a_name_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();

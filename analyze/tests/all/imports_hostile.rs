@@ -140,6 +140,47 @@ fn a_deep_or_long_json_of_a_profile_is_refused() {
     import_refused(&["kineto"], &file, &["byte ", "the limit string_bytes of 1048576"]);
 }
 
+/// Two base times that differ were tried in turn, for ever.
+#[test]
+fn a_base_time_that_is_there_twice_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.json");
+    let events =
+        "\"traceEvents\": [{\"ph\": \"X\", \"name\": \"f\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 1}]";
+    let base = |ns: u64| format!("\"baseTimeNanoseconds\": {ns}");
+    let events = || events.to_owned();
+    for keys in [[base(1), events(), base(2)], [events(), base(1), base(2)]] {
+        fs::write(&file, format!("{{{}}}", keys.join(", "))).unwrap();
+        import_refused(&["kineto"], &file, &["byte ", "`baseTimeNanoseconds` is there twice"]);
+    }
+}
+
+/// A run that cannot be opened is never written.
+#[test]
+fn a_time_that_no_run_can_hold_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.txt");
+    fs::write(
+        &file,
+        "[{\"ph\": \"X\", \"name\": \"f\", \"pid\": 1, \"tid\": 1, \"ts\": 2305843009213694, \"dur\": 1}]",
+    )
+    .unwrap();
+    import_refused(&["kineto"], &file, &["byte 1: ", "`ts` is 2305843009213694"]);
+    fs::write(&file, "ts,dur,kind,op,pid,tid\n1,1,call,f,1,1\n2305843009213693953,,call,f,1,1\n").unwrap();
+    import_refused(&["events"], &file, &["column ts: 2305843009213693953 ns is no time"]);
+    let late = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 700000000000000000, end = 700000000000000001";
+    import_refused(&["nsys"], &export(directory.path(), late), &["start is 700000000000000000"]);
+}
+
+#[test]
+fn compressed_rows_that_are_cut_off_are_bad_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rows.csv.gz");
+    let whole = packed(b"ts,kind,op,pid,tid\n1,call,f,1,1\n");
+    fs::write(&file, &whole[..whole.len() - 12]).unwrap();
+    import_refused(&["events"], &file, &["the compressed data is damaged or cut off"]);
+}
+
 #[test]
 fn a_long_packet_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -201,28 +201,37 @@ fn without_secrets(text: &str, reach: Reach) -> String {
 /// the scheme is that of the web.
 fn without_passwords(text: &str) -> String {
     let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
+    let mut at = 0;
+    // Where the address ends, and its last @: known until then, so that a text with many addresses in one is read once.
+    let (mut end, mut last_at) = (0, None);
+    while let Some(found) = text[at..].find("://") {
+        let start = at + found + 3;
+        let before = &text[at..start];
         shown += before;
-        rest = after;
-        let address = &after[..after.find(|c: char| c.is_whitespace() || is_quote(c)).unwrap_or(after.len())];
+        at = start;
+        if end < start {
+            let after = &text[start..];
+            end =
+                after.find(|c: char| c.is_whitespace() || is_quote(c)).map_or(text.len(), |end| start + end);
+            last_at = text[start..end].rfind('@').map(|place| start + place);
+        }
+        let address = &text[start..end];
         let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
         // A password may have slashes, although it should not; a number in that place is a port.
         let has_more =
             authority.rsplit_once(':').is_some_and(|(_, port)| !port.chars().all(|c| c.is_ascii_digit()));
-        let user_end = authority.rfind('@').or_else(|| address.rfind('@').filter(|_| has_more));
-        let Some(user_end) = user_end else { continue };
-        let user = &after[..user_end];
+        let later = last_at.filter(|place| has_more && *place >= start);
+        let Some(user_end) = authority.rfind('@').map(|place| start + place).or(later) else { continue };
+        let user = &text[start..user_end];
         let is_web = before.ends_with("http://") || before.ends_with("https://");
         match user.split_once(':') {
             Some((name, _)) => shown += &format!("{name}:{MARK}"),
             None if is_web => shown += MARK,
             None => shown += user,
         }
-        rest = &after[user_end..];
+        at = user_end;
     }
-    shown + rest
+    shown + &text[at..]
 }
 
 impl Redaction {
@@ -390,6 +399,9 @@ mod tests {
         ] {
             assert_eq!(redacted("secrets", command), command);
         }
+        // The longest argument that Linux passes, with an address at every third byte: the recorder must not fall behind.
+        let long = format!("t|{}", "://".repeat(40_000));
+        assert_eq!(redacted("secrets", &long), long);
     }
 
     #[test]

@@ -61,7 +61,8 @@ pub(crate) struct Marks {
 
 fn row(ts_ns: i64, end_ns: Option<i64>, op: &'static str, pid: u32, tid: u32, name: Text) -> Row {
     Row {
-        dur: end_ns.map(|end_ns| end_ns - ts_ns),
+        // The time of a datagram comes from the wall clock: where it was set back meanwhile, the length is not known.
+        dur: end_ns.and_then(|end_ns| end_ns.checked_sub(ts_ns)).filter(|dur| *dur >= 0),
         detail: Some(name),
         ..Row::new(ts_ns, Kind::Mark, op.into(), pid, tid)
     }
@@ -256,6 +257,9 @@ mod tests {
         assert!(marks.line(60, 1, "begin never ends").is_none());
         let long = marks.line(70, 1, &"ä".repeat(300)).expect("a point");
         assert_eq!(long.detail.map(|name| name.len()), Some(NAME_BYTES));
+        assert!(marks.line(90, 1, "begin back in time").is_none());
+        let backwards = marks.line(80, 1, "end back in time").expect("a range");
+        assert_eq!((backwards.ts, backwards.dur), (90, None));
         let open = marks.open();
         assert_eq!((open.len(), open[0].ts, open[0].dur), (1, 60, None));
     }

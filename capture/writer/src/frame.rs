@@ -16,7 +16,7 @@ use std::{
 };
 
 use arrow::{
-    array::RecordBatch,
+    array::{Array, RecordBatch},
     datatypes::{FieldRef, Schema},
     error::ArrowError,
     ipc::{
@@ -169,7 +169,15 @@ pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch
         return Err(ArrowError::SchemaError("the columns are not those of a recording".to_owned()).into());
     }
     let columns = plain.columns().iter().chain(others.columns()).cloned().collect();
-    Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?))
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+    let is_whole = |field: &FieldRef| {
+        field.is_nullable()
+            || rows.column_by_name(field.name()).is_some_and(|column| column.logical_null_count() == 0)
+    };
+    match full.fields().iter().find(|field| !is_whole(field)) {
+        Some(field) => Err(ArrowError::SchemaError(format!("a row has no {}", field.name())).into()),
+        None => Ok(Some(rows)),
+    }
 }
 
 /// Whether a recording ends before its first frame does, so that no row was ever in it. The file is then at its start.

@@ -63,8 +63,8 @@ pub struct Texts {
     known: HashMap<Text, i32>,
     /// The word last seen in each place, told by its address and length, and its key: most rows repeat it.
     recent: [(usize, usize, i32); RECENT],
-    /// Keeps words alive whose addresses are in `recent`, so that those mean nothing else.
-    kept: Vec<Text>,
+    /// Keeps the words alive whose addresses are in `recent`, so that those mean nothing else.
+    kept: [Option<Text>; RECENT],
 }
 
 /// Size of [`Texts::recent`]: a power of two.
@@ -88,9 +88,7 @@ impl Texts {
             words.push(word.clone());
             next
         });
-        if let Text::Shared(_) = word {
-            self.kept.push(word.clone());
-        }
+        self.kept[place] = matches!(word, Text::Shared(_)).then(|| word.clone());
         self.recent[place] = (word.as_ptr() as usize, word.len(), key);
         key
     }
@@ -294,5 +292,32 @@ impl Rows {
             .filter_map(|(field, array)| Some((Arc::clone(field), array?)))
             .unzip();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source may make a string of its own for every row, although all say the same.
+    #[test]
+    fn words_that_repeat_are_kept_once() {
+        let mut rows = Rows::default();
+        let made: Vec<_> = (0..1000)
+            .map(|ts| {
+                let word: Arc<str> = "the same".into();
+                let weak = Arc::downgrade(&word);
+                rows.push(&Row {
+                    detail: Some(Text::Shared(word)),
+                    ..Row::new(ts, Kind::Mark, "point".into(), 1, 1)
+                });
+                weak
+            })
+            .collect();
+        let kept_count = made.iter().filter(|word| word.strong_count() > 0).count();
+        assert!(kept_count <= RECENT + 1, "{kept_count} words are kept");
+        let batch = rows.take().unwrap();
+        assert_eq!(batch.num_rows(), 1000);
+        assert!(made.iter().all(|word| word.strong_count() == 0), "a batch that is taken keeps none");
     }
 }

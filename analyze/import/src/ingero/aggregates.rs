@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::Connection;
-use trace_schema::{Kind, Stored, Text};
+use trace_schema::{Kind, Stored, TIME_LIMIT_NS, Text};
 
 use super::codes::{HOST_SWITCH, SOURCE_DRIVER, SOURCE_HOST, SOURCE_RUNTIME};
 
@@ -38,7 +38,8 @@ struct Aggregate {
 /// Returns a statement of the events of one row; `None` for events that become no calls and no switches, and for numbers that
 /// no clock has.
 fn statement(of: &Aggregate, names: &HashMap<(i64, i64), Text>) -> Option<Stored> {
-    let end = of.bucket.checked_add(BUCKET_NS)?;
+    let is_time = |ns: &i64| ns.unsigned_abs() <= TIME_LIMIT_NS.unsigned_abs();
+    let end = of.bucket.checked_add(BUCKET_NS).filter(|end| is_time(&of.bucket) && is_time(end))?;
     let made_count = Some(of.made.saturating_add(of.rows.saturating_sub(of.stored)));
     let whole =
         Stored { from_ns: of.bucket, to_ns: end, made_count, stored_count: of.rows, ..Stored::default() };
@@ -53,7 +54,7 @@ fn statement(of: &Aggregate, names: &HashMap<(i64, i64), Text>) -> Option<Stored
         (SOURCE_HOST, HOST_SWITCH) => Some(Stored {
             kind: Kind::OffCpu.name().to_owned(),
             tid: of.pid,
-            from_ns: of.bucket.checked_sub(of.longest_ns.max(0))?,
+            from_ns: of.bucket.checked_sub(of.longest_ns.max(0)).filter(is_time)?,
             ..whole
         }),
         _ => None,

@@ -12,7 +12,7 @@ mod codes;
 use std::{collections::HashMap, path::Path};
 
 use rusqlite::types::Value;
-use trace_schema::{Clock, Direction, Gpu, Host, Kind, Row, Run, Text, Thread};
+use trace_schema::{Clock, Direction, Gpu, Host, Kind, Row, Run, TIME_LIMIT_NS, Text, Thread};
 use trace_writer::{Finished, Recorder};
 
 use codes::{HOST_EXEC, HOST_EXIT, HOST_FORK, HOST_SWITCH, SOURCE_DRIVER, SOURCE_HOST, SOURCE_RUNTIME};
@@ -165,11 +165,11 @@ impl<'a> Source<'a> {
             run.producer = format!("imported from ingero {version}");
         }
         run.command = Some(text("flags")).filter(|flags| !flags.is_empty()).into_iter().collect();
-        run.clock = Clock {
-            start_ns: text("started_at").parse().unwrap_or(0),
-            end_ns: text("stopped_at").parse().unwrap_or(0),
-            ..Clock::default()
-        };
+        let is_time = |ns: &i64| (0..=TIME_LIMIT_NS).contains(ns);
+        let time = |column: &str| text(column).parse::<i64>().ok().filter(is_time);
+        let start_ns = time("started_at").unwrap_or(0);
+        let end_ns = time("stopped_at").filter(|end_ns| *end_ns >= start_ns).unwrap_or(0);
+        run.clock = Clock { start_ns, end_ns, ..Clock::default() };
         let named = self.columns("process_names")?;
         if ["pid", "name"].iter().all(|column| named.iter().any(|name| name == column)) {
             let error = self.sqlite("process_names");
@@ -326,7 +326,7 @@ fn write_events(
             return Err(bad(format!("duration is {} ns", event.duration)));
         }
         if event.timestamp.checked_sub(event.duration).is_none_or(|start| start < 0)
-            || event.timestamp.checked_add(event.duration).is_none()
+            || event.timestamp.checked_add(event.duration).is_none_or(|end| end > TIME_LIMIT_NS)
         {
             return Err(bad(format!(
                 "timestamp {} with duration {} is out of range",

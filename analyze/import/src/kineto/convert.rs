@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use trace_schema::{Clock, Direction, Kind, Row, Run, Text};
+use trace_schema::{Clock, Direction, Kind, Row, Run, TIME_LIMIT_NS, Text};
 use trace_writer::Recorder;
 
 use super::{
@@ -189,7 +189,7 @@ impl Converter {
     /// Returns the start of an event and, if it is known, its duration, both in ns.
     fn time(&mut self, event: &Event) -> Result<(i64, Option<i64>), Failure> {
         let ts = Event::nanos(&event.ts).and_then(|ts| ts.checked_add(self.base_ns));
-        let Some(ts) = ts.filter(|ts| *ts >= 0) else {
+        let Some(ts) = ts.filter(|ts| (0..=TIME_LIMIT_NS).contains(ts)) else {
             let shown = if event.ts.is_empty() { "missing" } else { &event.ts };
             return wrong(event, format_args!("`ts` is {shown}"));
         };
@@ -201,7 +201,8 @@ impl Converter {
             },
         };
         let dur = dur.filter(|dur| *dur >= 0);
-        let Some(end) = ts.checked_add(dur.unwrap_or(0)) else {
+        let end = ts.checked_add(dur.unwrap_or(0)).filter(|end| *end <= TIME_LIMIT_NS);
+        let Some(end) = end else {
             return wrong(event, format_args!("`dur` is {}", event.dur));
         };
         self.first_ns = Some(self.first_ns.map_or(ts, |first| first.min(ts)));

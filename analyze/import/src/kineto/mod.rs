@@ -16,7 +16,7 @@ mod metadata;
 
 use std::{io::Read, path::Path};
 
-use trace_schema::Run;
+use trace_schema::{Run, TIME_LIMIT_NS};
 use trace_writer::{Finished, Recorder, WriteError};
 
 use self::convert::Converter;
@@ -118,7 +118,7 @@ fn read(json: &mut Json<impl Read>, converter: &mut Converter) -> Result<(), Fai
     }
     json.begin(Shape::Object, "this is no trace of PyTorch's profiler: it")?;
     let (mut is_first, mut key) = (true, String::new());
-    let mut has_events = false;
+    let (mut has_events, mut has_base) = (false, false);
     while json.next_key(&mut is_first, &mut key)? {
         match key.as_str() {
             "traceEvents" if has_events => return Ok(json.wrong("`traceEvents` is there twice")?),
@@ -126,10 +126,16 @@ fn read(json: &mut Json<impl Read>, converter: &mut Converter) -> Result<(), Fai
                 read_events(json, converter)?;
                 has_events = true;
             }
+            // Two that differ could not both hold, however often the events are read.
+            "baseTimeNanoseconds" if has_base => {
+                return Ok(json.wrong("`baseTimeNanoseconds` is there twice")?);
+            }
             "baseTimeNanoseconds" => {
+                has_base = true;
                 let offset = json.offset();
                 json.number(&mut key, "`baseTimeNanoseconds`")?;
-                let Some(base_ns) = scaled(&key, 0).filter(|base_ns| *base_ns >= 0) else {
+                let is_time = |base_ns: &i64| (0..=TIME_LIMIT_NS).contains(base_ns);
+                let Some(base_ns) = scaled(&key, 0).filter(is_time) else {
                     return Failure::at(offset, format!("`baseTimeNanoseconds` is {key}"));
                 };
                 if has_events && base_ns != converter.base_ns {

@@ -151,7 +151,8 @@ impl Import {
     fn facts(&mut self) -> Result<(), AnalyzeError> {
         if self.has("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"]) {
             let starts = self.list("TARGET_INFO_SESSION_START_TIME", &["utcEpochNs"], |cells| {
-                cells.required("utcEpochNs")
+                let start = cells.required("utcEpochNs")?;
+                Self::time(0, start).ok_or_else(|| format!("utcEpochNs is {start}"))
             })?;
             self.base_ns = starts.first().copied().unwrap_or_default();
         } else {

@@ -16,7 +16,7 @@ use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuild
 
 use super::source::{Cell, Cells, Source, Take, Wanted};
 use crate::{limits::TEXTS_BYTES, times::nanoseconds};
-use analyze_run::{error::AnalyzeError, progress};
+use analyze_run::{error::AnalyzeError, parquet_footer, progress};
 
 /// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 13;
@@ -111,6 +111,7 @@ impl ParquetDir {
     fn builder(&self, table: &str) -> Result<ParquetRecordBatchReaderBuilder<File>, AnalyzeError> {
         let path = file_of(&self.path, table);
         let file = File::open(&path).map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
+        parquet_footer::check(&file).map_err(|reason| self.damaged(table, reason))?;
         ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(table, error))
     }
 }

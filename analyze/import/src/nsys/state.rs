@@ -1,6 +1,6 @@
 //! The state of an import: the source, the recorder, and the span of time and the facts found so far.
 
-use trace_schema::Run;
+use trace_schema::{Run, TIME_LIMIT_NS};
 use trace_writer::Recorder;
 
 use super::source::{Cells, Source, Wanted};
@@ -51,7 +51,7 @@ impl Import {
 
     /// Converts a time of the trace to Unix time, both in ns. Returns `None` if it is out of range.
     pub(super) fn time(base_ns: i64, ns: i64) -> Option<i64> {
-        base_ns.checked_add(ns).filter(|ts| *ts >= 0)
+        base_ns.checked_add(ns).filter(|ts| (0..=TIME_LIMIT_NS).contains(ts))
     }
 
     pub(super) fn saw(&mut self, ts: i64, end: i64) {

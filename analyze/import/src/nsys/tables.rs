@@ -25,6 +25,8 @@ pub(super) struct Table {
     row: fn(&Spans<'_>) -> Result<Option<Row>, String>,
 }
 
+/// Size in bytes of the texts that may wait in the recorder's memory to be written.
+const WAITING_BYTES: usize = 16 << 20;
 /// Names of the values of `syncType` (`CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_…`).
 const SYNC_TYPES: [&str; 5] =
     ["unknown", "event synchronize", "stream wait event", "stream synchronize", "context synchronize"];
@@ -182,7 +184,7 @@ impl Spans<'_> {
         let dur = match self.integer("end")? {
             None => None,
             Some(end) => {
-                let dur = end.checked_sub(start).filter(|dur| *dur >= 0 && ts.checked_add(*dur).is_some());
+                let dur = end.checked_sub(start).filter(|dur| *dur >= 0 && Import::time(ts, *dur).is_some());
                 Some(dur.ok_or_else(|| format!("end is {end} and start {start}"))?)
             }
         };
@@ -209,7 +211,7 @@ impl Import {
     pub(super) fn table(&mut self, table: &Table) -> Result<(), AnalyzeError> {
         let names: Vec<&'static str> = table.required.iter().chain(table.optional).copied().collect();
         let wanted = Wanted { table: table.name, columns: &names, texts: table.texts, by: Some("start") };
-        let mut left_out_count = 0_u64;
+        let (mut left_out_count, mut waiting_bytes) = (0_u64, 0_usize);
         let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
         let (recorder, base_ns) = (&mut self.recorder, self.base_ns);
         self.source.rows(&wanted, &mut |cells| {
@@ -217,7 +219,12 @@ impl Import {
                 Some(row) => {
                     first_ns = first_ns.min(row.ts);
                     last_ns = last_ns.max(row.ts + row.dur.unwrap_or(0));
+                    waiting_bytes += row.op.len() + row.detail.as_deref().map_or(0, str::len);
                     recorder.push(&row)?;
+                    if waiting_bytes > WAITING_BYTES {
+                        waiting_bytes = 0;
+                        recorder.flush()?;
+                    }
                 }
                 None => left_out_count += 1,
             }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    limits::BUNDLE_EVENTS_COUNT,
+    limits::{BUNDLE_EVENTS_COUNT, PATH_BYTES},
     protobuf::{Fields, ReadError, Value},
     sched::{
         machine::{Event, Moment, Task},
@@ -223,8 +223,11 @@ impl Bundle {
                 is_thread: Some(plain.number(3)? & CLONE_THREAD != 0),
             },
             237 => {
-                let file = plain.texts[1].map(|text| String::from_utf8_lossy(text.bytes()).into());
-                What::Exec(plain.tid(2)?, file.unwrap_or_default())
+                let file: &[u8] = plain.texts[1].map_or(&[][..], |text| text.bytes());
+                if PATH_BYTES.is_exceeded_by(file.len()) {
+                    return ReadError::at(plain.offset, PATH_BYTES.over("the path of a program is longer"));
+                }
+                What::Exec(plain.tid(2)?, String::from_utf8_lossy(file).into())
             }
             238 => {
                 // This is the process of the thread that ends.

@@ -23,7 +23,7 @@ use std::{
 };
 
 use flate2::read::ZlibDecoder;
-use trace_schema::{Clock, ProcessInfo, Run};
+use trace_schema::{Clock, ProcessInfo, Run, TIME_LIMIT_NS};
 use trace_writer::{Finished, Recorder, WriteError};
 
 use self::{
@@ -395,7 +395,8 @@ impl Reader {
         while let Some(Entry { mut event, is_after_loss, .. }) =
             self.waiting.peek().is_some_and(is_due).then(|| self.waiting.pop()).flatten()
         {
-            let Some(ts) = event.at.ts.checked_add(self.offset_ns).filter(|ts| *ts >= 0) else {
+            let ts = event.at.ts.checked_add(self.offset_ns);
+            let Some(ts) = ts.filter(|ts| (0..=TIME_LIMIT_NS).contains(ts)) else {
                 let reason = format!("a time is {}, and {} to add", event.at.ts, self.offset_ns);
                 return Ok(ReadError::at(offset, reason)?);
             };

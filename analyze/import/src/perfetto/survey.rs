@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_schema::Host;
+use trace_schema::{Host, TIME_LIMIT_NS};
 
 use super::bundle::{Bundle, Current};
 use crate::{
@@ -15,10 +15,6 @@ use crate::{
 const REALTIME: u64 = 1;
 const MONOTONIC: u64 = 3;
 const BOOTTIME: u64 = 6;
-
-/// Times of clocks from this one on, in the year 2116 of Unix time, are not used: differences of differences of earlier ones
-/// fit into 64 bits.
-const LATEST_NS: i64 = 1 << 62;
 
 /// Fields of a packet that are not content: time, sequence, flags, interned data, the writer.
 const ENVELOPE: &[u64] = &[3, 8, 10, 12, 13, 41, 42, 58, 59, 75, 76, 79, 80, 87, 88, 98, 99];
@@ -184,7 +180,9 @@ impl Survey {
             while let Some((field, value, offset)) = reading.next()? {
                 match field {
                     1 => clock = Some(value.number(offset)?),
-                    2 => time = i64::try_from(value.number(offset)?).ok().filter(|time| *time < LATEST_NS),
+                    2 => {
+                        time = i64::try_from(value.number(offset)?).ok().filter(|time| *time <= TIME_LIMIT_NS)
+                    }
                     // An incremental clock, or one with another unit, is not one of the clocks that are used.
                     3 | 4 => is_plain &= value.number(offset)? == u64::from(field == 4),
                     _ => {}
@@ -228,12 +226,14 @@ impl Survey {
         let (first, last) = self.snapshots?;
         let monotonic = |at: Snapshot| Some(at.monotonic? - at.boot?);
         let wall = |at: Snapshot| Some(at.real? - at.monotonic?);
-        let wall_ns = wall(first);
+        let walls = wall(first).map(|first| (first, wall(last).map_or(0, |last| last - first)));
+        // A clock that was set by more than a run can hold says nothing about the time of day.
+        let walls = walls.filter(|(_, step)| step.unsigned_abs() <= TIME_LIMIT_NS.unsigned_abs());
         Some(Offsets {
             monotonic_ns: monotonic(first)?,
             suspended_ns: monotonic(first)? - monotonic(last)?,
-            wall_ns,
-            wall_step_ns: wall(last).zip(wall_ns).map_or(0, |(last, first)| last - first),
+            wall_ns: walls.map(|(offset, _)| offset),
+            wall_step_ns: walls.map_or(0, |(_, step)| step),
         })
     }
 

@@ -5,7 +5,7 @@
 use std::io::{self, Read};
 
 use super::PickleError;
-use crate::limits::PICKLE_LINE_BYTES;
+use crate::{compressed::is_damage, limits::PICKLE_LINE_BYTES};
 
 /// Initial size of the buffer and largest step of a skip, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
@@ -59,15 +59,7 @@ impl<'a> Source<'a> {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The decompressor reports these kinds if the file is damaged.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::InvalidData
-                            | io::ErrorKind::InvalidInput
-                            | io::ErrorKind::UnexpectedEof
-                    ) =>
-                {
+                Err(error) if is_damage(&error) => {
                     let offset = self.base + self.end as u64;
                     return Err(PickleError::at(offset, format!("the compressed file is damaged: {error}")));
                 }

@@ -1,10 +1,10 @@
 //! Reads a stream of messages from a file, and the fields of a message in memory. Every error carries its
 //! byte offset.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 
 use super::{BYTES, FIXED32, FIXED64, VARINT};
-use crate::limits::MESSAGE_BYTES;
+use crate::{compressed::is_damage, limits::MESSAGE_BYTES};
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
@@ -170,14 +170,11 @@ impl<R: Read> Stream<R> {
     }
 
     fn failed(&self, error: std::io::Error) -> ReadError {
-        match error.kind() {
-            // The decompressor reports these kinds if the file itself is damaged.
-            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => ReadError::At {
-                offset: self.offset,
-                reason: format!("the compressed data is damaged or cut off: {error}"),
-            },
-            _ => ReadError::Io(error),
+        if is_damage(&error) {
+            let reason = format!("the compressed data is damaged or cut off: {error}");
+            return ReadError::At { offset: self.offset, reason };
         }
+        ReadError::Io(error)
     }
 
     fn varint(&mut self) -> Result<u64, ReadError> {

@@ -7,14 +7,15 @@ use super::{
     machine::{Event, Task},
     state::State,
 };
-use crate::hex::from_hex;
+use crate::{hex::from_hex, limits::PATH_BYTES};
 
 /// Flag of `clone`: the child is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
 /// Longest plausible name of a thread, in bytes; the kernel's limit is 16.
 const MAX_NAME_BYTES: usize = 64;
 
-fn task(comm: &str, tid: u32) -> Option<Task<'_>> {
+/// Returns a thread, unless its name is longer than that of any.
+pub(super) fn task(comm: &str, tid: u32) -> Option<Task<'_>> {
     (comm.len() <= MAX_NAME_BYTES).then_some(Task { tid, comm })
 }
 
@@ -99,7 +100,7 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Result<Event<'a>
             Some(Event::New { child, is_thread: Some(flags & CLONE_THREAD != 0) })
         }),
         "sched_process_exec" => fields.strip_prefix("filename=").and_then(|rest| {
-            let file = &rest[..rest.rfind(" pid=")?];
+            let file = Some(&rest[..rest.rfind(" pid=")?]).filter(|f| !PATH_BYTES.is_exceeded_by(f.len()))?;
             number(rest, " old_pid=")?;
             Some(Event::Exec { tid: number(rest, " pid=")?, file })
         }),

@@ -7,6 +7,8 @@
 //!                          tgid    cpu   flags
 //! ```
 
+use trace_schema::TIME_LIMIT_NS;
+
 use super::machine::Moment;
 
 /// The line of an event: its time and context are parsed, its fields are still text.
@@ -24,8 +26,8 @@ pub(super) struct Line<'a> {
     pub(super) digits: usize,
 }
 
-/// Parses seconds with a fraction of up to nine digits. Returns nanoseconds, and the number of digits of the
-/// fraction.
+/// Parses seconds with a fraction of up to nine digits, up to the last time that a run can hold. Returns nanoseconds,
+/// and the number of digits of the fraction.
 pub(super) fn seconds(text: &str) -> Option<(i64, usize)> {
     let (whole, fraction) = text.split_once('.')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -34,7 +36,8 @@ pub(super) fn seconds(text: &str) -> Option<(i64, usize)> {
     }
     let scale = 10_i64.pow(9 - fraction.len() as u32);
     let ns = whole.parse::<i64>().ok()?.checked_mul(1_000_000_000)?;
-    Some((ns.checked_add(fraction.parse::<i64>().ok()? * scale)?, fraction.len()))
+    let ns = ns.checked_add(fraction.parse::<i64>().ok()? * scale)?;
+    (ns <= TIME_LIMIT_NS).then_some((ns, fraction.len()))
 }
 
 /// Finds the first time in a line. Returns the text before it, the time in ns, the number of digits of its

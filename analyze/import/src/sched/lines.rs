@@ -1,8 +1,8 @@
 //! Reads the lines of a text with their numbers, in memory that does not grow with the file.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 
-use crate::limits::LINE_BYTES;
+use crate::{compressed::is_damage, limits::LINE_BYTES};
 
 /// Size of one read from the source, in bytes.
 const READ_BYTES: usize = 1 << 18;
@@ -41,13 +41,7 @@ impl<R: Read> Lines<R> {
         let mut source = self.source.by_ref().take(LINE_BYTES.value);
         let count = match source.read_until(b'\n', &mut self.bytes) {
             Ok(count) => count,
-            // The decompressor reports these kinds if the file itself is damaged.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-                ) =>
-            {
+            Err(error) if is_damage(&error) => {
                 return self.wrong(format!("the compressed data is damaged or cut off: {error}"));
             }
             Err(error) => return Err(LineError::Io(error)),

@@ -11,7 +11,7 @@
 use std::io::Read;
 
 use super::{
-    Failure, line,
+    Failure, event, line,
     lines::Lines,
     machine::{Machine, Slice, Task},
     state::State,
@@ -31,9 +31,8 @@ pub(super) fn is_head(text: &str) -> bool {
 struct Found<'a> {
     ts: i64,
     cpu: u32,
-    comm: &'a str,
-    /// Thread id. The text has `tid/pid`, or one number for both.
-    tid: u32,
+    /// The thread. The text has `tid/pid`, or one number for both.
+    task: Task<'a>,
     pid: u32,
     wait_ns: i64,
     delay_ns: i64,
@@ -66,8 +65,7 @@ fn parse(text: &str) -> Option<Found<'_>> {
         Some(Found {
             ts,
             cpu: cpu.parse().ok()?,
-            comm: comm.trim(),
-            tid: tid.parse().ok()?,
+            task: event::task(comm.trim(), tid.parse().ok()?)?,
             pid: pid.parse().ok()?,
             wait_ns,
             delay_ns,
@@ -131,7 +129,7 @@ pub(super) fn read(
             return Ok(lines.wrong("its times reach before the clock's zero")?);
         };
         let slice = Slice {
-            task: Task { tid: found.tid, comm: found.comm },
+            task: found.task,
             pid: found.pid,
             cpu: found.cpu,
             start,

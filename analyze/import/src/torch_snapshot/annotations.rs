@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace_schema::Text;
+use trace_schema::{TIME_LIMIT_NS, Text};
 
 use crate::pickle::{PickleError, Shape, Store, TextId, Value};
 
@@ -29,6 +29,7 @@ pub(super) fn write(events: &mut Events, store: &Store, annotations: Value) -> R
         let time_us = signed(required(pairs, keys::TIME_US, "the annotation", offset)?, "time_us", offset)?;
         let ts = time_us
             .checked_mul(1000)
+            .filter(|ts| *ts <= TIME_LIMIT_NS)
             .ok_or_else(|| PickleError::at(offset, format!("`time_us` of what begins here is {time_us}")))?;
         let device = match field(pairs, keys::DEVICE) {
             Some(Value::Int(device)) => device,

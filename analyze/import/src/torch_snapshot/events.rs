@@ -3,7 +3,7 @@
 //! Times are whole microseconds, and the order of entries within one microsecond matters: each entry gets a
 //! time that is later than that of the entry before it in its trace, by a nanosecond if need be.
 
-use trace_schema::{Kind, Row, Text};
+use trace_schema::{Kind, Row, TIME_LIMIT_NS, Text};
 use trace_writer::Recorder;
 
 use crate::{
@@ -148,10 +148,9 @@ impl Events {
             Some(time_us) => {
                 let time_us = signed(time_us, "time_us", offset)?;
                 // The limit leaves room for the times of the entries that follow.
-                let own =
-                    time_us.checked_mul(1000).filter(|ts| *ts < i64::MAX - (1 << 40)).ok_or_else(|| {
-                        PickleError::at(offset, format!("`time_us` of what begins here is {time_us}"))
-                    })?;
+                let own = time_us.checked_mul(1000).filter(|ts| *ts < TIME_LIMIT_NS - (1 << 40)).ok_or_else(
+                    || PickleError::at(offset, format!("`time_us` of what begins here is {time_us}")),
+                )?;
                 self.backward_count += u64::from(last.is_some_and(|last| own / 1000 < last / 1000));
                 own.max(next)
             }

@@ -1,0 +1,6 @@
+-- slow: calls.
+-- needs: events
+-- alias:
+-- columns:
+--   ts  int64  ns  Start.
+SELECT ts FROM events
