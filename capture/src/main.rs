@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod host;
 mod kernel;
+mod known;
 mod launch;
 mod lost;
 mod mark_socket;
