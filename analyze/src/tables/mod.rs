@@ -16,4 +16,4 @@ mod registry;
 mod slow_calls;
 
 pub use def::{FactDef, TableDef};
-pub use registry::{FACTS, TABLES, class_of, kinds_of, register};
+pub use registry::{FACTS, TABLES, class_of, kinds_of, register, shares_sweep};

@@ -29,4 +29,5 @@ mod snapshots;
 mod sources;
 mod sql;
 mod support;
+mod together;
 mod what_if;
