@@ -20,6 +20,7 @@ use analyze_run::{
 use analyze_verdict::{
     derived::{Derived, Source},
     params::Params,
+    shared_sweep::SharedSweep,
 };
 use arrow::array::RecordBatch;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -33,6 +34,32 @@ pub struct Trace {
     derived: Arc<Source>,
     /// The folders of runs that were imported for this trace; they are removed with it.
     _imported: Vec<tempfile::TempDir>,
+}
+
+/// A trace for questions that are asked side by side: those that read all calls do so in one sweep of the rows.
+///
+/// Each question is a [part](Self::part), and reads calls in one query of which [`Trace::shares_sweep`] is true, or asks for the
+/// verdicts ([`Trace::derived`]). What it asks besides is read by itself.
+pub struct Together {
+    trace: Trace,
+    shared: Arc<SharedSweep>,
+}
+
+impl Together {
+    /// Returns the trace that the questions are asked.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Returns the future of a question. All of them are made before the first one is polled, and are polled side by side.
+    pub fn part<T>(&self, question: impl Future<Output = T>) -> impl Future<Output = T> {
+        let part = self.shared.part();
+        async move {
+            let answer = question.await;
+            drop(part);
+            answer
+        }
+    }
 }
 
 /// Returns the format of another tool's trace.
@@ -174,6 +201,26 @@ impl Trace {
     /// Returns an error if the data is damaged.
     pub async fn derived(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
         self.derived.get(params).await
+    }
+
+    /// Returns this trace for questions that are asked side by side. It must not outlive this one.
+    pub fn together(&self) -> Together {
+        let (source, shared) = self.derived.sharing();
+        let derived = Arc::new(source);
+        let session = self.session.with_source(Arc::clone(&derived));
+        Together {
+            trace: Self { session, files: self.files.clone(), derived, _imported: Vec::new() },
+            shared,
+        }
+    }
+
+    /// Returns whether a query may be asked together with others that share a sweep: it reads calls, once, and no other
+    /// derived table.
+    ///
+    /// # Errors
+    /// Returns an error if the query cannot be planned.
+    pub async fn shares_sweep(&self, query: &str) -> Result<bool, AnalyzeError> {
+        Ok(tables::shares_sweep(&self.session.scanned(query).await?))
     }
 
     /// Returns the opened runs.

@@ -19,6 +19,7 @@ mod error;
 pub mod foreign;
 mod host;
 mod kernel;
+mod known;
 mod launch;
 mod lost;
 mod mark_socket;

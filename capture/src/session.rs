@@ -6,7 +6,7 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     os::fd::{AsRawFd, RawFd},
     path::{Path, PathBuf},
     process::ExitStatus,
@@ -19,7 +19,7 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use capture_wire::{Call, NO_STACK, Name, Process, process};
-use trace_schema::{Kind, Nanos, ProcessInfo, Redaction, Row, Run, Text, Thread};
+use trace_schema::{Kind, Nanos, Redaction, Row, Run, Text};
 use trace_writer::Parts;
 
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
     error::{CaptureError, say},
     host,
     kernel::{Kernel, Method, Setup},
+    known::Known,
     launch::{self, Running},
     lost::LostCounters,
     mark_socket::MarkSocket,
@@ -75,13 +76,10 @@ struct Session {
     sampler: Option<Sampler>,
     throttling: Throttling,
     lost: LostCounters,
-    threads: BTreeMap<(u32, u32), String>,
-    processes: BTreeMap<u32, ProcessInfo>,
+    known: Known,
     redaction: Redaction,
     /// Processes that were stopped while probes were placed, and when they were continued.
     resumed: HashMap<u32, Instant>,
-    /// Names of kernels by process and host address, until a launch needs the name.
-    kernel_names: HashMap<(u32, u64), Text>,
     rows: u64,
 }
 
@@ -121,11 +119,9 @@ pub(crate) fn record(options: Options) -> Result<Outcome, CaptureError> {
         sampler: sampler.and_then(Result::ok),
         throttling: Throttling::default(),
         lost: LostCounters::new(run.clock.start_ns),
-        threads: BTreeMap::new(),
-        processes: BTreeMap::new(),
+        known: Known::default(),
         redaction: options.redaction.clone(),
         resumed: HashMap::new(),
-        kernel_names: HashMap::new(),
         rows: 0,
         run,
     };
@@ -307,7 +303,7 @@ impl Session {
             self.kernel.remove_target(*pid);
             self.callers.forget(*pid);
         }
-        self.kernel_names.retain(|(pid, _), _| !gone.contains(pid));
+        self.known.forget_kernels(&gone);
         let rows: Vec<Row> = gone.iter().flat_map(|pid| self.marks.end(*pid)).collect();
         rows.iter().try_for_each(|row| self.push(row))
     }
@@ -317,9 +313,7 @@ impl Session {
         let run = self.metadata();
         self.recorder.next(&run)?;
         self.lost.start_over();
-        let living: HashSet<u32> = self.kernel.targets().into_iter().collect();
-        self.threads.retain(|(pid, _), _| living.contains(pid));
-        self.processes.retain(|pid, _| living.contains(pid));
+        self.known.start_over(&self.kernel.targets().into_iter().collect());
         Ok(())
     }
 
@@ -387,7 +381,7 @@ impl Session {
         match event {
             Event::Call(call) => self.call(&call, false),
             Event::OffCpu(off) => {
-                self.name_thread(off.pid, off.tid, &off.comm);
+                self.known.name_thread(off.pid, off.tid, &off.comm);
                 self.push(&sched::off_cpu_row(&off, false))
             }
             Event::Run(run) => self.push(&sched::run_row(&run)),
@@ -407,9 +401,9 @@ impl Session {
                 self.push(&row)?;
             }
         }
-        if !self.kernel_names.is_empty()
+        if !self.known.has_no_kernel()
             && let Some(func) = calls::launched(call)
-            && let Some(name) = self.kernel_names.remove(&(call.pid, func))
+            && let Some(name) = self.known.take_kernel(call.pid, func)
         {
             self.push(&kernel_name(call.ts as i64, call.pid, call.tid, func, name))?;
         }
@@ -428,7 +422,7 @@ impl Session {
             },
             // Tens of thousands are registered, few are launched.
             probes::Event::KernelName => {
-                self.kernel_names.insert((event.pid, event.handle), marks::text(event));
+                self.known.add_kernel(event.pid, event.handle, marks::text(event));
                 Ok(())
             }
             _ if event.handle == 0 || event.length == 0 => Ok(()),
@@ -442,17 +436,9 @@ impl Session {
         }
     }
 
-    fn name_thread(&mut self, pid: u32, tid: u32, comm: &[u8]) {
-        let known = self.threads.entry((pid, tid)).or_default();
-        let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
-        if known.as_bytes() != &comm[..end] {
-            *known = decode::comm(comm);
-        }
-    }
-
     fn process(&mut self, event: &Process) -> Result<(), CaptureError> {
         if event.what != process::FORK {
-            self.name_thread(event.pid, event.tid, &event.comm);
+            self.known.name_thread(event.pid, event.tid, &event.comm);
         }
         let detail = (event.what == process::EXEC).then(|| self.get_to_know(event.pid)).flatten();
         if let Some(row) = process_probe::row(event, detail) {
@@ -486,19 +472,19 @@ impl Session {
         self.throttling.watch(pid);
         let command = (!info.command.is_empty()).then(|| info.command.join(" "));
         // One that is gone already tells nothing; what was known before is better.
-        if command.is_some() || !self.processes.contains_key(&pid) {
-            self.processes.insert(pid, info);
+        if command.is_some() || !self.known.has_process(pid) {
+            self.known.add_process(pid, info);
         }
         command
     }
 
     fn libraries_of(&mut self, pid: u32, ts_ns: i64) -> Result<(), CaptureError> {
-        if !self.processes.contains_key(&pid) {
+        if !self.known.has_process(pid) {
             self.get_to_know(pid);
         }
         let Found { new, allocator } = self.attacher.attach(&mut self.kernel, pid)?;
         if let Some(library) = allocator
-            && let Some(process) = self.processes.get_mut(&pid)
+            && let Some(process) = self.known.process(pid)
             && process.torch_version.is_empty()
         {
             process.torch_version = torch_version::beside(pid, &library);
@@ -524,9 +510,7 @@ impl Session {
         run.libraries.clone_from(&self.attacher.libraries);
         run.probes.clone_from(&self.attacher.probes);
         run.lost = self.lost.lost().to_vec();
-        run.processes = self.processes.values().cloned().collect();
-        let thread = |(&(pid, tid), comm): (&(u32, u32), &String)| Thread { pid, tid, comm: comm.clone() };
-        run.threads = self.threads.iter().map(thread).collect();
+        self.known.describe(&mut run);
         run
     }
 
@@ -582,7 +566,7 @@ impl Session {
         let tasks = procfs::process::Process::new(pid as i32).and_then(|process| process.tasks());
         for task in tasks.into_iter().flatten().flatten() {
             if let Ok(stat) = task.stat() {
-                self.name_thread(pid, task.tid as u32, stat.comm.as_bytes());
+                self.known.name_thread(pid, task.tid as u32, stat.comm.as_bytes());
             }
         }
     }

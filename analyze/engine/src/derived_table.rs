@@ -1,5 +1,8 @@
 //! Tables whose rows a program derives, made anew each time that they are scanned and handed on as they are made, so that
 //! no table is ever in memory as a whole. Their rows come in no order that a query could rely on.
+//!
+//! A session may have another source than the one that the tables were registered with, as an extension of its configuration
+//! (`Session::with_source`): scans by its queries make their rows from that one.
 
 use std::{fmt, sync::Arc};
 
@@ -8,10 +11,11 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use datafusion::{
     catalog::Session,
+    common::tree_node::TreeNodeRecursion,
     datasource::{TableProvider, TableType},
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
-    logical_expr::Expr,
+    logical_expr::{Expr, LogicalPlan},
     physical_plan::{
         ExecutionPlan,
         stream::RecordBatchReceiverStream,
@@ -180,13 +184,29 @@ impl<S: Send + Sync> PartitionStream for Table<S> {
         &self.schema
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), WAITING);
         let output = Output { sender: stream.tx(), schema: Arc::clone(&self.schema) };
-        let made = (self.make)(Arc::clone(&self.source), output);
+        let own = context.session_config().get_extension::<S>();
+        let made = (self.make)(own.unwrap_or_else(|| Arc::clone(&self.source)), output);
         stream.spawn(async move { made.await.map_err(external) });
         stream.build()
     }
+}
+
+/// Returns the names of the tables that a plan scans, once for every scan.
+///
+/// # Errors
+/// Returns an error if the plan cannot be walked, which is an internal error.
+pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.push(scan.table_name.table().to_owned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(names)
 }
 
 /// Does work that blocks, as sending rows does.

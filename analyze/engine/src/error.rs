@@ -1,7 +1,5 @@
 //! What DataFusion says, as an error of this product.
 
-use std::io;
-
 use analyze_run::{error::AnalyzeError, memory_budget};
 use datafusion::error::DataFusionError;
 
@@ -12,26 +10,11 @@ pub fn query_error(error: DataFusionError) -> AnalyzeError {
         DataFusionError::ParquetError(source) => AnalyzeError::Damaged(source.to_string()),
         DataFusionError::ArrowError(source, _) => AnalyzeError::Damaged(source.to_string()),
         DataFusionError::External(source) => match source.downcast_ref() {
-            Some(error) => again(error),
+            Some(error) => AnalyzeError::again(error),
             None => AnalyzeError::Query(source.to_string()),
         },
         DataFusionError::ResourcesExhausted(what) => memory_budget::exceeded(what.clone()),
         DataFusionError::Internal(message) => AnalyzeError::Internal(message.clone()),
         root => AnalyzeError::Query(root.strip_backtrace()),
-    }
-}
-
-/// Returns an error of a reader that DataFusion has handed on, which has the same text and exit code.
-fn again(error: &AnalyzeError) -> AnalyzeError {
-    match error {
-        AnalyzeError::Damaged(what) => AnalyzeError::Damaged(what.clone()),
-        AnalyzeError::Internal(what) => AnalyzeError::Internal(what.clone()),
-        AnalyzeError::MemoryBudget { budget_bytes, detail } => {
-            AnalyzeError::MemoryBudget { budget_bytes: *budget_bytes, detail: detail.clone() }
-        }
-        AnalyzeError::Io { path, source } => {
-            AnalyzeError::Io { path: path.clone(), source: io::Error::new(source.kind(), source.to_string()) }
-        }
-        other => AnalyzeError::Query(other.to_string()),
     }
 }

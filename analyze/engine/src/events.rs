@@ -60,17 +60,35 @@ impl SessionEvents {
 /// Returns the rows of a stream that is still to be made.
 fn batches(
     made: impl Future<Output = Result<SendableRecordBatchStream, DataFusionError>> + Send + 'static,
+    error: fn(DataFusionError) -> AnalyzeError,
 ) -> Batches {
-    stream::once(made).try_flatten().map_err(query_error).boxed()
+    stream::once(made).try_flatten().map_err(error).boxed()
+}
+
+/// Returns the memory in bytes that the sorts and joins of one answer of [`SessionEvents::sorted`] share: [`SORT_BYTES`], or the
+/// session's memory limit if that is less.
+fn pool_bytes(state: &SessionState) -> usize {
+    match state.runtime_env().memory_pool.memory_limit() {
+        MemoryLimit::Finite(bytes) => bytes.min(SORT_BYTES),
+        MemoryLimit::Infinite | MemoryLimit::Unknown => SORT_BYTES,
+    }
+}
+
+/// Returns the error of a query whose sorts have a pool of [`SORT_BYTES`]. A pool that is exhausted is this one, and not the
+/// budget of the command.
+fn sort_error(error: DataFusionError) -> AnalyzeError {
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(what) => {
+            AnalyzeError::SortMemory { pool_bytes: SORT_BYTES, detail: what.clone() }
+        }
+        _ => query_error(error),
+    }
 }
 
 /// Returns the state for queries of which no part grows with the rows in memory: joins sort both sides instead of keeping
-/// one of them, and sorts share a pool of [`SORT_BYTES`], or of the session's memory limit if that is less.
+/// one of them, and sorts share a pool of [`pool_bytes`].
 fn spilling(state: SessionState) -> Result<SessionState, DataFusionError> {
-    let limit_bytes = match state.runtime_env().memory_pool.memory_limit() {
-        MemoryLimit::Finite(bytes) => bytes.min(SORT_BYTES),
-        MemoryLimit::Infinite | MemoryLimit::Unknown => SORT_BYTES,
-    };
+    let limit_bytes = pool_bytes(&state);
     let pool = Arc::new(SpillPool::new(limit_bytes));
     let environment = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
     let batch_rows = state.config().batch_size().min(SORT_ROWS);
@@ -89,14 +107,17 @@ impl SessionEvents {
     /// Returns the answer to a query whose sorts and joins spill to disk rather than take much memory.
     pub fn sorted(&self, query: &str) -> Batches {
         let (state, query) = (self.state(), query.to_owned());
-        batches(async move {
+        // A smaller pool is as large as the budget of the command.
+        let is_own_pool = state.as_ref().is_ok_and(|state| pool_bytes(state) == SORT_BYTES);
+        let made = async move {
             let state = spilling(state?)?;
             let frame = SessionContext::new_with_state(state).sql(&query).await?;
             let context = Arc::new(frame.task_ctx());
             let plan = frame.create_physical_plan().await?;
             scan_progress::register(&plan);
             execute_stream(plan, context)
-        })
+        };
+        batches(made, if is_own_pool { sort_error } else { query_error })
     }
 }
 
@@ -105,6 +126,7 @@ impl Events for SessionEvents {
         let (state, query) = (self.state(), query.to_owned());
         batches(
             async move { SessionContext::new_with_state(state?).sql(&query).await?.execute_stream().await },
+            query_error,
         )
     }
 
@@ -172,5 +194,19 @@ mod tests {
             }
         }
         assert_eq!(expected, ROWS);
+    }
+
+    #[test]
+    fn an_exhausted_pool_is_named() {
+        let exhausted = || DataFusionError::ResourcesExhausted("a merge".to_owned());
+        let (of_sort, of_session) =
+            (sort_error(exhausted()).to_string(), query_error(exhausted()).to_string());
+        assert!(of_sort.contains("needs more than 256 MiB") && of_sort.ends_with(": a merge"), "{of_sort}");
+        assert!(of_session.starts_with("memory budget of "), "{of_session}");
+        assert_eq!(
+            pool_bytes(&context().state()),
+            12 << 20,
+            "of which the budget of the command is the limit"
+        );
     }
 }

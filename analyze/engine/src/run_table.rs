@@ -10,9 +10,9 @@
 //! ```
 //!
 //! **Late materialisation** decodes the columns that are filtered by first, and of the other columns only the
-//! rows that pass. It pays if there are many other columns, and costs a third of the time of a query that
-//! reads few. (The session must not enable it: DataFusion enables it if either the session or the table
-//! does.)
+//! rows that pass. It pays if there are many other columns, or if few rows pass, as of the kinds of which a run
+//! has few; else it costs a third of the time of a query that reads few columns. (The session must not enable
+//! it: DataFusion enables it if either the session or the table does.)
 
 use std::sync::Arc;
 
@@ -34,17 +34,38 @@ use datafusion::{
     },
     error::Result,
     execution::object_store::ObjectStoreUrl,
-    logical_expr::{Expr, TableProviderFilterPushDown, TableType},
+    logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType},
     physical_expr::{LexOrdering, PhysicalSortExpr, expressions::Column},
     physical_plan::ExecutionPlan,
     scalar::ScalarValue,
 };
-use trace_schema::arrow_schema;
+use trace_schema::{Kind, arrow_schema};
 
 use crate::stored_reader::StoredReaders;
 
 /// So many columns are decoded as a whole.
 const FEW_COLUMNS: usize = 8;
+/// The kinds of which a run has few rows beside its calls, allocator events and scheduler rows.
+const RARE_KINDS: [Kind; 4] = [Kind::Mark, Kind::Name, Kind::Process, Kind::Sample];
+
+/// Returns whether an expression is the column `kind`, which may be cast to plain text.
+fn is_kind(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(column) => column.name() == "kind",
+        Expr::Cast(cast) => is_kind(&cast.expr),
+        _ => false,
+    }
+}
+
+/// Returns whether one of the filters selects the rows of a rare kind.
+fn selects_rare_kind(filters: &[Expr]) -> bool {
+    filters.iter().any(|filter| {
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return false };
+        let Expr::Literal(value, _) = right.as_ref() else { return false };
+        let name = value.try_as_str().flatten();
+        is_kind(left) && RARE_KINDS.iter().any(|kind| name == Some(kind.name()))
+    })
+}
 
 /// Row groups that follow each other without overlap, as few chains as that takes.
 fn chains(groups: &[RowGroup]) -> Vec<Vec<&RowGroup>> {
@@ -143,15 +164,16 @@ impl TableProvider for RunTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = projection.map_or(usize::MAX, Vec::len);
+        let is_late = columns > FEW_COLUMNS || selects_rare_kind(filters);
         let global = state.config_options().execution.parquet.clone();
         let source = ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(TableParquetOptions { global, ..TableParquetOptions::default() })
             .with_parquet_file_reader_factory(Arc::new(StoredReaders))
-            .with_pushdown_filters(columns > FEW_COLUMNS);
+            .with_pushdown_filters(is_late);
         let file_groups = match &self.groups {
             Some(groups) if !groups.is_sorted_by(|a, b| a.last_ts <= b.first_ts) => {
                 self.file_groups(groups, state.config().target_partitions())
@@ -265,8 +287,10 @@ mod tests {
             let rows = (0..7).flat_map(|group| (0..100).map(move |row| (group * 70 + row, row)));
             [rows.filter(|(_, row)| row % 10 == 0 && row % 7 > 3).map(|(ts, _)| ts).sum::<i64>()]
         });
-        for (columns, is_late) in [("dur", false), ("*", true)] {
-            let query = format!("EXPLAIN SELECT {columns} FROM events WHERE kind = 'off_cpu'");
+        for (columns, kind, is_late) in
+            [("dur", "off_cpu", false), ("*", "off_cpu", true), ("dur", "mark", true), ("dur", "call", false)]
+        {
+            let query = format!("EXPLAIN SELECT {columns} FROM events WHERE kind = '{kind}'");
             let plan = trace.batches(&query).await.unwrap();
             let plan = arrow::util::pretty::pretty_format_batches(&plan).unwrap().to_string();
             assert_eq!(plan.contains("FilterExec"), !is_late, "{plan}");

@@ -19,7 +19,7 @@ use trace_schema::{Bytes, Nanos, arrow_schema};
 
 use crate::{
     catalog::{Library, Query},
-    diagnostics,
+    derived_table, diagnostics,
     error::query_error,
     events::SessionEvents,
     functions,
@@ -87,6 +87,25 @@ impl Session {
         }
         self.queries = queries;
         Ok(())
+    }
+
+    /// Returns a session over the same tables whose derived tables are made from another source than the one that they were
+    /// registered with. It must be of the type of that one.
+    pub fn with_source<S: Send + Sync + 'static>(&self, source: Arc<S>) -> Self {
+        let state = self.context.state();
+        // The tables are those of this session.
+        let config = state.config().clone().with_create_default_catalog_and_schema(false);
+        let state = SessionStateBuilder::new_from_existing(state).with_config(config.with_extension(source));
+        Self { context: SessionContext::new_with_state(state.build()), queries: self.queries.clone() }
+    }
+
+    /// Returns the names of the tables that a query scans, once for every scan; a view stands for the tables that it reads.
+    ///
+    /// # Errors
+    /// Returns an error if the query cannot be planned.
+    pub async fn scanned(&self, query: &str) -> Result<Vec<String>, AnalyzeError> {
+        let plan = self.sql(query).await?.into_optimized_plan().map_err(query_error)?;
+        derived_table::scanned(&plan).map_err(query_error)
     }
 
     /// Returns DataFusion's own context.

@@ -6,7 +6,7 @@
 //! streams are then not known. With neither, the calls still tell the segments, but nothing about their
 //! content.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::TryStreamExt;
 
@@ -43,9 +43,26 @@ fn is_empty_cache(frame: &str) -> bool {
         || frame.contains("NativeCachingAllocator") && frame.contains("emptyCache")
 }
 
-/// The columns that the decoder reads, in addition to those that every reading has.
-pub(super) const COLUMNS: &[&str] =
-    &["addr", "device", "stream", "caller", "ret", "pool_owner", "pool_id", "stack", "value"];
+/// The columns that the decoder reads.
+pub(super) const COLUMNS: [&str; 17] = [
+    "ts",
+    "dur",
+    "kind",
+    "op",
+    "pid",
+    "tid",
+    "size_bytes",
+    "detail",
+    "addr",
+    "device",
+    "stream",
+    "caller",
+    "ret",
+    "pool_owner",
+    "pool_id",
+    "stack",
+    "value",
+];
 
 /// Identifies one allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,33 +96,62 @@ pub struct RecordedKinds {
     pub calls: bool,
 }
 
-/// Queries which kinds of rows each process has, by run and process; processes without any are left out.
-pub(super) async fn recorded_kinds(
-    events: &dyn Events,
-) -> Result<HashMap<(String, u32), RecordedKinds>, AnalyzeError> {
+/// The processes and devices with allocations on record, by run, each with whether they are events of the allocator itself
+/// rather than usage reports.
+pub(super) type Allocating = BTreeMap<String, BTreeSet<(u32, i32, bool)>>;
+
+/// What a query tells of the rows before they are replayed.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// Which kinds of rows each process has, by run and process; processes without any are left out.
+    pub(super) kinds: HashMap<(String, u32), RecordedKinds>,
+    pub(super) allocating: Allocating,
+    /// The processes with calls of cudaMalloc by any library.
+    pub(super) with_driver_calls: BTreeSet<u32>,
+}
+
+/// Queries which kinds of rows each process has.
+pub(super) async fn recorded(events: &dyn Events) -> Result<Recorded, AnalyzeError> {
     let query = format!(
-        "SELECT run, pid, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled FROM events WHERE (kind = 'alloc' \
+        "SELECT run, pid, coalesce(device, 0) AS device, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled, \
+         count(*) FILTER (WHERE size_bytes >= 0) AS sized, count(*) FILTER (WHERE starts_with(caller, '{TORCH_LIBRARY}')) AS of_torch \
+         FROM events WHERE (kind = 'alloc' \
          AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment', 'empty_cache', 'ipc_collect')) \
-         OR (kind = 'call' AND op IN ('cudaIpcCloseMemHandle', 'cuIpcCloseMemHandle')) \
-         OR (kind = 'call' AND op IN ('cudaMalloc', 'cuMemMap') AND starts_with(caller, '{TORCH_LIBRARY}')) GROUP BY run, pid, op"
+         OR (kind = 'call' AND op IN ('cudaIpcCloseMemHandle', 'cuIpcCloseMemHandle', 'cudaMalloc', 'cuMemMap')) \
+         GROUP BY run, pid, coalesce(device, 0), op"
     );
-    let mut found: HashMap<(String, u32), RecordedKinds> = HashMap::new();
+    let mut found = Recorded::default();
     let mut batches = events.select(&query);
     while let Some(batch) = batches.try_next().await? {
         let (runs, pids) = (strings(&batch, "run")?, integers(&batch, "pid")?);
-        let (ops, pooled) = (strings(&batch, "op")?, integers(&batch, "pooled")?);
+        let (ops, devices) = (strings(&batch, "op")?, integers(&batch, "device")?);
+        let (pooled, sized) = (integers(&batch, "pooled")?, integers(&batch, "sized")?);
+        let of_torch = integers(&batch, "of_torch")?;
         for row in 0..batch.num_rows() {
-            let recorded_kinds =
-                found.entry((runs.value(row).to_owned(), pids.value(row) as u32)).or_default();
-            recorded_kinds.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
+            let (run, pid) = (runs.value(row), pids.value(row) as u32);
+            if ops.value(row) == "cudaMalloc" {
+                found.with_driver_calls.insert(pid);
+            }
+            // Calls of other libraries tell nothing about the allocator.
+            if matches!(ops.value(row), "cudaMalloc" | "cuMemMap") && of_torch.value(row) == 0 {
+                continue;
+            }
+            let kinds = found.kinds.entry((run.to_owned(), pid)).or_default();
+            kinds.users_pools |= pooled.value(row) > 0 && ops.value(row) != "state_segment";
             match ops.value(row) {
-                "usage" => recorded_kinds.usage = true,
-                "state_segment" => recorded_kinds.state = true,
-                "empty_cache" => recorded_kinds.empty_cache = true,
-                "ipc_collect" => recorded_kinds.ipc_collect = true,
-                "cudaIpcCloseMemHandle" | "cuIpcCloseMemHandle" => recorded_kinds.closed_handles = true,
-                "cudaMalloc" | "cuMemMap" => recorded_kinds.calls = true,
-                _ => recorded_kinds.events = true,
+                "usage" => kinds.usage = true,
+                "state_segment" => kinds.state = true,
+                "empty_cache" => kinds.empty_cache = true,
+                "ipc_collect" => kinds.ipc_collect = true,
+                "cudaIpcCloseMemHandle" | "cuIpcCloseMemHandle" => kinds.closed_handles = true,
+                "cudaMalloc" | "cuMemMap" => kinds.calls = true,
+                _ => kinds.events = true,
+            }
+            // A negative usage report is a free.
+            let is_probed = ops.value(row) == "alloc";
+            if is_probed || ops.value(row) == "usage" && sized.value(row) > 0 {
+                let device = devices.value(row) as i32;
+                found.allocating.entry(run.to_owned()).or_default().insert((pid, device, is_probed));
             }
         }
     }

@@ -9,9 +9,8 @@
 //! if the record has the whole window: a process that was joined has no beginning of a thread's first window, and events
 //! that were lost leave a gap.
 
-use std::collections::HashMap;
-
 use crate::{allocator::Allocator, decode::Key, event::Event, knowledge::Knowledge, span::State};
+use analyze_run::hash::HashMap;
 
 /// A thread, by run, process and its own number.
 pub(crate) type Thread = (u32, u32, u32);

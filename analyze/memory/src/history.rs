@@ -42,8 +42,6 @@
 //! (`frees.rs`), so that a program that collects its garbage, empties its cache and calls `ipc_collect()` has the bytes of
 //! each part.
 
-use std::collections::HashMap;
-
 use super::{
     allocator::Allocator,
     event::{Action, Event},
@@ -54,6 +52,7 @@ use super::{
     settings::SMALL_SEGMENT_BYTES,
 };
 pub use crate::{cause::Cause, release::Release};
+use analyze_run::hash::HashMap;
 
 /// The request that a segment was reserved or released for.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,13 @@
 //! rows of events ──► the initial state             ──► replay ──► the final state
 //!                    (a first pass, for snapshots                 (compared with the state
 //!                    whose history is incomplete)                 that a snapshot recorded)
+//!                    once for all replays: `prepared`
 //! ```
 
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use trace_schema::{AttachedProbe, Kind, Lost, Run};
@@ -18,12 +19,12 @@ pub use super::decode::{IpcCollect, Key, is_torch};
 use crate::{
     allocator::Allocator,
     check::{self, Difference},
-    decode::{COLUMNS, Decoder, Item, RecordedKinds, recorded_kinds},
+    decode::{COLUMNS, Decoder, Item, RecordedKinds},
     event::{Event, PoolId},
     fault::Fault,
-    initial_state::{InitialState, Seed, SnapshotState},
+    initial_state::{Seed, SnapshotState},
     knowledge::{Knowledge, SplitPolicy},
-    pool_split::SplitInference,
+    prepared::Prepared,
     settings::Settings,
     span::{Block, Observer, Segment},
 };
@@ -169,9 +170,9 @@ pub fn lost_count(run: &Run, is_inferred: bool) -> u64 {
 /// The replayed state of all allocators.
 #[derive(Debug, Default)]
 pub struct Replay {
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     facts: Vec<RunFacts>,
-    recorded_kinds: HashMap<(u32, u32), RecordedKinds>,
+    pub(super) recorded_kinds: HashMap<(u32, u32), RecordedKinds>,
     allocators: BTreeMap<Key, Allocator>,
     seeds: BTreeMap<Key, Seed>,
     split_policies: BTreeMap<Key, BTreeMap<PoolId, SplitPolicy>>,
@@ -182,28 +183,44 @@ pub struct Replay {
     passed: Vec<usize>,
     /// The number of losses of the current run that have been applied, by kind as in [`RunFacts`].
     lost_applied: [usize; 2],
-    current: u32,
+    pub(super) current: u32,
 }
 
 /// The events to replay.
 #[derive(Clone)]
 pub struct Input {
     events: Arc<dyn Events>,
-    files: Vec<RunFile>,
+    pub(super) files: Vec<RunFile>,
     /// The metadata of the runs, in the order of their numbers; a table without files may have some.
     runs: Vec<(String, Run)>,
+    /// What every replay begins with, once it is known.
+    pub(super) prepared: Arc<OnceLock<Arc<Prepared>>>,
 }
 
 impl Input {
-    /// Creates an input from the `events` table of a session and the files that the table is read from.
+    /// Creates an input from the `events` table of a session and the files that the table is read from. The events must not
+    /// change as long as it is used.
     pub fn new(events: Arc<dyn Events>, files: &[RunFile]) -> Self {
         let runs = files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-        Self { events, files: files.to_vec(), runs }
+        Self { events, files: files.to_vec(), runs, prepared: Arc::default() }
     }
 
     /// Replaces the metadata of the runs, so that runs without files can be included.
     pub fn with_runs(self, runs: &[(String, Run)]) -> Self {
-        Self { runs: runs.to_vec(), ..self }
+        // What is prepared has the numbers of the runs.
+        let are_numbered_alike = self.runs.iter().map(|(name, _)| name).eq(runs.iter().map(|(name, _)| name));
+        let prepared = if are_numbered_alike { Arc::clone(&self.prepared) } else { Arc::default() };
+        Self { runs: runs.to_vec(), prepared, ..self }
+    }
+
+    /// Returns the table `events`.
+    pub(super) fn events(&self) -> &Arc<dyn Events> {
+        &self.events
+    }
+
+    /// Returns the metadata of the runs, in the order of their numbers.
+    pub(super) fn runs(&self) -> &[(String, Run)] {
+        &self.runs
     }
 
     /// Replays all events. `instants` lists, for each run, the times (ns, sorted) at which
@@ -216,48 +233,57 @@ impl Input {
         instants: Vec<Vec<i64>>,
         listener: L,
     ) -> Result<(Replay, L), AnalyzeError> {
-        let mut replay = Replay { instants, ..Replay::default() };
-        for (name, _) in &self.runs {
-            replay.number(name);
-        }
-        replay.facts = self.runs.iter().map(|(_, run)| RunFacts::of(run)).collect();
-        for ((run, pid), recorded_kinds) in recorded_kinds(&*self.events).await? {
-            let run = replay.number(&run);
-            replay.recorded_kinds.insert((run, pid), recorded_kinds);
-        }
-        // A table without files has no metadata.
-        let begins_late = self.files.is_empty() || self.files.iter().any(|file| file.run.joined_running);
-        let wants = |recorded_kinds: &RecordedKinds| {
-            (begins_late && recorded_kinds.state) || recorded_kinds.users_pools
+        self.replay_rows(instants, listener, false).await
+    }
+
+    /// Replays events as [`Self::replay`] does, but only until all requested instants have passed.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`Self::replay`].
+    pub async fn replay_until<L: Listener + 'static>(
+        &self,
+        instants: Vec<Vec<i64>>,
+        listener: L,
+    ) -> Result<(Replay, L), AnalyzeError> {
+        self.replay_rows(instants, listener, true).await
+    }
+
+    async fn replay_rows<L: Listener + 'static>(
+        &self,
+        instants: Vec<Vec<i64>>,
+        listener: L,
+        is_partial: bool,
+    ) -> Result<(Replay, L), AnalyzeError> {
+        let prepared = self.prepared().await?;
+        let replay = Replay {
+            instants,
+            names: prepared.names.clone(),
+            recorded_kinds: prepared.recorded_kinds.clone(),
+            seeds: prepared.seeds.clone(),
+            split_policies: prepared.split_policies.clone(),
+            ..self.begin()
         };
-        if replay.recorded_kinds.values().any(wants) {
-            let decoder = Decoder::new(replay.recorded_kinds.clone());
-            let first = First {
-                decoder,
-                replay,
-                begins_late,
-                initial_states: BTreeMap::new(),
-                inferences: BTreeMap::new(),
-            };
-            let First { replay: read, initial_states, inferences, .. } = self.read(first).await?;
-            replay = read;
-            for (key, (initial_state, snapshot)) in initial_states {
-                replay.seeds.insert(key, initial_state.finish(&snapshot));
-            }
-            replay.split_policies =
-                inferences.into_iter().map(|(key, study)| (key, study.finish())).collect();
-        }
         if replay.recorded_kinds.is_empty() {
             return Ok((replay, listener));
         }
         let decoder = Decoder::new(replay.recorded_kinds.clone());
-        let feed = self.read(Feed { decoder, replay, listener }).await?;
+        let feed = self.read(Feed { decoder, replay, listener, is_partial }).await?;
         Ok((feed.replay, feed.listener))
     }
 
-    async fn read<C: Consumer + 'static>(&self, consumer: C) -> Result<C, AnalyzeError> {
+    /// Returns a replay before its first row, which knows the runs.
+    pub(super) fn begin(&self) -> Replay {
+        let mut replay = Replay::default();
+        for (name, _) in &self.runs {
+            replay.number(name);
+        }
+        replay.facts = self.runs.iter().map(|(_, run)| RunFacts::of(run)).collect();
+        replay
+    }
+
+    pub(super) async fn read<C: Consumer + 'static>(&self, consumer: C) -> Result<C, AnalyzeError> {
         let origin = Origin::of(&self.files, Arc::clone(&self.events));
-        reading::read(origin, COLUMNS, consumer).await
+        reading::read_columns(origin, COLUMNS.to_vec(), consumer).await
     }
 }
 
@@ -282,7 +308,7 @@ impl Replay {
         self.differences.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    fn number(&mut self, name: &str) -> u32 {
+    pub(super) fn number(&mut self, name: &str) -> u32 {
         if let Some(place) = self.names.iter().position(|known| known == name) {
             return place as u32;
         }
@@ -290,7 +316,7 @@ impl Replay {
         self.names.len() as u32 - 1
     }
 
-    fn settings(&self, key: Key) -> Settings {
+    pub(super) fn settings(&self, key: Key) -> Settings {
         let facts = self.facts.get(key.run as usize);
         facts.and_then(|facts| facts.settings.get(&key.pid)).cloned().unwrap_or_default()
     }
@@ -412,65 +438,13 @@ impl Replay {
     }
 }
 
-/// The first pass: finds the initial state of each allocator, and which pools split blocks.
-struct First {
-    decoder: Decoder,
-    replay: Replay,
-    begins_late: bool,
-    initial_states: BTreeMap<Key, (InitialState, SnapshotState)>,
-    inferences: BTreeMap<Key, SplitInference>,
-}
-
-impl Consumer for First {
-    fn names(&mut self) -> &mut Names {
-        &mut self.decoder.names
-    }
-
-    fn run(&mut self, name: &str) -> Result<(), AnalyzeError> {
-        self.replay.current = self.replay.number(name);
-        Ok(())
-    }
-
-    fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
-        for row in range {
-            let Some((key, item)) = self.decoder.item(rows, row, self.replay.current) else { continue };
-            let recorded_kinds = self.decoder.recorded_kinds(key.run, key.pid);
-            let settings = || self.replay.settings(key);
-            if let Item::Event(event) = &item
-                && recorded_kinds.users_pools
-            {
-                self.inferences.entry(key).or_insert_with(|| SplitInference::new(settings())).event(event);
-            }
-            if !self.begins_late || !recorded_kinds.state {
-                continue;
-            }
-            let (initial_state, snapshot) = self
-                .initial_states
-                .entry(key)
-                .or_insert_with(|| (InitialState::new(settings()), SnapshotState::default()));
-            match item {
-                Item::Event(event) => initial_state.event(&event),
-                Item::EmptyCache { .. }
-                | Item::IpcCollect(_)
-                | Item::HandleClosed { .. }
-                | Item::Refused { .. } => (),
-                Item::Segment(segment) => drop(snapshot.segments.insert(segment.addr, segment)),
-                Item::Block(block) => drop(snapshot.blocks.insert(block.addr, block)),
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), AnalyzeError> {
-        Ok(())
-    }
-}
-
 /// The second pass: replays the rows as they are read.
 struct Feed<L> {
     decoder: Decoder,
     replay: Replay,
     listener: L,
+    /// Whether nothing matters that comes after the requested instants.
+    is_partial: bool,
 }
 
 impl<L: Listener> Consumer for Feed<L> {
@@ -491,7 +465,7 @@ impl<L: Listener> Consumer for Feed<L> {
     }
 
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError> {
-        let Self { decoder, replay, listener } = self;
+        let Self { decoder, replay, listener, .. } = self;
         for row in range {
             let Some((key, item)) = decoder.item(rows, row, replay.current) else { continue };
             let ts = rows.ts.value(row);
@@ -520,6 +494,12 @@ impl<L: Listener> Consumer for Feed<L> {
             }
         }
         self.listener.flush(&self.replay, false)
+    }
+
+    fn is_done(&self) -> bool {
+        let Replay { instants, passed, .. } = &self.replay;
+        let passed = |run: usize| passed.get(run).copied().unwrap_or_default();
+        self.is_partial && instants.iter().enumerate().all(|(run, of)| passed(run) >= of.len())
     }
 
     fn finish(&mut self) -> Result<(), AnalyzeError> {

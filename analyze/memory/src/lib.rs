@@ -31,6 +31,7 @@ mod oracle;
 mod oracle_late;
 pub mod pool_split;
 pub mod pools;
+mod prepared;
 pub mod release;
 mod segments;
 mod setting_keys;

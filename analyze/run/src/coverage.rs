@@ -293,6 +293,12 @@ impl Coverage {
         })
     }
 
+    /// Returns whether [`Self::has_schedule`] is true of every thread of a process at any time.
+    pub fn has_whole_schedule(&self, (run, pid): (u32, u32)) -> bool {
+        let is_whole = |of_run: &OfRun| of_run.watched.contains(&pid) && of_run.schedule.all.is_empty();
+        self.blur.0.is_empty() && self.runs.get(&run).is_some_and(is_whole)
+    }
+
     /// Returns whether every switch of a thread in `[from, to)`, in nanoseconds on the clock of the scheduler, has its row: run,
     /// process and thread.
     pub fn has_switches(&self, (run, pid, tid): (u32, u32, u32), from: i64, to: i64) -> bool {
@@ -380,6 +386,11 @@ mod tests {
         assert!(!schedule(7, 1_500, 1_501) && schedule(8, 1_500, 1_501) && schedule(7, 2_000, 3_000));
         assert!(!coverage.has_schedule((r, 2, 1), 0, 1), "nothing of that process is on record");
         assert!(coverage.is_partial((r, 1)) && coverage.is_partial((r, 2)));
+        assert!(!coverage.has_whole_schedule((r, 1)), "it has losses");
+        let recorded = Run { probes: vec![trace_schema::AttachedProbe::default()], ..Run::default() };
+        let without_losses = Coverage::new([("r", &recorded)].into_iter(), &watched, &mut names);
+        let of_process = |pid| without_losses.has_whole_schedule((r, pid));
+        assert!(of_process(1) && !of_process(2) && without_losses.has_schedule((r, 1, 9), 0, i64::MAX));
         let whole = Coverage::new([("r", &Run::default())].into_iter(), &Watched::default(), &mut names);
         assert!(!whole.is_partial((r, 1)), "no call of the run has its schedule");
         let [launch, malloc, free] =

@@ -100,6 +100,14 @@ pub enum AnalyzeError {
         /// What asked for more; empty if it is not known.
         detail: String,
     },
+    /// A query that sorts on disk needs more memory than its sorts and joins may take together.
+    #[error("a query that sorts needs more than {}, which is all that its sorts and joins may take, whatever --memory-limit is{}", Bytes(i64::try_from(*pool_bytes).unwrap_or(i64::MAX)), said(detail))]
+    SortMemory {
+        /// The memory that sorts and joins of one query may take together.
+        pool_bytes: usize,
+        /// What asked for more.
+        detail: String,
+    },
     /// A Parquet file is not a readable run of Inquest.
     #[error("{} is Parquet, but not a run of Inquest: {reason}", path.display())]
     NotARun {
@@ -172,6 +180,27 @@ impl AnalyzeError {
         Self::Unreadable { path: path.to_owned(), place, reason: reason.into() }
     }
 
+    /// Returns an error with the text and the exit code of this one, for another one who waits for the same work.
+    pub fn again(&self) -> Self {
+        match self {
+            Self::Damaged(what) => Self::Damaged(what.clone()),
+            Self::Internal(what) => Self::Internal(what.clone()),
+            Self::MemoryBudget { budget_bytes, detail } => {
+                Self::MemoryBudget { budget_bytes: *budget_bytes, detail: detail.clone() }
+            }
+            Self::SortMemory { pool_bytes, detail } => {
+                Self::SortMemory { pool_bytes: *pool_bytes, detail: detail.clone() }
+            }
+            Self::Io { path, source } => {
+                Self::Io { path: path.clone(), source: io::Error::new(source.kind(), source.to_string()) }
+            }
+            Self::NotParquet { path, reason } => {
+                Self::NotParquet { path: path.clone(), reason: reason.clone() }
+            }
+            other => Self::Query(other.to_string()),
+        }
+    }
+
     /// Returns the exit code of this error, as documented in `analyze --help`.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
@@ -179,6 +208,7 @@ impl AnalyzeError {
             | Self::Unfinished(_)
             | Self::NoRun { .. }
             | Self::MemoryBudget { .. }
+            | Self::SortMemory { .. }
             | Self::NotARun { .. }
             | Self::NewerVersion { .. }
             | Self::UnknownFormat { .. }

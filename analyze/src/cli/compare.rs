@@ -236,7 +236,7 @@ impl Args {
 
 async fn plan(runs: &[PathBuf], args: &RuleArgs, comparisons: usize, json: bool) -> Result<(), AnalyzeError> {
     let rules = args.rules()?;
-    let recorded = load(runs, &args.options()).await?;
+    let recorded = baseline::load_for(&rules, runs, &args.options()).await?;
     let powers = simulate::power(&rules, &recorded, comparisons)?;
     answer(json, &powers, |powers| power::plan(powers, recorded.each().len(), comparisons))
 }

@@ -64,7 +64,7 @@ impl Args {
         self.svg.iter().try_for_each(|svg| new_file::check(svg, self.force, &self.runs))?;
         let gates: Vec<String> = self.metric.iter().map(|metric| format!("{metric} < +0%")).collect();
         let rules = Rules::new(&gates, Some(self.alpha), None)?;
-        let mut runs = baseline::load(&self.runs, &Options { queries: self.queries }).await?;
+        let mut runs = baseline::load_for(&rules, &self.runs, &Options { queries: self.queries }).await?;
         if self.order == Order::Time {
             if let Some(run) = runs.each().iter().find(|run| run.facts.start_wall_ns.is_none()) {
                 return Err(AnalyzeError::Inconclusive(format!(

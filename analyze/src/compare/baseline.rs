@@ -28,7 +28,8 @@ use trace_writer::{Access, NewFile};
 
 use super::{
     facts::Facts,
-    figure::{self, Figure, Key},
+    figure::{self, Figure, Key, Wanted},
+    gate::Rules,
     metric::{Declaration, Metric},
     runs::{About, Builder, RunFigures, Runs},
 };
@@ -36,7 +37,7 @@ use crate::trace::{Options, Trace, expand};
 use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
-    panics, parquet_footer,
+    memory_budget, panics, parquet_footer,
     run_file::tell_apart,
 };
 
@@ -48,6 +49,9 @@ const VERSION: u32 = 1;
 const MAX_FIGURES: usize = 1 << 24;
 /// Upper bound of the number of runs measured concurrently: peak memory grows in proportion to it.
 const AT_ONCE: usize = 8;
+/// Memory in bytes that measuring a run of 100 million events takes: so many runs as fit into the budget are measured
+/// concurrently.
+const RUN_BYTES: usize = 2 << 30;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -199,9 +203,9 @@ pub fn open(path: &Path) -> Result<Runs, AnalyzeError> {
     })
 }
 
-/// Measures the figures of one run, or reads those of a baseline. Nothing of the run stays in memory
+/// Measures the wanted figures of one run, or reads those of a baseline. Nothing of the run stays in memory
 /// afterwards.
-async fn measure(path: PathBuf, options: Options) -> Result<Runs, AnalyzeError> {
+async fn measure(path: PathBuf, options: Options, wanted: Wanted) -> Result<Runs, AnalyzeError> {
     if let Some(runs) = read(&path)? {
         return Ok(runs);
     }
@@ -210,20 +214,39 @@ async fn measure(path: PathBuf, options: Options) -> Result<Runs, AnalyzeError> 
         return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
     };
     let (name, facts) = (file.name.clone(), Facts::read(&trace, file).await?);
-    Runs::new([RunFigures { name, facts, figures: figure::of(&trace).await? }])
+    Runs::new([RunFigures { name, facts, figures: figure::of_wanted(&trace, &wanted).await? }])
 }
 
-/// Loads the figures of all runs and baselines that the paths, directories and patterns name, in the order
+/// Loads all figures of all runs and baselines that the paths, directories and patterns name, in the order
 /// given. A number is appended to the names of runs that would otherwise share one.
 ///
 /// # Errors
 /// Returns an error if a run or baseline cannot be read, or if a path names none.
 pub async fn load(paths: &[PathBuf], options: &Options) -> Result<Runs, AnalyzeError> {
+    load_wanted(paths, options, &Wanted::default()).await
+}
+
+/// Loads runs as [`load`] does, but of their figures only what gates need. If a gate finds no figure, all are loaded, so that
+/// an error can name those that there are.
+///
+/// # Errors
+/// Returns an error in the same cases as [`load`].
+pub async fn load_for(rules: &Rules, paths: &[PathBuf], options: &Options) -> Result<Runs, AnalyzeError> {
+    let runs = load_wanted(paths, options, &rules.wanted()).await?;
+    match rules.figures(runs.keys().iter()).is_ok() {
+        true => Ok(runs),
+        false => load(paths, options).await,
+    }
+}
+
+async fn load_wanted(paths: &[PathBuf], options: &Options, wanted: &Wanted) -> Result<Runs, AnalyzeError> {
     let paths = paths.iter().map(|path| expand(path)).collect::<Result<Vec<_>, _>>()?.concat();
     // The queries of a single run do not keep all processors busy, so several runs are measured concurrently.
-    let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(AT_ONCE);
+    let at_once = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2));
+    let at_once = at_once.min(AT_ONCE).min(memory_budget::bytes() / RUN_BYTES).max(1);
     let measured = paths.into_iter().map(|path| async move {
-        tokio::spawn(measure(path, options.clone())).await.map_err(panics::joined)?
+        let measured = measure(path, options.clone(), wanted.clone());
+        tokio::spawn(measured).await.map_err(panics::joined)?
     });
     let all: Vec<Runs> = stream::iter(measured).buffered(at_once).try_collect().await?;
     let mut builder = Builder::default();

@@ -17,7 +17,10 @@ use std::{path::Path, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::quantity::quantity;
-use super::{figure::Key, metric::Metric};
+use super::{
+    figure::{Key, Wanted},
+    metric::Metric,
+};
 use analyze_run::{error::AnalyzeError, text_file};
 
 /// Amount by which a figure may change for the worse.
@@ -242,6 +245,12 @@ impl Rules {
 }
 
 impl Rules {
+    /// Returns the metrics that the gates need of a run.
+    pub fn wanted(&self) -> Wanted {
+        let of_gate = |gate: &Gate| (gate.metric.clone(), gate.subject == Subject::Whole);
+        Wanted::named(self.gates.iter().map(of_gate))
+    }
+
     /// Returns the figures that the gates check, each with its gate. Default gates that the recordings do not
     /// measure are left out.
     ///

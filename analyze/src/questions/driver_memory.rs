@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::trace::Trace;
@@ -63,17 +64,26 @@ fn is_of_torch(bytes: i64) -> bool {
     bytes == small || bytes == large || (bytes >= large / 2 && bytes % small == 0)
 }
 
-/// Returns the processes that allocated memory before `ts` (ns, trace clock), by pid.
-pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
+/// Returns for each of some times (ns, trace clock, sorted) the processes that allocated memory before it, by pid.
+pub async fn run(trace: &Trace, times: &[i64]) -> Result<Vec<Vec<Driver>>, AnalyzeError> {
     let query = format!(
-        "SELECT pid, op, CAST(addr AS BIGINT) AS addr, size_bytes FROM events WHERE kind = 'call' \
-         AND op IN ('cudaMalloc', 'cudaFree') AND (ret IS NULL OR ret = 0) AND ts < {ts} ORDER BY ts"
+        "SELECT pid, op, CAST(addr AS BIGINT) AS addr, size_bytes, ts FROM events WHERE kind = 'call' \
+         AND op IN ('cudaMalloc', 'cudaFree') AND (ret IS NULL OR ret = 0) AND ts < {} ORDER BY ts",
+        times.last().copied().unwrap_or(i64::MIN)
     );
     let mut found: BTreeMap<i64, Driver> = BTreeMap::new();
-    for batch in trace.batches(&query).await? {
-        let (pid, op) = (integers(&batch, "pid")?, strings(&batch, "op")?);
+    let mut then: Vec<Vec<Driver>> = Vec::new();
+    let allocated = |found: &BTreeMap<i64, Driver>| {
+        found.values().filter(|driver| driver.allocs_count > 0).cloned().collect::<Vec<Driver>>()
+    };
+    let mut batches = trace.events().select(&query);
+    while let Some(batch) = batches.try_next().await? {
+        let (pid, op, ts) = (integers(&batch, "pid")?, strings(&batch, "op")?, integers(&batch, "ts")?);
         let (addr, size) = (integers(&batch, "addr")?, integers(&batch, "size_bytes")?);
         for row in 0..batch.num_rows() {
+            while times.get(then.len()).is_some_and(|time| *time <= ts.value(row)) {
+                then.push(allocated(&found));
+            }
             let pid = pid.at(row).unwrap_or_default();
             let driver =
                 found.entry(pid).or_insert_with(|| Driver { pid, held_bytes: Some(0), ..Driver::default() });
@@ -85,19 +95,26 @@ pub async fn run(trace: &Trace, ts: i64) -> Result<Vec<Driver>, AnalyzeError> {
             }
         }
     }
-    let mut drivers: Vec<Driver> = found.into_values().filter(|driver| driver.allocs_count > 0).collect();
+    then.resize_with(times.len(), || allocated(&found));
+    for (drivers, ts) in then.iter_mut().zip(times) {
+        judge(trace, drivers, *ts);
+    }
+    Ok(then)
+}
+
+/// Completes what is known of processes at a time (ns, trace clock): whether calls before it are missing.
+fn judge(trace: &Trace, drivers: &mut [Driver], ts: i64) {
     let mut names = Names::default();
     let coverage = Coverage::of_files(trace.files(), &Watched::default(), &mut names);
     let ops = ["cudaMalloc", "cudaFree"].map(|op| names.number(op));
     let runs: Vec<u32> = trace.files().iter().map(|file| names.number(&file.name)).collect();
-    for driver in &mut drivers {
+    for driver in drivers {
         let pid = driver.pid as u32;
         let has_calls = |run: &u32| coverage.has_calls((*run, pid), i64::MIN, ts, |op| ops.contains(&op));
         driver.is_partial = !runs.iter().all(has_calls);
         driver.held_bytes = driver.held_bytes.filter(|_| !driver.is_partial);
         driver.is_like_torch = !driver.is_partial && driver.sizes.keys().all(|bytes| is_of_torch(*bytes));
     }
-    Ok(drivers)
 }
 
 #[cfg(test)]

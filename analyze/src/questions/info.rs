@@ -1,7 +1,10 @@
 //! What a run is: its provenance, its probes, the events it lost, and the number of rows it contains.
 
+use std::collections::HashSet;
+
+use arrow::array::RecordBatch;
 use serde::Serialize;
-use trace_schema::Run;
+use trace_schema::{Kind, Run};
 
 use crate::trace::Trace;
 use analyze_run::{
@@ -37,6 +40,36 @@ pub struct Info {
     pub warnings: Vec<String>,
 }
 
+/// The kinds and operations that the runs of a trace have rows of. What needs rows that are not there need not read any.
+#[derive(Clone, Debug, Default)]
+pub struct Present(HashSet<(String, String)>);
+
+impl Present {
+    /// Reads them from the rows of all runs.
+    ///
+    /// # Errors
+    /// Returns an error if the rows cannot be read.
+    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+        let mut present = Self::default();
+        for batch in trace.batches("SELECT kind, op, count(*) AS n FROM events GROUP BY kind, op").await? {
+            let (kinds, ops) = (strings(&batch, "kind")?, strings(&batch, "op")?);
+            let rows = 0..batch.num_rows();
+            present.0.extend(rows.map(|row| (kinds.value(row).to_owned(), ops.value(row).to_owned())));
+        }
+        Ok(present)
+    }
+
+    /// Takes them from what is known of a run.
+    pub fn in_run(info: &Info) -> Self {
+        Self(info.counts.iter().map(|count| (count.kind.clone(), count.op.clone())).collect())
+    }
+
+    /// Returns whether there is a row of a kind and operation.
+    pub fn has(&self, kind: Kind, op: &str) -> bool {
+        self.0.contains(&(kind.name().to_owned(), op.to_owned()))
+    }
+}
+
 /// Describes what weakens statements about a run: lost events, failed probes, and sources not captured.
 pub fn warnings(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -59,9 +92,37 @@ pub fn warnings(run: &Run) -> Vec<String> {
 
 /// Describes the runs of a trace.
 pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
-    let batches = trace
-        .batches("SELECT run, kind, op, count(*) AS n FROM events GROUP BY run, kind, op ORDER BY run, kind, n DESC, op")
-        .await?;
+    let query = "SELECT run, kind, op, count(*) AS n FROM events GROUP BY run, kind, op ORDER BY run, kind, n DESC, op";
+    described(trace, &trace.batches(query).await?)
+}
+
+/// Describes the only run of a trace, with the time from the start of its first call or allocation to the end of the last one,
+/// in nanoseconds; zeros if it has none.
+///
+/// # Errors
+/// Returns an error if the trace has no run, or cannot be read.
+pub async fn with_span_ns(trace: &Trace) -> Result<(Info, (i64, i64)), AnalyzeError> {
+    let query = "SELECT run, kind, op, count(*) AS n, min(ts) AS first, max(ts + coalesce(dur, 0)) AS last FROM events \
+         GROUP BY run, kind, op ORDER BY run, kind, n DESC, op";
+    let batches = trace.batches(query).await?;
+    let mut span_ns: Option<(i64, i64)> = None;
+    for batch in &batches {
+        let kinds = strings(batch, "kind")?;
+        let (first, last) = (integers(batch, "first")?, integers(batch, "last")?);
+        for row in 0..batch.num_rows() {
+            if [Kind::Call, Kind::Alloc].iter().any(|kind| kind.name() == kinds.value(row)) {
+                let (start, end) = span_ns.unwrap_or((i64::MAX, i64::MIN));
+                span_ns = Some((start.min(first.value(row)), end.max(last.value(row))));
+            }
+        }
+    }
+    let info = described(trace, &batches)?.into_iter().next();
+    let info = info.ok_or_else(|| AnalyzeError::Internal("a trace without a run".to_owned()))?;
+    Ok((info, span_ns.map_or((0, 0), |(start, end)| (start, end.max(start + 1)))))
+}
+
+/// Describes the runs of a trace, given the numbers of their rows by kind and operation.
+fn described(trace: &Trace, batches: &[RecordBatch]) -> Result<Vec<Info>, AnalyzeError> {
     let mut infos: Vec<Info> = trace
         .files()
         .iter()
@@ -74,7 +135,7 @@ pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
             warnings: warnings(&file.run),
         })
         .collect();
-    for batch in &batches {
+    for batch in batches {
         let (runs, kinds, ops) = (strings(batch, "run")?, strings(batch, "kind")?, strings(batch, "op")?);
         let n = integers(batch, "n")?;
         for row in 0..batch.num_rows() {

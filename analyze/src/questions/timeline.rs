@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::trace::Trace;
 use analyze_run::{
-    columns::{Cell, integers, strings},
+    columns::{integers, strings},
     error::AnalyzeError,
 };
 
@@ -52,14 +52,9 @@ pub struct Timeline {
     pub threads_count: usize,
 }
 
-/// Computes the timeline of one run.
-pub async fn run(trace: &Trace) -> Result<Timeline, AnalyzeError> {
-    let mut timeline = Timeline::default();
-    for batch in trace.batches("SELECT min(ts) AS a, max(ts + coalesce(dur, 0)) AS b FROM events WHERE kind IN ('call', 'alloc')").await? {
-        if let (Some(start), Some(end)) = (integers(&batch, "a")?.at(0), integers(&batch, "b")?.at(0)) {
-            (timeline.start_ns, timeline.end_ns) = (start, end.max(start + 1));
-        }
-    }
+/// Computes the timeline of one run from its first call or allocation to the end of the last one.
+pub async fn run(trace: &Trace, (start_ns, end_ns): (i64, i64)) -> Result<Timeline, AnalyzeError> {
+    let mut timeline = Timeline { start_ns, end_ns, ..Timeline::default() };
     let step = ((timeline.end_ns - timeline.start_ns) as f64 / STEPS as f64).max(1.0);
     let mut lanes: BTreeMap<(i64, i64), Lane> = BTreeMap::new();
     // Nested calls would count twice; the top-level calls contain them.

@@ -1,13 +1,14 @@
 //! The data of a report: the results of every analysis of one run.
 
 use serde::Serialize;
+use tokio::try_join;
 
 use crate::{
     questions::{
         chains::{self, Chains, EXAMPLES},
         devices::{self, Device},
         host_gaps::{self, Gaps},
-        info::{self, Info},
+        info::{self, Info, Present},
         memory::overview::{self, Overview},
         nccl::{self, Volume},
         phases::{self, Phase},
@@ -54,31 +55,42 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs every analysis.
+    /// Runs every analysis. Those of calls share one sweep of the rows, while the memory is replayed.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
-        let infos = info::run(trace).await?;
-        let info = infos.into_iter().next();
-        let info = info.ok_or_else(|| AnalyzeError::Internal("a report needs a run".to_owned()))?;
+        let (info, span_ns) = info::with_span_ns(trace).await?;
         // Each analysis of calls reads all of them: none is made of what the run has no row of.
         let has = |kind: Kind, begins: &str| {
             info.counts.iter().any(|count| count.kind == kind.name() && count.op.starts_with(begins))
         };
-        let (has_schedule, has_ranges, has_nccl, has_calls) =
-            (has(Kind::OffCpu, ""), has(Kind::Mark, "range"), has(Kind::Call, "nccl"), has(Kind::Call, ""));
-        let timeline = timeline::run(trace).await?;
+        let (has_schedule, has_ranges) = (has(Kind::OffCpu, ""), has(Kind::Mark, "range"));
+        let (has_calls, has_nccl) = (has(Kind::Call, ""), has(Kind::Call, "nccl"));
+        let has_samples = has(Kind::Sample, "");
+        let present = Present::in_run(&info);
+        let together = trace.together();
+        let calls = together.trace();
+        let (run_time, chains, strata, phases, launch_gaps, timeline, nccl, memory) = try_join!(
+            together.part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
+            together.part(chains::run(calls, Params::default(), EXAMPLES)),
+            together.part(summary::run(calls)),
+            together.part(async { if has_ranges { phases::run(calls).await } else { Ok(Vec::new()) } }),
+            together.part(host_gaps::run(calls)),
+            together.part(timeline::run(calls, span_ns)),
+            together.part(async { if has_nccl { nccl::run(calls).await } else { Ok(Vec::new()) } }),
+            overview::run(trace, &present),
+        )?;
         Ok(Self {
             report_version: VERSION,
             info,
             has_schedule,
-            run_time: if has_calls { where_time_went::run(trace).await? } else { Vec::new() },
-            chains: chains::run(trace, Params::default(), EXAMPLES).await?,
-            strata: summary::run(trace).await?,
-            phases: if has_ranges { phases::run(trace).await? } else { Vec::new() },
-            launch_gaps: host_gaps::run(trace).await?,
-            devices: devices::run(trace, &timeline).await?,
-            nccl: if has_nccl { nccl::run(trace).await? } else { Vec::new() },
+            run_time,
+            chains,
+            strata,
+            phases,
+            launch_gaps,
+            devices: if has_samples { devices::run(trace, &timeline).await? } else { Vec::new() },
+            nccl,
             timeline,
-            memory: overview::run(trace).await?,
+            memory,
         })
     }
 

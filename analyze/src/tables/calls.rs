@@ -2,9 +2,10 @@
 //!
 //! Its columns are made one after the other from the calls of a batch, unlike those of the other tables, whose rows are pushed:
 //! a run has millions of calls, and a query wants few of the 38 columns. Pushing rows took 1.29 times as long
-//! (`SELECT count(*), sum(dur), sum(on_cpu_ns) FROM op_time`, 356,504 calls, medians of 7 in turn).
+//! (`SELECT count(*), sum(dur), sum(on_cpu_ns) FROM op_time`, 356,504 calls, medians of 7 in turn). Scans that share a sweep
+//! share the columns, too: each is made once for all of them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use arrow::{
     array::{
@@ -16,7 +17,7 @@ use arrow::{
 
 use super::def::TableDef;
 use analyze_engine::derived_table::Output;
-use analyze_run::{coverage::Coverage, error::AnalyzeError, reading::Names};
+use analyze_run::{coverage::Coverage, error::AnalyzeError, hash::HashMap, reading::Names};
 use analyze_verdict::derived::Source;
 use analyze_verdict::{
     blocker::Blocker,
@@ -112,24 +113,42 @@ impl Split {
 
 /// The sink that collects calls into batches.
 struct Calls {
-    output: Output,
+    /// The scans that read the table.
+    outputs: Vec<Output>,
+    /// The columns that any of them asks for.
+    wanted: SchemaRef,
     coverage: Coverage,
+    /// The process of the last call, and whether all that the scheduler did to it is on record.
+    recent: Option<((u32, u32), bool)>,
     waiting: Vec<(Call, Split)>,
 }
 
-/// Builds a dictionary array of the strings of one batch.
-fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<ArrayRef, AnalyzeError> {
-    let (mut words, mut known) = (Vec::new(), HashMap::new());
-    let keys: Int32Array = values
-        .map(|value| {
-            let value = value?;
-            if let Some(key) = known.get(value.as_ref()) {
-                return Some(*key);
-            }
-            let key = words.len() as i32;
-            known.insert(value.as_ref().to_owned(), key);
-            words.push(value.as_ref().to_owned());
-            Some(key)
+/// Returns the columns that any of some scans asks for.
+fn wanted(outputs: &[Output]) -> SchemaRef {
+    let all = schema();
+    let fields = all.fields().iter().filter(|field| outputs.iter().any(|output| output.wants(field.name())));
+    Arc::new(Schema::new(fields.map(Arc::clone).collect::<Vec<_>>()))
+}
+
+/// Builds a dictionary array of the texts of one batch, each of which belongs to a number. The text of a number is looked up
+/// once.
+fn texts<'a>(
+    numbers: impl Iterator<Item = Option<u32>>,
+    text: impl Fn(u32) -> Option<&'a str>,
+) -> Result<ArrayRef, AnalyzeError> {
+    let mut words: Vec<&str> = Vec::new();
+    let mut known: HashMap<&str, i32> = HashMap::default();
+    let mut keys_of: HashMap<u32, Option<i32>> = HashMap::default();
+    let keys: Int32Array = numbers
+        .map(|number| {
+            *keys_of.entry(number?).or_insert_with_key(|number| {
+                // Several functions have the text of one layer.
+                let text = text(*number)?;
+                Some(*known.entry(text).or_insert_with(|| {
+                    words.push(text);
+                    words.len() as i32 - 1
+                }))
+            })
         })
         .collect();
     let array = DictionaryArray::try_new(keys, Arc::new(StringArray::from(words)));
@@ -137,14 +156,31 @@ fn texts<T: AsRef<str>>(values: impl Iterator<Item = Option<T>>) -> Result<Array
 }
 
 impl Calls {
+    fn new(output: Output, coverage: Coverage) -> Self {
+        let outputs = vec![output];
+        Self { wanted: wanted(&outputs), outputs, coverage, recent: None, waiting: Vec::new() }
+    }
+
+    /// Returns whether it is on record what the scheduler did to the thread of a call.
+    fn is_covered(&mut self, call: &Call, schedule: &Schedule) -> bool {
+        let thread = schedule.key(call.slot);
+        let process = (thread.0, thread.1);
+        let is_whole = match self.recent {
+            Some((of, is_whole)) if of == process => is_whole,
+            _ => self.coverage.has_whole_schedule(process),
+        };
+        self.recent = Some((process, is_whole));
+        is_whole || self.coverage.has_schedule(thread, call.ts, call.end())
+    }
+
     /// Builds the column of a name from the collected calls.
     fn column(&self, name: &str, schedule: &Schedule) -> Result<ArrayRef, AnalyzeError> {
         let names = &schedule.names;
         let calls = || self.waiting.iter().map(|(call, _)| call);
         let threads = || calls().map(|call| schedule.key(call.slot));
-        let words = |get: &dyn Fn(&Call) -> Option<u32>| {
-            texts(calls().map(|call| get(call).map(|word| names.name(word))))
-        };
+        let ops = || calls().map(|call| Some(call.op));
+        let words =
+            |get: &dyn Fn(&Call) -> Option<u32>| texts(calls().map(get), |number| Some(names.name(number)));
         let whole = |get: &dyn Fn(&Call) -> Option<i64>| -> ArrayRef {
             Arc::new(calls().map(get).collect::<Int64Array>())
         };
@@ -163,9 +199,9 @@ impl Calls {
             "tid" => Arc::new(UInt32Array::from_iter_values(threads().map(|(.., tid)| tid))),
             "ts" => whole(&|call| Some(call.ts)),
             "dur" => whole(&|call| call.dur),
-            "op" => words(&|call| Some(call.op))?,
-            "layer" => texts(calls().map(|call| names.op(call.op).map(|op| op.layer().name())))?,
-            "class" => texts(calls().map(|call| names.class(call.op).map(|class| class.name())))?,
+            "op" => texts(ops(), |op| Some(names.name(op)))?,
+            "layer" => texts(ops(), |op| names.op(op).map(|op| op.layer().name()))?,
+            "class" => texts(ops(), |op| names.class(op).map(|class| class.name()))?,
             "ret" => Arc::new(calls().map(|call| extra(call).ret).collect::<Int32Array>()),
             "addr" => unsigned(&|extra| extra.addr),
             "src_addr" => unsigned(&|extra| extra.src_addr),
@@ -205,22 +241,47 @@ impl Calls {
         })
     }
 
-    /// Sends the collected calls as one batch.
+    /// Sends the collected calls to every scan, as one batch of its columns. A scan that is not read any more is left out of
+    /// what follows.
     fn send(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
-        let schema = Arc::clone(self.output.schema());
-        let columns = schema.fields().iter().map(|field| self.column(field.name(), schedule));
+        let columns = self.wanted.fields().iter().map(|field| self.column(field.name(), schedule));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.waiting.len()));
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
         self.waiting.clear();
-        self.output.send(batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?)
+        let mut unread = None;
+        for output in std::mem::take(&mut self.outputs) {
+            let of_output = output.schema().fields().iter().filter_map(|field| {
+                let place = self.wanted.index_of(field.name()).ok()?;
+                Some(Arc::clone(&columns[place]))
+            });
+            let batch =
+                RecordBatch::try_new_with_options(Arc::clone(output.schema()), of_output.collect(), &options);
+            match output.send(batch.map_err(|error| AnalyzeError::Internal(error.to_string()))?) {
+                Ok(()) => self.outputs.push(output),
+                Err(error) => unread = Some(error),
+            }
+        }
+        unread.filter(|_| self.outputs.is_empty()).map_or(Ok(()), Err)
     }
 }
 
 impl Sink for Calls {
+    fn join(&mut self, other: Box<dyn Sink>) -> Option<Box<dyn Sink>> {
+        let any: &dyn Any = &*other;
+        if !any.is::<Self>() {
+            return Some(other);
+        }
+        let any: Box<dyn Any> = other;
+        if let Ok(other) = any.downcast::<Self>() {
+            self.outputs.extend(other.outputs);
+            self.wanted = wanted(&self.outputs);
+        }
+        None
+    }
+
     fn left(&mut self, call: &Call, parts: Option<&Parts>, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let on_cpu = || call.dur.map(|on_cpu| Parts { on_cpu, ..Parts::default() });
-        let is_covered = self.coverage.has_schedule(schedule.key(call.slot), call.ts, call.end());
+        let is_covered = self.is_covered(call, schedule);
         // Where the scheduler is not on record, nothing is known of the thread, not even that it was running.
         let split = match parts.copied().or_else(on_cpu) {
             Some(parts) if is_covered => Split::Known(parts),
@@ -238,10 +299,9 @@ impl Sink for Calls {
 
 /// Sends the rows of the table to `output`.
 async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let wanted: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
+    let extra: Vec<&'static str> = EXTRA.into_iter().filter(|name| output.wants(name)).collect();
     // Every reading has the column `func`, but only this one passes it through.
-    let hands_extra = !wanted.is_empty() || output.wants("func");
-    let calls = |_: &mut Names, coverage| Calls { output, coverage, waiting: Vec::new() };
-    source.sweep(&wanted, hands_extra, calls).await?;
-    Ok(())
+    let hands_extra = !extra.is_empty() || output.wants("func");
+    let calls = |_: &mut Names, coverage| Calls::new(output, coverage);
+    source.sweep(&extra, hands_extra, calls).await
 }

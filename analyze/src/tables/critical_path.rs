@@ -189,6 +189,5 @@ async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
         calls: Vec::new(),
         coverage,
     };
-    source.sweep(TASK_COLUMNS, false, paths).await?;
-    Ok(())
+    source.sweep(TASK_COLUMNS, false, paths).await
 }

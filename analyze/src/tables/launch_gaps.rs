@@ -218,6 +218,5 @@ impl Sink for Gaps {
 
 async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let gaps = |_: &mut Names, coverage| Gaps { writer: output.writer(), places: Vec::new(), coverage };
-    source.sweep(&[], false, gaps).await?;
-    Ok(())
+    source.sweep(&[], false, gaps).await
 }

@@ -17,4 +17,4 @@ mod run_time;
 mod slow_calls;
 
 pub use def::{FactDef, TableDef};
-pub use registry::{FACTS, TABLES, class_of, kinds_of, register};
+pub use registry::{FACTS, TABLES, class_of, kinds_of, register, shares_sweep};

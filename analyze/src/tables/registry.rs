@@ -48,6 +48,23 @@ pub const TABLES: &[TableDef] = &[
     memory::pauses::TABLE,
 ];
 
+/// The tables that are made of calls, so that their scans may share a sweep.
+const OF_CALLS: [&str; 6] = [
+    calls::TABLE.name,
+    slow_calls::TABLE.name,
+    chain_links::TABLE.name,
+    launch_gaps::TABLE.name,
+    critical_path::TABLE.name,
+    run_time::TABLE.name,
+];
+
+/// Returns whether a query that scans these tables, one for every scan, may share a sweep with others: it scans one table of
+/// calls and no other derived table, for which that scan might have to wait.
+pub fn shares_sweep(scanned: &[String]) -> bool {
+    let mut derived = scanned.iter().filter(|name| kinds_of(name).is_some());
+    derived.next().is_some_and(|name| OF_CALLS.contains(&name.as_str())) && derived.next().is_none()
+}
+
 /// Returns the kinds of events without which a derived table has no rows; `None`: there is no such table.
 pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
     TABLES.iter().find(|def| def.name == table).map(|def| def.needs)

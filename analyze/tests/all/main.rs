@@ -30,4 +30,5 @@ mod snapshots;
 mod sources;
 mod sql;
 mod support;
+mod together;
 mod what_if;

@@ -1,6 +1,8 @@
 //! What a reading in order of time (`Sweep`) passes on: calls with their places on their threads, and marked
 //! ranges.
 
+use std::any::Any;
+
 use super::{
     schedule::{Schedule, ThreadKey},
     time_split::Parts,
@@ -85,10 +87,16 @@ pub struct Marked {
 }
 
 /// A consumer of calls and marked ranges.
-pub trait Sink: Send {
+pub trait Sink: Any + Send {
     /// Returns work of this sink that the threads which read may do while they wait, if it has any.
     fn helper(&self) -> Option<Helper> {
         None
+    }
+
+    /// Takes over the work of another sink of the same kind, which shares what both would do. Returns the other sink if this
+    /// one cannot.
+    fn join(&mut self, other: Box<dyn Sink>) -> Option<Box<dyn Sink>> {
+        Some(other)
     }
 
     /// Is called when a call begins. All of its fields are known except those about its children. The calls

@@ -1,6 +1,6 @@
 //! Data that Rust code derives from `events`: classified calls and the schedule behind them, computed once
-//! per session; and the rows of tables (`tables`), computed by a new reading each time that a table is
-//! scanned.
+//! per session; and the rows of tables (`tables`), computed by a new sweep each time that a table is
+//! scanned. Readers that are known to come together share a sweep ([`Source::sharing`]).
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -17,14 +17,16 @@ use crate::{
     off_cpu_totals::Totals,
     params::Params,
     schedule::Schedule,
+    shared_sweep::{Make, Measured, SharedSweep},
     sweep::Sweep,
+    sweep_input::{Covering, Input},
 };
 use analyze_run::{
-    coverage::{Coverage, Watched},
+    coverage::Coverage,
     error::AnalyzeError,
     events::Events,
     hash::HashMap,
-    reading::{self, Names, Origin, TASK_COLUMNS},
+    reading::{Names, TASK_COLUMNS},
     run_file::RunFile,
 };
 
@@ -59,12 +61,11 @@ impl Derived {
 
 /// Computes derived data from the `events` of a session.
 pub struct Source {
-    // The reference is weak because the session owns the tables.
-    events: Arc<dyn Events>,
-    files: Vec<RunFile>,
-    /// The data for the default parameters, and the processes of which the scheduler has rows; `None` if `events` may
-    /// change.
-    cell: Option<(OnceCell<Arc<Derived>>, OnceCell<Watched>)>,
+    input: Arc<Input>,
+    /// The data for the default parameters; `None` if `events` may change.
+    derived: Option<Arc<OnceCell<Arc<Derived>>>>,
+    /// The sweep that the readers of this source share, if they do.
+    shared: Option<Arc<SharedSweep>>,
 }
 
 impl fmt::Debug for Source {
@@ -73,18 +74,44 @@ impl fmt::Debug for Source {
     }
 }
 
+/// Returns the names of the threads of some runs, by run and thread ID; runs and names are numbered in `names`.
+fn thread_names(files: &[RunFile], names: &mut Names) -> HashMap<(u32, u32), u32> {
+    let mut found = HashMap::default();
+    for file in files {
+        let run = names.number(&file.name);
+        found.extend(file.run.threads.iter().map(|thread| ((run, thread.tid), names.number(&thread.comm))));
+    }
+    found
+}
+
+/// Returns the error of a reader whose sweep has ended without a word.
+fn ended<E>(_: E) -> AnalyzeError {
+    AnalyzeError::Internal("a shared sweep ended".to_owned())
+}
+
 impl Source {
     /// Makes a source over the `events` of a session. If `immutable`, the events do not change, and calls are
     /// classified only once.
     pub fn new(events: Arc<dyn Events>, files: &[RunFile], immutable: bool) -> Self {
-        Self { events, files: files.to_vec(), cell: immutable.then(Default::default) }
+        let input = Arc::new(Input::new(events, files, immutable));
+        Self { input, derived: immutable.then(Arc::default), shared: None }
+    }
+
+    /// Returns a source of the same rows whose readers share one sweep, and that sweep.
+    pub fn sharing(&self) -> (Self, Arc<SharedSweep>) {
+        let shared = Arc::new(SharedSweep::new(Arc::clone(&self.input)));
+        let (input, derived) = (Arc::clone(&self.input), self.derived.clone());
+        (Self { input, derived, shared: Some(Arc::clone(&shared)) }, shared)
     }
 
     /// Returns the verdicts for `params`. Those for the default parameters are kept if the events are
     /// immutable.
     pub async fn get(&self, params: Params) -> Result<Arc<Derived>, AnalyzeError> {
-        match &self.cell {
-            Some((cell, _)) if params == Params::default() => {
+        match &self.derived {
+            Some(cell) if params == Params::default() => {
+                if let Some(shared) = &self.shared {
+                    shared.derive();
+                }
                 cell.get_or_try_init(|| self.derive(params)).await.cloned()
             }
             _ => self.derive(params).await,
@@ -93,38 +120,17 @@ impl Source {
 
     /// Returns the table `events` of the session.
     pub fn events(&self) -> &Arc<dyn Events> {
-        &self.events
+        &self.input.events
     }
 
     /// Returns the files of the runs.
     pub fn files(&self) -> &[RunFile] {
-        &self.files
+        &self.input.files
     }
 
     /// Returns the metadata of the runs, by run name.
     fn runs(&self) -> Vec<(String, Run)> {
-        self.files.iter().map(|file| (file.name.clone(), file.run.clone())).collect()
-    }
-
-    /// Returns the names of the runs' threads, by run and thread ID; runs and names are numbered in `names`.
-    pub fn thread_names(&self, names: &mut Names) -> HashMap<(u32, u32), u32> {
-        let mut found = HashMap::default();
-        for file in &self.files {
-            let run = names.number(&file.name);
-            found.extend(
-                file.run.threads.iter().map(|thread| ((run, thread.tid), names.number(&thread.comm))),
-            );
-        }
-        found
-    }
-
-    async fn watched(&self) -> Result<Watched, AnalyzeError> {
-        match &self.cell {
-            Some((_, cell)) => {
-                cell.get_or_try_init(|| Watched::read(&*self.events, &self.files)).await.cloned()
-            }
-            None => Watched::read(&*self.events, &self.files).await,
-        }
+        self.files().iter().map(|file| (file.name.clone(), file.run.clone())).collect()
     }
 
     /// Reads all rows in order of time, and passes the calls in them to a sink, which is made with the coverage of the
@@ -133,20 +139,53 @@ impl Source {
     ///
     /// # Errors
     /// Returns an error if `events` cannot be read or the sink fails.
-    pub async fn sweep<S: Sink + 'static>(
+    pub async fn sweep<S: Sink>(
         &self,
         wanted: &[&'static str],
         hands_extra: bool,
-        sink: impl FnOnce(&mut Names, Coverage) -> S,
-    ) -> Result<Sweep<S>, AnalyzeError> {
-        let watched = self.watched().await?;
-        let origin = Origin::of(&self.files, Arc::clone(&self.events));
-        let covered = |names: &mut Names| {
-            let coverage = Coverage::of_files(&self.files, &watched, names);
-            sink(names, coverage)
+        sink: impl FnOnce(&mut Names, Coverage) -> S + Send + 'static,
+    ) -> Result<(), AnalyzeError> {
+        let Some(shared) = &self.shared else {
+            let covered = |names: &mut Names, covering: &Covering<'_>| {
+                let coverage = covering.coverage(names);
+                sink(names, coverage)
+            };
+            return self.input.sweep(wanted, hands_extra, covered).await.map(drop);
         };
-        let sweep = Sweep::new(covered, hands_extra);
-        reading::read(origin, wanted, sweep).await
+        let make: Make<Box<dyn Sink>> = Box::new(move |names, coverage| Box::new(sink(names, coverage)));
+        match shared.join(wanted, hands_extra, make) {
+            Ok(done) => done.await.map_err(ended)?,
+            Err(make) => self.late(wanted, hands_extra, make).await,
+        }
+    }
+
+    /// Sweeps for a reader that came after the shared sweep had begun.
+    async fn late(
+        &self,
+        wanted: &[&'static str],
+        hands_extra: bool,
+        make: Make<Box<dyn Sink>>,
+    ) -> Result<(), AnalyzeError> {
+        // It is the only reader of a sweep of its own, which goes on for as long as this is here.
+        let shared = Arc::new(SharedSweep::new(Arc::clone(&self.input)));
+        let done = shared.join(wanted, hands_extra, make).map_err(ended)?;
+        done.await.map_err(ended)?
+    }
+
+    /// Measures all calls.
+    async fn measure(&self, mut make: Make<Measuring>) -> Result<Measured, AnalyzeError> {
+        if let Some(shared) = &self.shared {
+            make = match shared.join_measuring(TASK_COLUMNS, make) {
+                Ok(done) => return done.await.map_err(ended)?,
+                Err(make) => make,
+            };
+        }
+        let covered = |names: &mut Names, covering: &Covering<'_>| {
+            let coverage = covering.coverage(names);
+            make(names, coverage)
+        };
+        let Sweep { schedule, faults, sink, .. } = self.input.sweep(TASK_COLUMNS, false, covered).await?;
+        Ok(Measured { schedule, faults, measuring: sink })
     }
 
     /// Classifies all calls. If a call that was not kept as a candidate turns out to be slow, it reads once
@@ -156,17 +195,19 @@ impl Source {
         let mut known: Option<HashMap<Kind, f64>> = None;
         loop {
             let limits = known.take();
-            let measure = |names: &mut Names, coverage: Coverage| {
+            let input = Arc::clone(&self.input);
+            let make: Make<Measuring> = Box::new(move |names, coverage| {
                 // The first launch on record need not be the first one.
                 let is_launch = |op: &str| Op::from_name(op).is_some_and(|op| op.class() == Class::Launch);
                 let is_cut =
                     |run: &Run| run.joined_running || run.is_partial(trace_schema::Kind::Call, is_launch);
-                let joined = runs.iter().filter(|(_, run)| is_cut(run));
-                let joined = joined.map(|(name, _)| names.number(name)).collect();
-                Measuring::new(Measure::new(params, joined, self.thread_names(names), limits, coverage))
-            };
-            let Sweep { schedule, faults, sink, .. } = self.sweep(TASK_COLUMNS, false, measure).await?;
-            match classify::classify(sink.finish()?, &schedule, params) {
+                let joined = input.files.iter().filter(|file| is_cut(&file.run));
+                let joined = joined.map(|file| names.number(&file.name)).collect();
+                let thread_names = thread_names(&input.files, names);
+                Measuring::new(Measure::new(params, joined, thread_names, limits, coverage))
+            });
+            let Measured { schedule, faults, measuring } = self.measure(make).await?;
+            match classify::classify(measuring.finish()?, &schedule, params) {
                 Err(limits) => known = Some(limits),
                 Ok((judgement, mut measure)) => {
                     let totals = measure.totals(&schedule);

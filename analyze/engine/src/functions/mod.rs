@@ -1,4 +1,5 @@
-//! Functions that DataFusion lacks, one a file, and two of its own with other accumulators: `count` and `percentile_cont`.
+//! Functions that DataFusion lacks, one a file, and four of its own with other accumulators: `count`, `median`, `percentile_cont`
+//! and `sum`.
 
 mod count;
 mod demangle;
@@ -6,8 +7,10 @@ mod document;
 mod fmt;
 mod histogram;
 mod interval_set;
+mod median;
 mod percentile_cont;
 pub mod reference;
+mod sum;
 mod time_bucket;
 
 use datafusion::{
@@ -28,7 +31,8 @@ fn aggregates() -> Vec<AggregateUDF> {
     vec![histogram::function(), interval_set::aggregate()]
 }
 
-/// Registers all of them, a `count` that is quick with few groups, and a `percentile_cont` in bounded memory.
+/// Registers all of them, a `count` that is quick with few groups, a `median` and a `percentile_cont` in bounded memory, and a
+/// `sum` of whole numbers that does not wrap around.
 pub fn register(context: &SessionContext) {
     for function in scalars() {
         context.register_udf(function);
@@ -37,5 +41,7 @@ pub fn register(context: &SessionContext) {
         context.register_udaf(function);
     }
     context.register_udaf(count::function());
+    context.register_udaf(median::function());
     context.register_udaf(percentile_cont::function());
+    context.register_udaf(sum::function());
 }

@@ -6,6 +6,7 @@
 //!                           each power of two, of which the middle stands for the values           ± 0.05 %
 //! ```
 //! DataFusion keeps every value of every group. Everything else (other types, DISTINCT, windows that slide) is its own.
+//! `median` has the same accumulators.
 
 use std::{iter::repeat_n, mem::size_of, sync::Arc, sync::Once};
 
@@ -57,7 +58,7 @@ fn say_inexact() {
     SAID.call_once(|| {
         progress::say(&format!(
             "analyze: note: a group has more than {KEPT} values that are longer than 1.05 ms or not whole: its quantiles among \
-             these are within 0.05 % (percentile_cont)"
+             these are within 0.05 % (percentile_cont, median)"
         ));
     });
 }
@@ -108,6 +109,19 @@ impl Values {
     /// Returns the quantile `share` (0 to 1) exactly as DataFusion computes it from the same values; `None` if there are
     /// none.
     fn quantile(&self, share: f64) -> Option<f64> {
+        let (low, high, weight) = self.neighbours(share)?;
+        Some(if low == high { low } else { low + (high - low) * weight })
+    }
+
+    /// Returns the median exactly as DataFusion computes it from the same values: the mean of the two in the middle if their
+    /// number is even. `None` if there are none.
+    fn median(&self) -> Option<f64> {
+        let (low, high, weight) = self.neighbours(0.5)?;
+        Some(if weight == 0.0 { low } else { (low + high) / 2.0 })
+    }
+
+    /// Returns the two values between which a quantile lies, and how far from the first one, from 0 to 1.
+    fn neighbours(&self, share: f64) -> Option<(f64, f64, f64)> {
         if !self.buckets.is_empty() {
             say_inexact();
         }
@@ -123,8 +137,7 @@ impl Values {
             found.or(sorted.last()).map(|(value, _)| *value)
         };
         let (low, high) = (at(place.floor() as u64)?, at(place.ceil() as u64)?);
-        let weight = (place.fract() * STEPS).floor() / STEPS;
-        Some(if low == high { low } else { low + (high - low) * weight })
+        Some((low, high, (place.fract() * STEPS).floor() / STEPS))
     }
 
     fn size_bytes(&self) -> usize {
@@ -150,17 +163,49 @@ fn state_of(groups: &[Values]) -> [ArrayRef; 2] {
     [Arc::new(values.finish()), Arc::new(counts.finish())]
 }
 
+/// What is computed from the values of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    /// The quantile of this share, from 0 to 1.
+    Quantile(f64),
+    /// The median.
+    Median,
+}
+
 /// The accumulator of one quantile.
 #[derive(Debug)]
 struct Quantile {
-    share: f64,
+    wanted: Wanted,
     groups: Vec<Values>,
 }
 
 impl Quantile {
     fn answer(&self, groups: &[Values]) -> ArrayRef {
-        Arc::new(groups.iter().map(|group| group.quantile(self.share)).collect::<Float64Array>())
+        let answer = |group: &Values| match self.wanted {
+            Wanted::Quantile(share) => group.quantile(share),
+            Wanted::Median => group.median(),
+        };
+        Arc::new(groups.iter().map(answer).collect::<Float64Array>())
     }
+}
+
+/// Returns the accumulator of a query without groups.
+pub(super) fn ungrouped(wanted: Wanted) -> Box<dyn Accumulator> {
+    Box::new(Ungrouped(Quantile { wanted, groups: vec![Values::default()] }))
+}
+
+/// Returns the accumulator of a query with groups.
+pub(super) fn grouped(wanted: Wanted) -> Box<dyn GroupsAccumulator> {
+    Box::new(Quantile { wanted, groups: Vec::new() })
+}
+
+/// Returns the fields of what one step of a query hands to the next: the values of a group, and how often each of them occurs.
+pub(super) fn state_fields_of(name: &str) -> Vec<FieldRef> {
+    let list = |of: &str, ty: DataType| {
+        let item = Field::new_list_field(ty, true);
+        Arc::new(Field::new_list(format!("{name}[{of}]"), item, true))
+    };
+    vec![list("value", DataType::Float64), list("values_count", DataType::UInt64)]
 }
 
 impl GroupsAccumulator for Quantile {
@@ -207,7 +252,7 @@ impl GroupsAccumulator for Quantile {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows_count = values[0].len();
-        let mut each = Self { share: self.share, groups: Vec::new() };
+        let mut each = Self { wanted: self.wanted, groups: Vec::new() };
         let groups: Vec<usize> = (0..rows_count).collect();
         each.update_batch(values, &groups, filter, rows_count)?;
         Ok(state_of(&each.groups).into())
@@ -296,16 +341,12 @@ impl AggregateUDFImpl for PercentileCont {
         if args.is_distinct || !is_float64 {
             return self.inner.state_fields(args);
         }
-        let list = |of: &str, ty: DataType| {
-            let item = Field::new_list_field(ty, true);
-            Arc::new(Field::new_list(format!("{}[{of}]", args.name), item, true))
-        };
-        Ok(vec![list("value", DataType::Float64), list("values_count", DataType::UInt64)])
+        Ok(state_fields_of(args.name))
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match share(&args)? {
-            Some(share) => Ok(Box::new(Ungrouped(Quantile { share, groups: vec![Values::default()] }))),
+            Some(share) => Ok(ungrouped(Wanted::Quantile(share))),
             None => self.inner.accumulator(args),
         }
     }
@@ -316,7 +357,7 @@ impl AggregateUDFImpl for PercentileCont {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match share(&args)? {
-            Some(share) => Ok(Box::new(Quantile { share, groups: Vec::new() })),
+            Some(share) => Ok(grouped(Wanted::Quantile(share))),
             None => self.inner.create_groups_accumulator(args),
         }
     }
@@ -426,7 +467,7 @@ mod tests {
         let bytes = values.size_bytes();
         assert!(bytes < 1 << 20, "{bytes} bytes for {} values", all.len());
         // What one step hands to the next has the same buckets.
-        let mut merged = Quantile { share: 0.99, groups: Vec::new() };
+        let mut merged = Quantile { wanted: Wanted::Quantile(0.99), groups: Vec::new() };
         merged.merge_batch(&state_of(&[values]), &[0], 1).unwrap();
         all.sort_unstable_by(f64::total_cmp);
         for share in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::TryStreamExt;
 use serde::Serialize;
 
+use crate::decode::Allocating;
 use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
@@ -188,6 +189,9 @@ type Source = (u32, i32, bool);
 #[derive(Debug, Default)]
 pub struct Candidates {
     marks: BTreeMap<(Origin, String), BTreeMap<u32, Marks>>,
+    /// The processes and devices that allocated.
+    sources: BTreeSet<Source>,
+    /// The times of their allocations, which are read only where there are no marks.
     allocations: BTreeMap<Source, Strides>,
 }
 
@@ -199,12 +203,23 @@ impl Candidates {
 
     /// Returns the processes and devices that allocated.
     pub fn allocators(&self) -> BTreeSet<(u32, i32)> {
-        self.allocations.keys().map(|(pid, device, _)| (*pid, *device)).collect()
+        self.sources.iter().map(|(pid, device, _)| (*pid, *device)).collect()
     }
 
     /// Returns the epochs of an allocator. `name` selects a family of marks, or `allocations`; `None` selects
     /// the best one.
     pub fn epochs(&self, pid: u32, device: i32, name: Option<&str>) -> Option<Epochs> {
+        match self.best_marks(pid, name) {
+            Some((origin, family, marks)) => Some(Epochs::of_marks(origin, family, marks.start?, marks.ends)),
+            None => {
+                let of = |is_probed| self.allocations.get(&(pid, device, is_probed));
+                of(true).or_else(|| of(false)).map(Strides::epochs)
+            }
+        }
+    }
+
+    /// Returns the marks that are the epochs of a process; `None` if its allocations are.
+    fn best_marks(&self, pid: u32, name: Option<&str>) -> Option<(Origin, &str, Marks)> {
         let wanted = name.map(family);
         let least = if wanted.is_some() { 0 } else { MIN_COUNT };
         let mut found = Vec::new();
@@ -231,16 +246,8 @@ impl Candidates {
             }
         }
         let best = found.into_iter().max_by(|a, b| (a.0, a.1, a.2, b.3).cmp(&(b.0, b.1, b.2, a.3)));
-        match best {
-            Some((_, is_ranges, _, family, marks)) => {
-                let origin = if is_ranges { Origin::Ranges } else { Origin::Moments };
-                Some(Epochs::of_marks(origin, family, marks.start?, marks.ends))
-            }
-            None => {
-                let of = |is_probed| self.allocations.get(&(pid, device, is_probed));
-                of(true).or_else(|| of(false)).map(Strides::epochs)
-            }
-        }
+        let (_, is_ranges, _, family, marks) = best?;
+        Some((if is_ranges { Origin::Ranges } else { Origin::Moments }, family.as_str(), marks))
     }
 
     fn add_mark(&mut self, pid: u32, name: &str, ts: i64, dur: Option<i64>, is_range: bool) {
@@ -259,25 +266,16 @@ const MARKS: &str = "SELECT run, pid, name, op, ts, dur FROM marks ORDER BY run,
 const ALLOCATIONS: &str = "SELECT run, pid, coalesce(device, 0) AS device, op, ts FROM events \
      WHERE kind = 'alloc' AND (op = 'alloc' OR (op = 'usage' AND size_bytes >= 0)) ORDER BY run, ts";
 
-/// Reads what epochs can be derived from, by run.
-pub async fn candidates(events: &dyn Events) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
-    let mut found: BTreeMap<String, Candidates> = BTreeMap::new();
-    let mut batches = events.select(ALLOCATIONS);
-    while let Some(batch) = batches.try_next().await? {
-        let (runs, ops) = (strings(&batch, "run")?, strings(&batch, "op")?);
-        let (pids, devices) = (integers(&batch, "pid")?, integers(&batch, "device")?);
-        let times = integers(&batch, "ts")?;
-        for row in 0..batch.num_rows() {
-            let name = runs.value(row);
-            if !found.contains_key(name) {
-                found.insert(name.to_owned(), Candidates::default());
-            }
-            let Some(of_run) = found.get_mut(name) else { continue };
-            let source = (pids.value(row) as u32, devices.value(row) as i32, ops.value(row) == "alloc");
-            let ts = times.value(row);
-            of_run.allocations.entry(source).or_insert_with(|| Strides::new(ts)).add(ts);
-        }
-    }
+/// Reads what epochs can be derived from, by run, for what allocated. `name` is that of the epochs that are asked for.
+pub(super) async fn candidates(
+    events: &dyn Events,
+    allocating: &Allocating,
+    name: Option<&str>,
+) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
+    let of_run = |(run, sources): (&String, &BTreeSet<Source>)| {
+        (run.clone(), Candidates { sources: sources.clone(), ..Candidates::default() })
+    };
+    let mut found: BTreeMap<String, Candidates> = allocating.iter().map(of_run).collect();
     let mut batches = events.select(MARKS);
     while let Some(batch) = batches.try_next().await? {
         let (runs, names, ops) = (strings(&batch, "run")?, strings(&batch, "name")?, strings(&batch, "op")?);
@@ -291,7 +289,32 @@ pub async fn candidates(events: &dyn Events) -> Result<BTreeMap<String, Candidat
             of_run.add_mark(pid, name, times.value(row), durs.at(row), ops.at(row) == Some("range"));
         }
     }
+    let lacks_marks =
+        |of_run: &Candidates| of_run.sources.iter().any(|(pid, ..)| of_run.best_marks(*pid, name).is_none());
+    if found.values().any(lacks_marks) {
+        add_allocations(events, &mut found).await?;
+    }
     Ok(found)
+}
+
+/// Reads the times of all allocations.
+async fn add_allocations(
+    events: &dyn Events,
+    found: &mut BTreeMap<String, Candidates>,
+) -> Result<(), AnalyzeError> {
+    let mut batches = events.select(ALLOCATIONS);
+    while let Some(batch) = batches.try_next().await? {
+        let (runs, ops) = (strings(&batch, "run")?, strings(&batch, "op")?);
+        let (pids, devices) = (integers(&batch, "pid")?, integers(&batch, "device")?);
+        let times = integers(&batch, "ts")?;
+        for row in 0..batch.num_rows() {
+            let Some(of_run) = found.get_mut(runs.value(row)) else { continue };
+            let source = (pids.value(row) as u32, devices.value(row) as i32, ops.value(row) == "alloc");
+            let ts = times.value(row);
+            of_run.allocations.entry(source).or_insert_with(|| Strides::new(ts)).add(ts);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! of PyTorch's allocators: it combines epochs, replay, account and verdict.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
@@ -23,7 +23,7 @@ use crate::{
     input::{Input, Key, Replay},
     totals::Totals,
 };
-use analyze_run::{error::AnalyzeError, events::Events, run_file::RunFile};
+use analyze_run::{error::AnalyzeError, events::Events, hash::HashMap, run_file::RunFile};
 
 pub use super::measured::{Bin, Growth, Point};
 
@@ -43,8 +43,9 @@ pub async fn run(
     files: &[RunFile],
     params: &Params,
 ) -> Result<Vec<Growth>, AnalyzeError> {
-    let plan = Plan::of(events, files, params).await?;
-    let input = Input::new(Arc::clone(events), files).with_runs(&plan.runs);
+    let input = Input::new(Arc::clone(events), files);
+    let plan = Plan::of(&input, params).await?;
+    let input = input.with_runs(&plan.runs);
     let (replay, survivors) = input.replay(Vec::new(), plan.survivors()).await?;
     plan.finish(events, &replay, survivors).await
 }
@@ -60,12 +61,10 @@ impl Plan {
     ///
     /// # Errors
     /// Returns an error in the same cases as [`run`].
-    pub async fn of(
-        events: &Arc<dyn Events>,
-        files: &[RunFile],
-        params: &Params,
-    ) -> Result<Self, AnalyzeError> {
-        let candidates = epochs::candidates(&**events).await?;
+    pub async fn of(input: &Input, params: &Params) -> Result<Self, AnalyzeError> {
+        let prepared = input.prepared().await?;
+        let wanted = params.epochs.as_deref();
+        let candidates = epochs::candidates(&**input.events(), &prepared.allocating, wanted).await?;
         if let Some(name) = &params.epochs
             && !candidates.is_empty()
             && !candidates.values().any(|of_run| of_run.has(name))
@@ -73,13 +72,13 @@ impl Plan {
             let query = "`analyze sql RUN 'SELECT DISTINCT name FROM marks'` lists them";
             return Err(AnalyzeError::Query(format!("the run has no marks {name:?}; {query}")));
         }
-        let mut runs: Vec<(String, Run)> =
-            files.iter().map(|file| (file.name.clone(), file.run.clone())).collect();
-        for name in candidates.keys().filter(|name| !files.iter().any(|file| file.name == **name)) {
+        let mut runs: Vec<(String, Run)> = input.runs().to_vec();
+        let is_known = |name: &String| input.runs().iter().any(|(known, _)| known == name);
+        for name in candidates.keys().filter(|name| !is_known(name)) {
             // Rows without a file have no metadata, and nothing of them was lost.
             runs.push((name.clone(), Run { lost_is_counted: true, ..Run::default() }));
         }
-        let mut epochs = HashMap::new();
+        let mut epochs = HashMap::default();
         for (number, (name, _)) in runs.iter().enumerate() {
             let Some(of_run) = candidates.get(name) else { continue };
             for (pid, device) in of_run.allocators() {

@@ -4,8 +4,6 @@
 //! A block lives from its allocation until the program frees it. A block that does not outlive the end of its
 //! epoch is dropped at once.
 
-use std::collections::HashMap;
-
 use super::{
     epochs::Epochs,
     site::{Amount, Place, Site},
@@ -18,6 +16,7 @@ use crate::{
     span::{Block, Segment, State},
     totals::Totals,
 };
+use analyze_run::hash::HashMap;
 
 /// What was collected for one allocator.
 #[derive(Debug)]
@@ -42,9 +41,9 @@ impl Heard {
     fn new(epochs: Epochs) -> Self {
         Self {
             epochs,
-            sites: HashMap::new(),
+            sites: HashMap::default(),
             totals: Vec::new(),
-            live: HashMap::new(),
+            live: HashMap::default(),
             failed_count: 0,
             now: Totals::default(),
             faults: Faults::new(),
@@ -69,11 +68,12 @@ pub struct Survivors {
 impl Survivors {
     /// Creates a listener. Of an allocator without epochs it collects what is live at the end, and only that.
     pub fn new(epochs: HashMap<Key, Epochs>) -> Self {
-        Self { epochs, heard: HashMap::new() }
+        Self { epochs, heard: HashMap::default() }
     }
 
     fn of(&mut self, key: Key) -> Option<&mut Heard> {
-        if let Some(epochs) = self.epochs.remove(&key) {
+        if !self.heard.contains_key(&key) {
+            let epochs = self.epochs.remove(&key)?;
             self.heard.insert(key, Heard::new(epochs));
         }
         self.heard.get_mut(&key)

@@ -31,10 +31,14 @@ const RATIOS: [(f64, f64); 12] = [
     (0.0, 0.1),
     (0.8, 0.01),
 ];
-/// The blocks in all members at most: allocators with more have fewer members, but [`MIN_MEMBERS`].
+/// The blocks in all members at most: allocators with more have fewer members, but [`MIN_MEMBERS`] to begin with
+/// and [`FEWEST_MEMBERS`] in the end.
 const MAX_BLOCKS: usize = 2_000_000;
-/// The smallest number of members.
+/// The smallest number of members, unless they have too many blocks.
 const MIN_MEMBERS: usize = 8;
+/// The smallest number of members that have too many blocks: the first one, and those with the lowest and the
+/// highest peak.
+const FEWEST_MEMBERS: usize = 3;
 /// After these many steps of all members, half of the members are left out of what follows.
 const MAX_STEPS: usize = 1 << 20;
 /// The number of steps that each member takes before the next one takes them.
@@ -199,15 +203,18 @@ impl Ensemble {
         self.members.par_iter_mut().for_each(|member| steps.iter().for_each(|step| member.step(step)));
         self.steps_count += steps.len() * self.members.len();
         if self.steps_count > MAX_STEPS {
-            self.thin();
+            self.steps_count = 0;
+            self.thin(2 * MIN_MEMBERS);
+        }
+        if self.members.iter().map(|member| member.served.policy.blocks.len()).sum::<usize>() > MAX_BLOCKS {
+            self.thin(FEWEST_MEMBERS + 1);
         }
     }
 
-    /// Leaves out half of the members, so that long runs end, but neither the first one nor one with the lowest
-    /// and one with the highest peak.
-    fn thin(&mut self) {
-        self.steps_count = 0;
-        if self.members.len() < 2 * MIN_MEMBERS {
+    /// Leaves out half of the members, if there are so many, so that long runs end and large ones fit into
+    /// memory, but neither the first one nor one with the lowest and one with the highest peak.
+    fn thin(&mut self, least_count: usize) {
+        if self.members.len() < least_count {
             return;
         }
         let peaks = || self.members.iter().map(Member::peak_bytes).enumerate();

@@ -1,6 +1,6 @@
 //! The columns that are read. `examples/chains_scan.rs` has DataFusion scan the same columns.
 
-/// The columns that every reading includes: those that describe calls, and the off-CPU time of their threads.
+/// The columns that every reading of calls includes: those that describe calls, and the off-CPU time of their threads.
 pub const KEY_COLUMNS: &[&str] = &[
     "ts",
     "dur",

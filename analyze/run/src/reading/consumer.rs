@@ -30,6 +30,11 @@ pub trait Consumer: Send {
     /// Returns an error if the rows cannot be consumed; this ends the reading.
     fn rows(&mut self, rows: &Rows, range: Range<usize>) -> Result<(), AnalyzeError>;
 
+    /// Returns whether the consumer needs no further rows, so that the reading may end before the last one.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Announces that there are no more rows.
     ///
     /// # Errors

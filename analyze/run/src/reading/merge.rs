@@ -267,6 +267,9 @@ impl Reader<'_> {
             let count = ts.partition_point(|ts| *ts <= bound).max(1);
             let range: Range<usize> = head.at..head.at + count;
             consumer.rows(&head.rows, range.clone())?;
+            if consumer.is_done() {
+                break;
+            }
             head.at = range.end;
             if head.at == head.rows.len() {
                 self.heads.swap_remove(index);

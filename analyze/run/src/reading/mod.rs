@@ -23,5 +23,5 @@ mod window;
 
 pub use columns::TASK_COLUMNS;
 pub use consumer::{Consumer, Helper};
-pub use read::{Origin, check_order, read, schema};
+pub use read::{Origin, check_order, read, read_columns, schema};
 pub use rows::{Kind, Names, Rows};

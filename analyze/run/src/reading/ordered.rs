@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use super::{Consumer, Rows, rows::Known};
 use crate::{columns::strings, error::AnalyzeError, events::Events};
 
-/// Hands all rows to `consumer`, run after run.
+/// Hands all rows to `consumer`, run after run, or those until it is done.
 ///
 /// # Errors
 /// Returns an error if the data cannot be read, or if the consumer fails.
@@ -34,6 +34,9 @@ pub(super) fn read(
                 last = Some(run.to_owned());
             }
             consumer.rows(&rows, start..end)?;
+            if consumer.is_done() {
+                return Ok(());
+            }
             start = end;
         }
     }

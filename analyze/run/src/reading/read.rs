@@ -53,23 +53,37 @@ pub fn check_order(path: &Path) -> Result<(), AnalyzeError> {
     Ok(())
 }
 
-/// Passes all rows, with the key columns and the `wanted` ones, to `consumer`, and returns it. The consumer
-/// runs on a thread that may block.
+/// Passes all rows, with the key columns and the `wanted` ones, to `consumer` until it is done, and returns it. The
+/// consumer runs on a thread that may block.
 ///
 /// # Errors
 /// Returns an error if the data cannot be read or the consumer fails.
 pub async fn read<C: Consumer + 'static>(
     origin: Origin,
     wanted: &[&'static str],
+    consumer: C,
+) -> Result<C, AnalyzeError> {
+    read_columns(origin, KEY_COLUMNS.iter().chain(wanted).copied().collect(), consumer).await
+}
+
+/// Passes all rows to `consumer` as [`read`] does, with exactly these columns, of which `ts` and `kind` are two.
+///
+/// # Errors
+/// Returns an error in the same cases as [`read`].
+pub async fn read_columns<C: Consumer + 'static>(
+    origin: Origin,
+    columns: Vec<&'static str>,
     mut consumer: C,
 ) -> Result<C, AnalyzeError> {
-    let columns: Vec<&'static str> = KEY_COLUMNS.iter().chain(wanted).copied().collect();
     let runtime = tokio::runtime::Handle::current();
     let work = move || {
         match origin {
             Origin::Events(events) => ordered::read(&runtime, &*events, &columns, &mut consumer)?,
             Origin::Files(runs) => {
                 for (name, paths) in &runs {
+                    if consumer.is_done() {
+                        break;
+                    }
                     consumer.run(name)?;
                     merge::read(paths, &columns, &mut consumer)?;
                 }

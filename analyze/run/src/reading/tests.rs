@@ -27,6 +27,8 @@ struct Collected {
     names: Names,
     runs: Vec<String>,
     rows: Vec<(i64, u32)>,
+    /// The number of rows after which it needs no more; `None`: it needs all.
+    enough: Option<usize>,
     ended: bool,
 }
 
@@ -44,6 +46,10 @@ impl Consumer for Collected {
         assert!(!range.is_empty());
         self.rows.extend(range.map(|row| (rows.ts.value(row), rows.tid.at(row).expect("tid"))));
         Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.enough.is_some_and(|enough| self.rows.len() >= enough)
     }
 
     fn finish(&mut self) -> Result<(), AnalyzeError> {
@@ -143,6 +149,19 @@ async fn overlapping_groups_are_merged() {
         let expected: Vec<(i64, u32)> = times.into_iter().zip(0..).collect();
         assert_eq!(by_row, expected, "each row once");
     }
+}
+
+#[tokio::test]
+async fn a_consumer_that_has_enough_ends_the_reading() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("r.parquet");
+    let groups: Vec<Vec<i64>> =
+        vec![(0..30_000).collect(), (30_000..60_000).collect(), (60_000..90_000).collect()];
+    write(&path, &groups, true);
+    let enough = |enough| Collected { enough: Some(enough), ..Collected::default() };
+    let found = read(of_file(&path), &[], enough(10_000)).await.expect("rows");
+    assert!(found.ended && (10_000..30_000).contains(&found.rows.len()), "{}", found.rows.len());
+    assert_eq!(read(of_file(&path), &[], enough(usize::MAX)).await.expect("rows").rows.len(), 90_000);
 }
 
 #[tokio::test]

@@ -2,19 +2,17 @@
 //! moment at which the most memory was reserved, so that no peak is lost and the classes of every point sum
 //! to the reserved bytes.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
-use trace_schema::Clock;
+use trace_schema::{Clock, Kind};
 
-use crate::questions::memory::state::At;
+use crate::questions::{info::Present, memory::state::At};
 use crate::trace::Trace;
 use analyze_memory::{
     allocator::Allocator,
     event::{Action, Event},
     input::{Key, Listener},
 };
-use analyze_run::{columns::integers, error::AnalyzeError};
+use analyze_run::{columns::integers, error::AnalyzeError, hash::HashMap};
 
 /// The memory of all allocators at one moment, in bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -105,7 +103,7 @@ impl Filling {
             curve: Curve::default(),
             start_ns: clock.start_ns,
             span_ns: clock.end_ns.saturating_sub(clock.start_ns).max(1),
-            held: HashMap::new(),
+            held: HashMap::default(),
             last: Point::default(),
             last_step: i64::MIN,
             peak: None,
@@ -148,11 +146,14 @@ impl Filling {
         self.peak.map_or(At::Peak, |(ts, _)| At::Reached(ts))
     }
 
-    /// Completes the curve.
-    pub async fn finish(mut self, trace: &Trace) -> Result<Curve, AnalyzeError> {
+    /// Completes the curve of a run, of which these rows are present.
+    pub async fn finish(mut self, trace: &Trace, present: &Present) -> Result<Curve, AnalyzeError> {
         // The last state is shown even if the last step had a higher one.
         if self.curve.points.last().is_some_and(|point| *point != self.last) {
             self.curve.points.push(self.last);
+        }
+        if !present.has(Kind::Alloc, "oom") {
+            return Ok(self.curve);
         }
         let ooms = "SELECT ts FROM events WHERE kind = 'alloc' AND op = 'oom' ORDER BY ts";
         for batch in trace.batches(ooms).await? {

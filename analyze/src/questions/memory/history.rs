@@ -4,14 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trace_schema::Nanos;
+use trace_schema::{Kind, Nanos};
 
-use crate::questions::memory::{
-    exports::Exports,
-    history_report::{
-        CauseSum, ExitReport, HistoryReport, OomReport, PauseReport, PhaseReport, ReleaseReport,
+use crate::questions::{
+    info::Present,
+    memory::{
+        exports::Exports,
+        history_report::{
+            CauseSum, ExitReport, HistoryReport, OomReport, PauseReport, PhaseReport, ReleaseReport,
+        },
+        state::{self, At, Moment},
     },
-    state::{self, At, Moment},
 };
 use crate::trace::Trace;
 use analyze_memory::{
@@ -136,11 +139,12 @@ async fn add_others(
     trace: &Trace,
     history: &History,
     releases: &mut [ReleaseReport],
+    present: &Present,
 ) -> Result<(), AnalyzeError> {
     let mut places: Vec<usize> = (0..releases.len()).collect();
     places.sort_by_key(|place| history.releases[*place].last_ts);
     let times: Vec<i64> = places.iter().map(|place| history.releases[*place].last_ts).collect();
-    let found = state::devices(trace, &times, &times).await?;
+    let found = state::devices(trace, &times, &times, present).await?;
     for (place, devices) in places.into_iter().zip(found) {
         let release = &mut releases[place];
         let of_device = devices.into_iter().filter(|device| device.device == release.device);
@@ -262,7 +266,7 @@ async fn exits(trace: &Trace, start_ns: i64) -> Result<Vec<ExitReport>, AnalyzeE
 
 /// Analyzes one run.
 pub async fn run(trace: &Trace) -> Result<HistoryReport, AnalyzeError> {
-    let plan = Plan::of(trace).await?;
+    let plan = Plan::of(trace, Present::of(trace).await?).await?;
     let input = Input::new(trace.events(), trace.files());
     let (_, watch) = input.replay(vec![plan.instants()], plan.watch()).await?;
     let mut history = plan.finish(trace, watch).await?;
@@ -275,6 +279,7 @@ pub async fn run(trace: &Trace) -> Result<HistoryReport, AnalyzeError> {
 
 /// The analysis before the replay: the phases and the instants at which the replay has to stop.
 pub struct Plan {
+    present: Present,
     start_ns: i64,
     phases: Vec<Phase>,
     /// The start or end of each phase, in order of time: its time, and twice the number of the phase, plus
@@ -283,15 +288,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads the phases of one run.
-    pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
+    /// Reads the phases of one run, of which these rows are present.
+    pub async fn of(trace: &Trace, present: Present) -> Result<Self, AnalyzeError> {
         let start_ns = trace.files().first().map_or(0, |file| file.run.clock.start_ns);
-        let phases = phases(trace).await?;
+        let has_ranges = present.has(Kind::Mark, "range");
+        let phases = if has_ranges { phases(trace).await? } else { Vec::new() };
         let ends = phases.iter().enumerate();
         let mut instants: Vec<(i64, usize)> =
             ends.flat_map(|(place, phase)| [(phase.from, 2 * place), (phase.to, 2 * place + 1)]).collect();
         instants.sort_unstable();
-        Ok(Self { start_ns, phases, instants })
+        Ok(Self { present, start_ns, phases, instants })
     }
 
     /// Returns the instants (ns, sorted) that the replay has to pass to the listener.
@@ -334,16 +340,21 @@ impl Plan {
     /// Completes the history after the replay, without the whole states at failures.
     pub async fn finish(self, trace: &Trace, (history, sums): Watch) -> Result<HistoryReport, AnalyzeError> {
         let (start_ns, phases) = (self.start_ns, self.phase_reports(&sums));
-        let frees = frees(trace).await?;
-        let exports = Exports::of(trace).await?;
-        let mut releases: Vec<ReleaseReport> =
-            history.releases.iter().map(|release| released(release, &frees, &exports, start_ns)).collect();
-        add_others(trace, &history, &mut releases).await?;
+        let mut releases = Vec::new();
+        if !history.releases.is_empty() {
+            let (frees, exports) = (frees(trace).await?, Exports::of(trace).await?);
+            let each = history.releases.iter();
+            releases.extend(each.map(|release| released(release, &frees, &exports, start_ns)));
+            add_others(trace, &history, &mut releases, &self.present).await?;
+        }
+        // A pause begins with a call that unmaps memory.
+        let has_pauses = self.present.has(Kind::Call, "cuMemUnmap");
+        let has_exits = self.present.has(Kind::Process, "exit");
         Ok(HistoryReport {
             causes: causes(&history),
             releases,
-            pauses: pauses(trace, start_ns).await?,
-            exits: exits(trace, start_ns).await?,
+            pauses: if has_pauses { pauses(trace, start_ns).await? } else { Vec::new() },
+            exits: if has_exits { exits(trace, start_ns).await? } else { Vec::new() },
             phases,
             ooms: history.ooms.iter().map(|oom| failed(oom, start_ns)).collect(),
         })

@@ -12,10 +12,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trace_schema::Nanos;
+use trace_schema::{Kind, Nanos};
 
 use crate::questions::{
     driver_memory::{self, Driver},
+    info::Present,
     marks,
 };
 use crate::trace::Trace;
@@ -200,14 +201,24 @@ pub struct Device {
 
 /// A listener that collects what was held at each instant.
 pub struct Watch {
+    /// The number of the first instant that is its own: a replay may have to stop at others before.
+    first: usize,
     /// The times shown to users, sorted.
     times: Vec<i64>,
     found: Vec<Vec<Held>>,
 }
 
+impl Watch {
+    /// Adds what another replay found at instants that come after those of this one.
+    pub fn append(&mut self, mut later: Self) {
+        self.found.append(&mut later.found);
+    }
+}
+
 impl Listener for Watch {
     fn instant(&mut self, run: u32, number: usize, replay: &Replay) {
-        let ts = self.times.get(number).copied().unwrap_or_default();
+        let Some(place) = number.checked_sub(self.first) else { return };
+        let ts = self.times.get(place).copied().unwrap_or_default();
         let of_run = replay.allocators().filter(|(key, _)| key.run == run);
         self.found.push(of_run.map(|(key, allocator)| held(key, allocator, replay, ts)).collect());
     }
@@ -336,8 +347,8 @@ pub async fn run(trace: &Trace, at: &At) -> Result<Moment, AnalyzeError> {
 pub async fn run_all(trace: &Trace, ats: &[At]) -> Result<Vec<Moment>, AnalyzeError> {
     let plan = Plan::of(trace, ats).await?;
     let input = Input::new(trace.events(), trace.files());
-    let (_, watch) = input.replay(vec![plan.times()], plan.watch()).await?;
-    plan.finish(trace, watch).await
+    let (_, watch) = input.replay(vec![plan.times()], plan.watch(0)).await?;
+    plan.finish(trace, watch, &input, &Present::of(trace).await?).await
 }
 
 /// The instants at which a replay has to stop.
@@ -376,29 +387,44 @@ impl Plan {
         self.wanted.iter().position(|(_, of, _)| *of == place).unwrap_or_default()
     }
 
-    /// Returns the listener that the replay has to feed.
-    pub fn watch(&self) -> Watch {
-        Watch { times: self.shown.clone(), found: Vec::new() }
+    /// Returns the listener that the replay has to feed. The number of the first instant among those of the replay is `first`.
+    pub fn watch(&self, first: usize) -> Watch {
+        Watch { first, times: self.shown.clone(), found: Vec::new() }
     }
 
-    /// Completes the analysis after the replay; the results are in the order of the requested instants.
-    pub async fn finish(self, trace: &Trace, watch: Watch) -> Result<Vec<Moment>, AnalyzeError> {
+    /// Completes the analysis after the replay of `input`; the results are in the order of the requested instants. `present` are
+    /// the rows of the run.
+    pub async fn finish(
+        self,
+        trace: &Trace,
+        watch: Watch,
+        input: &Input,
+        present: &Present,
+    ) -> Result<Vec<Moment>, AnalyzeError> {
         let times = self.times();
         let mut found = watch.found;
         // A run without allocator events passes no instant.
         found.resize_with(times.len(), Vec::new);
         name_stacks(trace, &mut found).await?;
-        let devices = devices(trace, &times, &self.shown).await?;
+        let devices = devices(trace, &times, &self.shown, present).await?;
+        // Calls of the driver are all that is known of a process without an allocator.
+        let pids = input.with_driver_calls().await?;
+        let has_allocator = |of: &[Held], pid: &u32| of.iter().any(|held| held.pid == *pid);
+        let is_known = found.iter().all(|of| pids.iter().all(|pid| has_allocator(of, pid)));
+        let drivers = match is_known {
+            true => vec![Vec::new(); times.len()],
+            false => driver_memory::run(trace, &times).await?,
+        };
+        let accounts = devices.into_iter().zip(drivers).zip(self.shown);
         let mut moments = Vec::new();
-        for (((ts, place, label), mut allocators), (devices, ts_ns)) in
-            self.wanted.into_iter().zip(found).zip(devices.into_iter().zip(self.shown))
+        for (((_, place, label), mut allocators), ((devices, mut drivers), ts_ns)) in
+            self.wanted.into_iter().zip(found).zip(accounts)
         {
             if let Some(file) = trace.files().first().filter(|_| label == PEAK) {
                 for held in &mut allocators {
                     held.lost_count = held.lost_count.max(lost_count(&file.run, held.is_inferred));
                 }
             }
-            let mut drivers = driver_memory::run(trace, ts).await?;
             drivers.retain(|driver| !allocators.iter().any(|held| i64::from(held.pid) == driver.pid));
             let since_start_ns = ts_ns - self.start_ns;
             moments.push((place, Moment { label, ts_ns, since_start_ns, allocators, drivers, devices }));
@@ -409,12 +435,17 @@ impl Plan {
 }
 
 /// Returns the account of every device at each of the times. `shown` are the same times, none later than the
-/// end of the run.
+/// end of the run; `present` are the rows of the run.
 pub(super) async fn devices(
     trace: &Trace,
     times: &[i64],
     shown: &[i64],
+    present: &Present,
 ) -> Result<Vec<Vec<Device>>, AnalyzeError> {
+    // Every account begins with a reading of the used memory.
+    if !present.has(Kind::Sample, "memory_used_bytes") {
+        return Ok(vec![Vec::new(); times.len()]);
+    }
     let mut replay = device::input::Replay::new(trace.files());
     let found = replay.at(&*trace.events(), times).await?;
     let of = |(instants, shown): (BTreeMap<i32, device::input::Instant>, &i64)| {

@@ -362,7 +362,7 @@ async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
     let lives = Lives::read(&**source.events()).await?;
     let busy = busy::read(&**source.events()).await?;
     let of_runs = Arc::clone(&source);
-    let accounts = |names: &mut Names, coverage| {
+    let accounts = move |names: &mut Names, coverage| {
         let runs = of_runs.files().iter().map(|file| {
             let clock = &file.run.clock;
             (names.number(&file.name), (clock.start_ns, clock.end_ns, !file.run.joined_running))
@@ -371,6 +371,5 @@ async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
         let thread_names = of_runs.thread_names(names);
         Accounts { writer: output.writer(), threads: Vec::new(), thread_names, lives, busy, runs, coverage }
     };
-    source.sweep(TASK_COLUMNS, false, accounts).await?;
-    Ok(())
+    source.sweep(TASK_COLUMNS, false, accounts).await
 }
