@@ -47,6 +47,10 @@ deny:
     cargo deny --log-level error check licenses bans sources
     cargo deny check advisories
 
+# Change the code in a sample of places, and list the changes that no test beside the code notices (needs cargo-mutants)
+mutants *args:
+    testdata/mutants.py "$@"
+
 # Rebuild the eBPF object (Debian 12; installs what it needs)
 ebpf:
     capture/ebpf/build.sh

@@ -244,7 +244,7 @@ impl Groups {
         let calls_count = own.iter().map(|own| own.count()).sum();
         let with_zeros = |sets: &[&Multiset]| {
             let others = sets.iter().map(|set| set.count()).sum::<u64>();
-            quantile(sets, calls_count - others.min(calls_count), 0.5)
+            quantile(sets, calls_count - others, 0.5)
         };
         let samples = || members.iter().map(|number| &self.kinds[*number as usize].1);
         let nested: Vec<&Multiset> = samples().map(|samples| &samples.nested).collect();

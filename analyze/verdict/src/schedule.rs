@@ -323,7 +323,7 @@ impl Schedule {
             if end > start {
                 holder(start, end, self.task(slice.task));
             }
-            at = end.max(at);
+            at = end;
         }
         if at < to {
             holder(at, to, None);

@@ -56,15 +56,7 @@ impl Parts {
 
 /// Splits `[from, to)` of a thread by its off-CPU `thread_states`. `near` is a hint: the approximate index
 /// of the first state that matters.
-#[inline]
 pub fn parts(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
-    match thread_states.last() {
-        Some(last) if last.end > from => parts_off_cpu(thread_states, near, from, to),
-        _ => Parts { on_cpu: to - from, ..Parts::default() },
-    }
-}
-
-fn parts_off_cpu(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
     let mut parts = Parts::default();
     let mut longest = 0;
     cut(thread_states, near, from, to, |ts, end, state, thread_state| {
