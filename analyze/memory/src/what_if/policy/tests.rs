@@ -267,6 +267,23 @@ fn unused_memory_of_a_private_pool_is_released_once_the_pool_is_destroyed() {
 }
 
 #[test]
+fn blocks_of_one_size_in_several_segments_are_a_tie_if_the_choice_matters() {
+    let tie = |policy: &Policy, bytes| policy.has_tie(bytes, 0, DEFAULT_POOL);
+    // Whole segments can stand for each other, unless their age matters.
+    let mut policy = with_free("", None, &[22 * MIB, 22 * MIB, 24 * MIB]);
+    assert!(!tie(&policy, 21 * MIB) && !tie(&policy, 23 * MIB) && !tie(&policy, 25 * MIB));
+    policy.collects_over_bytes = Some(0);
+    assert!(tie(&policy, 21 * MIB) && !tie(&policy, 23 * MIB));
+    // Two segments with 9 MiB in use, 9 MiB that are free, and a rest each.
+    let mut policy = Policy::new(Settings::default(), None, None);
+    let blocks: Vec<u64> = (0..4).map(|_| alloc(&mut policy, 9 * MIB).expect("memory")).collect();
+    policy.free_completed(blocks[0]);
+    assert!(!tie(&policy, 8 * MIB), "there is only one");
+    policy.free_completed(blocks[2]);
+    assert!(tie(&policy, 8 * MIB) && tie(&policy, 9 * MIB) && !tie(&policy, 9 * MIB + 512));
+}
+
+#[test]
 fn a_block_that_other_streams_use_is_active_until_they_are_done() {
     let mut policy = Policy::new(Settings::default(), None, None);
     let addr = alloc(&mut policy, 20 * MIB).expect("memory");

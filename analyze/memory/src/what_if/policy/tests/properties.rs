@@ -326,6 +326,15 @@ proptest! {
             let requested: u64 = live.iter().chain(pending).map(|held| held.bytes).sum();
             prop_assert_eq!(allocator.totals().requested_bytes as u64, requested);
         }
+        // Segments may lie anywhere: nothing else depends on it.
+        let mut shuffled = workload.policy.clone();
+        let moved = shuffled.shuffle(Random::nth(1, 2));
+        is_consistent(&shuffled);
+        prop_assert_eq!((shuffled.counts, moved.len()), (workload.policy.counts, workload.policy.blocks.len()));
+        for (addr, block) in &workload.policy.blocks {
+            let there = shuffled.blocks[&moved[addr]];
+            prop_assert_eq!((there.size_bytes, there.is, there.space), (block.size_bytes, block.is, block.space));
+        }
     }
 
     /// With the settings that a process had, what-if reserves what the process did, after every request.
