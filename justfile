@@ -52,6 +52,10 @@ fuzz seconds *targets:
     fuzz/libfuzzer/long.sh build
     target/fuzz-long/long.sh run "$@"
 
+# Change the code in a sample of places, and list the changes that no test beside the code notices (needs cargo-mutants)
+mutants *args:
+    testdata/mutants.py "$@"
+
 # Rebuild the eBPF object (Debian 12; installs what it needs)
 ebpf:
     capture/ebpf/build.sh

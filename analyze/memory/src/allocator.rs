@@ -526,3 +526,6 @@ fn handed_out(event: &Event, size_bytes: u64, requested_bytes: Option<u64>, segm
         segment,
     }
 }
+
+#[cfg(test)]
+mod tests;

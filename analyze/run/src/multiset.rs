@@ -306,36 +306,92 @@ pub fn counted(mut values: Vec<f64>) -> Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::random::Random;
+    use proptest::{collection::vec, prelude::*};
 
-    fn of_values(values: &mut [f64], q: f64) -> f64 {
+    use super::*;
+
+    /// Returns a quantile by sorting; the values may be in any order.
+    fn of_values(mut values: Vec<f64>, q: f64) -> f64 {
         values.sort_by(f64::total_cmp);
-        let place = q * (values.len() - 1) as f64;
+        let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
+        let place = q * last as f64;
         let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
         low + (high - low) * (place - place.floor())
     }
 
-    #[test]
-    fn quantiles_are_those_of_the_values() {
-        let mut random = Random(3);
-        for (count, below) in
-            [(1, 10), (2, 10), (100, 5), (3000, 4000), (5000, 3_000_000), (50_000, 2_000_000)]
-        {
+    /// Returns whether two numbers are the same, or none.
+    fn is_same(a: f64, b: f64) -> bool {
+        a == b || a.is_nan() && b.is_nan()
+    }
+
+    /// Values that are counted, and those that are not, each with the number of times that it is added.
+    fn parts() -> impl Strategy<Value = Vec<(i64, usize)>> {
+        let value =
+            prop_oneof![0..600_i64, COUNTED - 3..COUNTED + 3, 0..3 * COUNTED, -5..0_i64, Just(COUNTED + 99)];
+        vec((value, prop_oneof![1..4_usize, 1..6000_usize]), 0..6)
+    }
+
+    fn add(set: &mut Multiset, parts: &[(i64, usize)]) {
+        // In turns, so that equal values do not come together.
+        let most = parts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        for turn in 0..most {
+            parts.iter().filter(|(_, count)| turn < *count).for_each(|(value, _)| set.add(*value));
+        }
+    }
+
+    fn repeated(parts: &[(i64, usize)]) -> Vec<f64> {
+        parts.iter().flat_map(|(value, count)| vec![*value as f64; *count]).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn counting_gives_the_quantiles_of_sorting(
+            first in parts(), second in parts(), zeros in 0..9_u64, q in 0.0..=1.0_f64
+        ) {
+            // With additional zeros, no value may be below zero.
+            let bounded = |parts: Vec<(i64, usize)>| -> Vec<(i64, usize)> {
+                let least = if zeros > 0 { 0 } else { i64::MIN };
+                parts.into_iter().map(|(value, count)| (value.max(least), count)).collect()
+            };
+            let (first, second) = (bounded(first), bounded(second));
             let mut sets = [Multiset::default(), Multiset::default()];
-            let mut values = vec![0.0; 7];
-            for index in 0..count {
-                let value = random.below(below) as i64;
-                sets[index % 2].add(value);
-                values.push(value as f64);
-            }
-            for q in [0.0, 0.3, 0.5, 0.99, 1.0] {
-                let expected = of_values(&mut values.clone(), q);
-                assert_eq!(quantile(&[&sets[0], &sets[1]], 7, q), expected, "{count} {below} {q}");
+            add(&mut sets[0], &first);
+            add(&mut sets[1], &second);
+            let all = [repeated(&first), repeated(&second)].concat();
+            prop_assert_eq!(sets[0].count() + sets[1].count(), all.len() as u64);
+            let sets = [&sets[0], &sets[1]];
+            prop_assert_eq!(counted_of(&sets), counted(all.clone()));
+            let with_zeros = [all, vec![0.0; zeros as usize]].concat();
+            for q in [0.0, q, 0.5, 1.0] {
+                let (found, expected) = (quantile(&sets, zeros, q), of_values(with_zeros.clone(), q));
+                prop_assert!(is_same(found, expected), "{}: {} {}", q, found, expected);
             }
         }
+
+        #[test]
+        fn values_are_exchanged_for_others(
+            kept in vec(0..40_u32, 0..30), gone in vec(0..40_u32, 0..20), new in vec(-20..40_i32, 0..20)
+        ) {
+            let floats = |values: &[u32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
+            let new: Vec<f64> = new.into_iter().map(f64::from).collect();
+            let base = merged(counted(floats(&kept)), counted(floats(&gone)));
+            prop_assert_eq!(&base, &counted([floats(&kept), floats(&gone)].concat()));
+            let shares = [0.5, 0.99, 0.0, 1.0, 0.3];
+            let found = quantiles(&base, &counted(floats(&gone)), &counted(new.clone()), shares);
+            for (found, share) in found.into_iter().zip(shares) {
+                let expected = of_values([floats(&kept), new.clone()].concat(), share);
+                prop_assert!(is_same(found, expected), "{}: {} {}", share, found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn no_values_have_no_quantiles() {
         assert!(quantile(&[], 0, 0.5).is_nan());
-        assert_eq!(quantile(&[], 5, 0.5), 0.0);
+        assert_eq!((quantile(&[], 5, 0.5), quantile(&[], 5, 1.0)), (0.0, 0.0));
+        assert!(quantiles(&Vec::new(), &Vec::new(), &Vec::new(), [0.5])[0].is_nan());
     }
 
     #[test]
@@ -358,11 +414,11 @@ mod tests {
         let near =
             |found: f64, exact: f64| assert!((found / exact - 1.0).abs() < 0.002, "{found}, not {exact}");
         for q in [0.0, 0.1, 0.5, 0.99, 1.0] {
-            near(quantile(&[&set], 0, q), of_values(&mut values, q));
+            near(quantile(&[&set], 0, q), of_values(values.clone(), q));
         }
         let found = quantiles(&counted_of(&[&set]), &counted(minus), &counted(plus), [0.1, 0.5, 0.9, 0.99]);
         for (found, q) in found.into_iter().zip([0.1, 0.5, 0.9, 0.99]) {
-            near(found, of_values(&mut left, q));
+            near(found, of_values(left.clone(), q));
         }
         for value in [COUNTED, COUNTED + 1, 3 << 30, i64::MAX] {
             let found = middle(value);
@@ -371,35 +427,15 @@ mod tests {
         }
     }
 
+    /// A set of short calls takes the memory of its counters, not of its calls.
     #[test]
-    fn merging_adds_counts() {
-        let merge = |one: &[f64], other: &[f64]| merged(counted(one.to_vec()), counted(other.to_vec()));
-        assert_eq!(merge(&[3.0, 0.0, 0.0], &[3.0, 1.0]), [(0.0, 2), (1.0, 1), (3.0, 2)]);
-        assert_eq!(merge(&[], &[2.0]), [(2.0, 1)]);
-    }
-
-    #[test]
-    fn quantiles_without_some_and_with_others() {
-        let mut random = Random(9);
-        for count in [1, 3, 50, 4000] {
-            let mut set = Multiset::default();
-            let mut values = Vec::new();
-            let (mut minus, mut plus) = (Vec::new(), Vec::new());
-            for index in 0..count {
-                let value = random.below(1_500_000) as i64;
-                set.add(value);
-                if index % 3 == 0 {
-                    minus.push(value as f64);
-                    plus.push(value as f64 - random.below(900) as f64 / 7.0);
-                    values.push(plus[plus.len() - 1]);
-                } else {
-                    values.push(value as f64);
-                }
-            }
-            let found = quantiles(&counted_of(&[&set]), &counted(minus), &counted(plus), [0.5, 0.99, 0.999]);
-            let expected = [0.5, 0.99, 0.999].map(|q| of_values(&mut values, q));
-            assert_eq!(found, expected, "{count}");
-        }
-        assert!(quantiles(&Vec::new(), &Vec::new(), &Vec::new(), [0.5])[0].is_nan());
+    fn a_counted_value_takes_no_memory() {
+        let mut set = Multiset::default();
+        (0..3 * FRESH as i64).for_each(|call| set.add(call % 500));
+        set.count_fresh();
+        let size_bytes = set.size_bytes();
+        assert!(size_bytes < 200_000, "{size_bytes}");
+        (0..20 * FRESH as i64).for_each(|call| set.add(call % 500));
+        assert_eq!(set.size_bytes(), size_bytes);
     }
 }

@@ -41,6 +41,8 @@ pub fn median_high(values: &mut [i64]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
 
     #[test]
@@ -60,5 +62,36 @@ mod tests {
         assert_eq!((median_low(&mut [4, 1, 2, 3]), median_high(&mut [4, 1, 2, 3])), (Some(2), Some(3)));
         assert_eq!((median_low(&mut [7]), median_high(&mut [7])), (Some(7), Some(7)));
         assert_eq!((median(&[]), median_low(&mut []), median_high(&mut [])), (None, None, None));
+    }
+
+    proptest! {
+        /// A quantile between two values weighs each by how near the other one is; no other value matters.
+        #[test]
+        fn quantiles_weigh_their_neighbours(
+            mut values in vec(-1e6..1e6_f64, 1..20), share in prop_oneof![0.0..=1.0_f64, -1.0..2.0_f64]
+        ) {
+            values.sort_by(f64::total_cmp);
+            let place = share.clamp(0.0, 1.0) * (values.len() - 1) as f64;
+            let weight = |index: usize| (1.0 - (index as f64 - place).abs()).max(0.0);
+            let expected: f64 = values.iter().enumerate().map(|(index, value)| weight(index) * value).sum();
+            let found = interpolated(&values, share).unwrap();
+            prop_assert!((found - expected).abs() <= 1e-6, "{} {}", found, expected);
+            let distance = |index: &usize| (*index as f64 - place).abs();
+            let first = (0..values.len()).rev().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+            prop_assert_eq!(nearest(&values, share), first.map(|index| values[index]));
+        }
+
+        /// The lower median is the least value that half of the values do not exceed, and the higher one the greatest
+        /// that half of them reach.
+        #[test]
+        fn medians_have_half_of_the_values_on_either_side(values in vec(-9..9_i64, 1..20)) {
+            let half = |is_side: &dyn Fn(&i64) -> bool| 2 * values.iter().filter(|v| is_side(v)).count() >= values.len();
+            let low = values.iter().copied().filter(|m| half(&|v| v <= m)).min();
+            let high = values.iter().copied().filter(|m| half(&|v| v >= m)).max();
+            prop_assert_eq!(median_low(&mut values.clone()), low);
+            prop_assert_eq!(median_high(&mut values.clone()), high);
+            let numbers: Vec<f64> = values.iter().map(|value| *value as f64).collect();
+            prop_assert_eq!(median(&numbers), low.zip(high).map(|(low, high)| (low + high) as f64 / 2.0));
+        }
     }
 }

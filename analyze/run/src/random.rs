@@ -54,6 +54,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn properties_are_tried_with_the_same_cases_in_every_run() {
+        let config = proptest::test_runner::Config::default();
+        let is_fixed = matches!(config.rng_seed, proptest::test_runner::RngSeed::Fixed(_));
+        assert!(
+            is_fixed && config.failure_persistence.is_none(),
+            ".cargo/config.toml says so to cargo: {config:?}"
+        );
+    }
+
+    #[test]
     fn normal_numbers_are_normal() {
         let mut random = Random::nth(1, 2);
         let drawn: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();

@@ -30,6 +30,8 @@ impl From<Vec<(i64, i64)>> for Spans {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::Spans;
 
     #[test]
@@ -40,5 +42,17 @@ mod tests {
         let expected: Vec<i64> = (0..=12).chain(30..=40).chain([50]).collect();
         assert_eq!(within, expected);
         assert!(!Spans::default().contains(0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_contained_if_one_of_the_spans_has_it(given in vec((-20..20_i64, -3..9_i64), 0..12)) {
+            let given: Vec<(i64, i64)> = given.into_iter().map(|(start, length)| (start, start + length)).collect();
+            let spans = Spans::from(given.clone());
+            for at in -25..30 {
+                prop_assert_eq!(spans.contains(at), given.iter().any(|(start, end)| (*start..=*end).contains(&at)));
+            }
+            prop_assert!(spans.0.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", spans);
+        }
     }
 }

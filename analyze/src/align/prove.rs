@@ -287,3 +287,60 @@ fn in_its_place(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks an alignment without calls: if its figures suffice, only the calls themselves are missed.
+    fn refused(quality: &Quality) -> Option<String> {
+        let (side, functions) = (Side::default(), Functions::default());
+        let attempt = Attempt::new(&side, &side, &functions, Vec::new());
+        let recording = Recording { span: 0..i64::MAX, lost: Vec::new() };
+        let why = check(&attempt, quality, &[], &recording, &functions).unwrap_err();
+        (why != "only 0 calls are close enough to tell this alignment from others").then_some(why)
+    }
+
+    #[test]
+    fn figures_are_refused_beyond_their_limits() {
+        let good = Quality { matchable_count: 100, matched_count: 100, ..Quality::default() };
+        let matched =
+            |matched_count, matchable_count| Quality { matched_count, matchable_count, ..good.clone() };
+        // So many calls in a row at an end, and of the others.
+        let ended = |at_end, missing, matched_count| Quality {
+            unmatched_end_count: at_end,
+            matchable_count: matched_count + missing + at_end,
+            matched_count,
+            ..good.clone()
+        };
+        let apart = |residual_median_ns| Quality { residual_median_ns, ..good.clone() };
+        let bent = |nonlinearity_ns| Quality { nonlinearity_ns, ..good.clone() };
+        let roomy = |room_ns| Quality { room_ns, ..good.clone() };
+        for (quality, expected) in [
+            (good.clone(), None),
+            (matched(32, 32), None),
+            (matched(31, 31), Some("32 are needed")),
+            (matched(50, 100), None),
+            (matched(49, 100), Some("only 49 of 100 calls")),
+            (ended(2, 0, 100), None),
+            (ended(3, 0, 100), Some("the first or last 3 calls in a row")),
+            // With a tenth of the calls missing, three in a row have a probability of one in a thousand.
+            (ended(3, 99, 897), None),
+            (ended(3, 99, 898), Some("of the rest only 99")),
+            (apart(5_000), None),
+            (apart(5_001), Some("5.00 µs apart (median): too far")),
+            (bent(5_000), None),
+            (bent(5_001), Some("not a line")),
+            (roomy(-2_000), None),
+            (roomy(-2_001), Some("contradict each other by 2.00 µs")),
+        ] {
+            let why = refused(&quality);
+            match expected {
+                None => assert_eq!(why, None, "{quality:?}"),
+                Some(part) => {
+                    assert!(why.as_ref().is_some_and(|why| why.contains(part)), "{why:?}: {quality:?}")
+                }
+            }
+        }
+    }
+}

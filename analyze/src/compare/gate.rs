@@ -340,7 +340,85 @@ fn some(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{option, prelude::*, sample::select};
+
     use super::*;
+
+    /// A quantity as it is written, and its number.
+    fn quantities() -> impl Strategy<Value = (String, f64)> {
+        let units = vec![
+            ("", 1.0),
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("ms", 1e6),
+            ("B", 1.0),
+            ("KiB", 1024.0),
+            ("MiB", 1_048_576.0),
+        ];
+        (0..100_000_u32, select(units))
+            .prop_map(|(number, (unit, factor))| (format!("{number}{unit}"), f64::from(number) * factor))
+    }
+
+    /// A limit as it is written after its sign.
+    fn limits() -> impl Strategy<Value = (String, Limit)> {
+        let share = (0..100_000_u32).prop_map(|hundredths| {
+            let percent = f64::from(hundredths) / 100.0;
+            (format!("{percent}%"), Limit::Ratio(percent / 100.0))
+        });
+        prop_oneof![share, quantities().prop_map(|(text, number)| (text, Limit::By(number)))]
+    }
+
+    /// A subject as it is written after the metric. The names of functions may have brackets of any kind.
+    fn subjects() -> impl Strategy<Value = (String, Subject)> {
+        let name = "[a-zA-Z_]|[a-zA-Z_][a-zA-Z0-9_:<>(), #]{0,12}[a-zA-Z0-9>)]";
+        let stratum = option::of("[a-z0-9]|[a-z0-9][a-z0-9^, ]{0,12}[a-z0-9]");
+        let one = (name, stratum).prop_map(|(name, stratum)| {
+            let text = match &stratum {
+                None => format!("({name})"),
+                Some(stratum) => format!("({name}; {stratum})"),
+            };
+            (text, Subject::One { name, stratum })
+        });
+        prop_oneof![Just((String::new(), Subject::Whole)), Just(("(*)".to_owned(), Subject::Each)), one,]
+    }
+
+    proptest! {
+        #[test]
+        fn a_gate_is_read_as_it_is_written(
+            metric in "[a-z][a-z0-9_]{0,9}",
+            (subject_text, subject) in subjects(),
+            may_not_fall: bool,
+            (limit_text, limit) in limits(),
+            floor in option::of(quantities()),
+            spaces in [" {0,2}", " {0,2}", " {0,2}"],
+        ) {
+            let [before, after, end] = spaces;
+            let sign = if may_not_fall { ">" } else { "<" };
+            let direction = if may_not_fall { "-" } else { "+" };
+            let floor_text = floor.as_ref().map_or_else(String::new, |(text, _)| format!(" floor {text}"));
+            let text = format!("{metric}{subject_text}{before}{sign}{after}{direction}{limit_text}{floor_text}{end}");
+            let gate: Gate = text.parse().unwrap();
+            let floor = floor.map(|(_, number)| number);
+            let expected = Gate { text: text.trim().to_owned(), metric, subject, may_not_fall, limit, floor };
+            prop_assert_eq!(&gate, &expected);
+            // What a comparison prints is read as the same gate.
+            prop_assert_eq!(gate.text.parse::<Gate>(), Ok(expected));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic_or_a_gate_without_sense(
+            text in prop_oneof![".*", "[a-c(]{0,4}[ ();*<>]{0,3}[<>][ +-]{0,2}[0-9.einf%-]{0,6}( floor [0-9.einfsB-]{0,5})?"]
+        ) {
+            if let Ok(gate) = text.parse::<Gate>() {
+                let (Limit::Ratio(limit) | Limit::By(limit)) = gate.limit;
+                prop_assert!(limit.is_finite() && limit >= 0.0);
+                prop_assert!(gate.floor.is_none_or(|floor| floor.is_finite() && floor >= 0.0));
+                prop_assert!(!gate.metric.is_empty() && !gate.metric.contains(char::is_whitespace));
+                prop_assert_eq!(gate.text.parse::<Gate>(), Ok(gate));
+            }
+            prop_assert!(!share(&text).is_ok_and(|share| !(0.0..=1e4).contains(&share)));
+        }
+    }
 
     #[test]
     fn gates_are_read() {

@@ -147,8 +147,11 @@ fn welch(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     let (n, m) = (base.len() as f64, new.len() as f64);
     let (a, b) = (base_var / n, new_var / m);
     let (difference, error) = (new_mean - base_mean, (a + b).sqrt());
-    // A spread no larger than rounding errors is not noise, and a t-test would divide by it.
-    if error <= 1e-12 * base_mean.abs().max(new_mean.abs()).max(f64::MIN_POSITIVE) {
+    // A spread no larger than rounding errors is not noise, and a t-test would divide by it. Nor is such a
+    // difference one: means of equal values differ in their last digits if their numbers do.
+    let rounding = 1e-12 * base_mean.abs().max(new_mean.abs()).max(f64::MIN_POSITIVE);
+    if error <= rounding {
+        let difference = if difference.abs() <= rounding { 0.0 } else { difference };
         let of = |is_so: bool| if is_so { 0.0 } else { 1.0 };
         let p = if difference == 0.0 { (1.0, 1.0) } else { (of(difference > 0.0), of(difference < 0.0)) };
         return (difference, difference, difference, p.0, p.1);
@@ -312,6 +315,10 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
 
     /// Enumerates all subsets.
@@ -335,22 +342,114 @@ mod tests {
         (up / count, down / count)
     }
 
-    #[test]
-    fn ranks_are_permuted_exactly() {
-        let mut random = analyze_run::random::Random(11);
-        for round in 0..30 {
-            let mut draw =
-                |n: usize| (0..n).map(|_| 1.0 + random.below(6 + round * 10) as f64).collect::<Vec<_>>();
-            let (base, new) = (draw(5 + round % 3), draw(5 + round % 2));
+    /// Figures of which some are equal.
+    fn side(runs: Range<usize>) -> impl Strategy<Value = Vec<f64>> {
+        vec((1..40_u32).prop_map(f64::from), runs)
+    }
+
+    fn is_near(a: f64, b: f64) -> bool {
+        a == b || (a - b).abs() < 1e-9
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn ranks_are_permuted_exactly(base in side(5..8), new in side(5..8)) {
             let (estimate, low, high, p_up, p_down) = exact(&base, &new);
             let (up, down) = by_hand(&base, &new);
-            assert!((p_up - up).abs() < 1e-12 && (p_down - down).abs() < 1e-12, "{base:?} {new:?}");
-            assert!(low <= estimate && estimate <= high);
+            prop_assert!((p_up - up).abs() < 1e-12 && (p_down - down).abs() < 1e-12, "{} {}", p_up, up);
+            prop_assert!(low <= estimate && estimate <= high);
             let found = difference(&base, &new);
-            assert!(found.method == Method::Exact && found.p_up >= up && found.p_down >= down);
+            prop_assert!(found.method == Method::Exact && found.p_up >= up && found.p_down >= down);
+        }
+    }
+
+    proptest! {
+        /// What rises from one side to the other falls from that to the first.
+        #[test]
+        fn exchanged_sides_differ_by_as_much(base in side(1..30), new in side(1..30)) {
+            let (one, other) = (difference(&base, &new), difference(&new, &base));
+            prop_assert_eq!((one.method, one.is_log), (other.method, other.is_log));
+            for (found, expected) in [
+                (one.estimate, -other.estimate),
+                (one.low, -other.high),
+                (one.high, -other.low),
+                (one.mean_low, -other.mean_high),
+                (one.mean_high, -other.mean_low),
+                (one.p_up, other.p_down),
+                (one.p_down, other.p_up),
+                (one.p(), other.p()),
+            ] {
+                prop_assert!(is_near(found, expected), "{:?} {:?}", one, other);
+            }
+            prop_assert!(one.low <= one.estimate && one.estimate <= one.high && (0.0..=1.0).contains(&one.p()));
+        }
+
+        #[test]
+        fn runs_without_noise_do_not_differ(value in 0.001..1e12_f64, base in 3..30_usize, new in 3..30_usize) {
+            let found = difference(&vec![value; base], &vec![value; new]);
+            prop_assert_eq!((found.estimate, found.p_up, found.p_down), (0.0, 1.0, 1.0), "{:?}", found);
+        }
+
+        /// Runs that all differ by one factor, and runs without any noise, differ by just that.
+        #[test]
+        fn intervals_contain_a_shift_of_all_runs(base in side(3..30), factor in 0.2..5.0_f64, is_flat: bool) {
+            let base = if is_flat { vec![base[0]; base.len()] } else { base };
+            let new: Vec<f64> = base.iter().rev().map(|value| value * factor).collect();
+            let (found, shift) = (difference(&base, &new), factor.ln());
+            prop_assert!(found.is_log && is_near(found.estimate, shift), "{:?}", found);
+            for (low, high) in [(found.low, found.high), (found.mean_low, found.mean_high)] {
+                prop_assert!(low <= shift + 1e-9 && shift <= high + 1e-9, "{:?}", found);
+                prop_assert!(!is_flat || is_near(low, high), "{:?}", found);
+            }
+        }
+
+        #[test]
+        fn families_are_corrected_by_definition(ps in vec((0..=20_u32).prop_map(|p| f64::from(p) / 20.0), 0..12)) {
+            let count = |is_meant: &dyn Fn(f64) -> bool| ps.iter().filter(|p| is_meant(**p)).count() as f64;
+            for (place, p) in ps.iter().enumerate() {
+                let at_least = |other: &f64| (ps.len() as f64 - count(&|p| p < *other)) * other;
+                let holm_p = ps.iter().filter(|other| **other <= *p).map(at_least).fold(0.0, f64::max);
+                prop_assert!(is_near(holm(&ps)[place], holm_p.min(1.0)));
+                let at_most = |other: &f64| ps.len() as f64 / count(&|p| p <= *other) * other;
+                let q = ps.iter().filter(|other| **other >= *p).map(at_most).fold(1.0, f64::min);
+                prop_assert!(is_near(benjamini_hochberg(&ps)[place], q));
+            }
+        }
+
+        /// A value lies far if it is more than 3.5 / 0.6745 median deviations from the median.
+        #[test]
+        fn outliers_are_far_from_the_median(values in side(1..12)) {
+            let middle = |mut values: Vec<f64>| {
+                values.sort_by(f64::total_cmp);
+                (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+            };
+            let centre = middle(values.clone());
+            let deviation = |value: &f64| (value - centre).abs();
+            let usual = middle(values.iter().map(deviation).collect()).max(1e-9 * centre);
+            let is_far = |place: &usize| values.len() >= 5 && deviation(&values[*place]) > 3.5 / 0.6745 * usual;
+            prop_assert_eq!(outliers(&values), (0..values.len()).filter(is_far).collect::<Vec<usize>>());
+        }
+    }
+
+    #[test]
+    fn the_number_of_runs_chooses_the_test() {
+        for (base, new, expected) in [
+            (2, 99, Method::None),
+            (3, 3, Method::Welch),
+            (4, 25, Method::Welch),
+            (5, 5, Method::Exact),
+            (25, 25, Method::Exact),
+            (26, 25, Method::Welch),
+            (5, 26, Method::Welch),
+        ] {
+            assert_eq!((Method::of(base, new), Method::of(new, base)), (expected, expected), "{base} {new}");
         }
         let least = difference(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]);
         assert!((least.p_up - Method::Exact.least_p(5, 5)).abs() < 1e-12 && least.p_down == 1.0);
+        assert_eq!([subsets(10, 5), subsets(7, 0), subsets(50, 2)], [252.0, 1.0, 1225.0]);
+        assert_eq!([Method::None, Method::Welch].map(|method| method.least_p(5, 5)), [1.0, 0.0]);
     }
 
     #[test]
@@ -437,5 +536,7 @@ mod tests {
         assert!(one.high.is_infinite());
         assert_eq!(outliers(&[1.0, 1.01, 0.99, 1.0, 1.02, 2.0]), [5]);
         assert!(outliers(&[1.0; 6]).is_empty());
+        // Zero has no logarithm.
+        assert!(!difference(&[0.0, 1.0], &[1.0]).is_log && difference(&[1e-9], &[1.0]).is_log);
     }
 }

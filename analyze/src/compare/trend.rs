@@ -325,6 +325,23 @@ mod tests {
     }
 
     #[test]
+    fn a_level_has_three_runs_or_more() {
+        let places = |values: &[f64], alpha| {
+            let (runs, key) = runs(values);
+            let found = series(&runs, &key, alpha);
+            assert_eq!(found.is_short(), values.len() < 6);
+            found.points.iter().map(|point| point.place).collect::<Vec<_>>()
+        };
+        // Of the orders of six runs, one in ten separates them as well.
+        let step = [1e9, 1.01e9, 0.99e9, 9e9, 9.1e9, 8.9e9];
+        assert_eq!((places(&step, 0.2), places(&step, 0.05)), (vec![3], vec![]));
+        assert!(places(&step[..5], 0.4).is_empty());
+        // Two runs at an end are no level: the split is before the third one.
+        let ended = [1e9, 1.01e9, 0.99e9, 1e9, 1.01e9, 0.99e9, 9e9, 9.1e9];
+        assert!(places(&ended, 0.49).iter().all(|place| (3..=5).contains(place)));
+    }
+
+    #[test]
     fn splits_are_those_of_all_distances() {
         let mut random = Random::nth(5, 0);
         for n in [6, 7, 40] {

@@ -291,6 +291,103 @@ mod tests {
         }
     }
 
+    /// Evidence of every cause that is measured, 10 ns each.
+    fn ten_of_each() -> Evidence {
+        Evidence {
+            waiting: 10.0,
+            throttled: 10.0,
+            blocked: [10.0; blocker::COUNT],
+            stopped: 10.0,
+            unknown: 10.0,
+            size: 10.0,
+            nested: 10.0,
+            ..Evidence::default()
+        }
+    }
+
+    /// The causes that take 10 ns each, one after the other.
+    fn takers(of: impl Fn(f64) -> Evidence, count: usize) -> Vec<Cause> {
+        let parts = |count: usize| divide(&of(10.0 * count as f64));
+        let taker = |count: usize| {
+            let (before, after) = (parts(count - 1), parts(count));
+            let grown: Vec<Cause> = Cause::ALL
+                .into_iter()
+                .filter(|cause| before[cause.index()] != after[cause.index()])
+                .collect();
+            assert!(
+                grown.len() == 1 && after[grown[0].index()] - before[grown[0].index()] == 10.0,
+                "{grown:?}"
+            );
+            grown[0]
+        };
+        (1..=count).map(taker).collect()
+    }
+
+    #[test]
+    fn measured_causes_come_first_in_their_order() {
+        let blocked: Vec<Cause> = Blocker::ALL.into_iter().map(Cause::Blocked).collect();
+        let first = [Cause::Stopped, Cause::Scheduler, Cause::Scheduler, Cause::Throttled];
+        let last = [Cause::Size, Cause::Nested, Cause::Unexplained, Cause::Unexplained];
+        let expected = [&first[..], &blocked, &last].concat();
+        assert_eq!(takers(|excess| Evidence { excess, ..ten_of_each() }, expected.len()), expected);
+
+        // In a call whose purpose is to wait, only a fault and a disk are no waits for the GPU.
+        let waits = blocked.iter().map(|cause| match cause {
+            Cause::Blocked(Blocker::PageFault | Blocker::Disk) => *cause,
+            _ => Cause::GpuWait,
+        });
+        let first = [Cause::Stopped, Cause::Scheduler, Cause::Inconclusive, Cause::Throttled];
+        let last = [Cause::Size, Cause::Nested, Cause::GpuWait, Cause::GpuWait];
+        let expected = [&first[..], &waits.collect::<Vec<Cause>>(), &last].concat();
+        let of = |excess| Evidence { excess, synchronises: true, ..ten_of_each() };
+        assert_eq!(takers(of, expected.len()), expected);
+
+        // What is left after the measured times, if nothing measures it.
+        let rest = |evidence: Evidence| largest(&divide(&Evidence { excess: 10.0, ..evidence }));
+        let none = Evidence::default();
+        assert_eq!(rest(none), Cause::Unexplained);
+        assert_eq!(rest(Evidence { first_call: true, nested: 10.0, ..none }), Cause::FirstCall);
+        assert_eq!(rest(Evidence { is_uncovered: true, first_call: true, ..none }), Cause::Inconclusive);
+        assert_eq!(rest(Evidence { size: 10.0, is_uncovered: true, ..none }), Cause::Size);
+        assert_eq!(rest(Evidence { size_open: 10.0, first_call: true, ..none }), Cause::Inconclusive);
+        assert_eq!(rest(Evidence { nested_open: 10.0, synchronises: true, ..none }), Cause::Inconclusive);
+        assert_eq!(rest(Evidence { nested: 10.0, nested_open: 10.0, ..none }), Cause::Nested);
+    }
+
+    /// Time that may have been off CPU leaves less for every cause but a stop, whose place is before all others.
+    #[test]
+    fn unseen_time_is_kept_from_causes_that_come_later() {
+        let division = |unseen| divide(&Evidence { excess: 30.0, unseen, ..ten_of_each() });
+        let (seen, some, all) = (division(0.0), division(15.0), division(99.0));
+        let of =
+            |division: &Division| [Cause::Stopped, Cause::Scheduler].map(|cause| division[cause.index()]);
+        assert_eq!([of(&seen), of(&some), of(&all)], [[10.0, 20.0], [10.0, 5.0], [10.0, 0.0]]);
+        let nested = divide(&Evidence { excess: 30.0, unseen: 99.0, nested: 12.0, ..Evidence::default() });
+        assert_eq!(
+            nested[Cause::Nested.index()],
+            12.0,
+            "what is measured whole is no matter of the schedule"
+        );
+    }
+
+    #[test]
+    fn of_equal_parts_the_first_cause_is_the_largest() {
+        let mut division = [0.0; COUNT];
+        assert_eq!(largest(&division), Cause::Scheduler);
+        (division[Cause::Size.index()], division[Cause::Throttled.index()]) = (5.0, 5.0);
+        assert_eq!(largest(&division), Cause::Throttled);
+        division[Cause::Size.index()] = 5.1;
+        assert_eq!(largest(&division), Cause::Size);
+    }
+
+    #[test]
+    fn only_time_above_the_usual_is_evidence() {
+        let usual: [f64; blocker::COUNT] = std::array::from_fn(|class| 10.0 * class as f64);
+        assert_eq!(above(&[15; blocker::COUNT], &usual), [15.0, 5.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        let off_cpu = Cause::ALL.into_iter().filter(|cause| cause.is_off_cpu()).count();
+        assert_eq!(off_cpu, 2 + blocker::COUNT, "{:?}", Cause::ALL);
+    }
+
     #[test]
     fn a_synchronising_call_that_sleeps_did_its_job() {
         let mut call = Evidence { excess: 100.0, synchronises: true, waiting: 5.0, ..Evidence::default() };

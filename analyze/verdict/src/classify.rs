@@ -354,3 +354,6 @@ pub fn classify(
     judgement.functions = functions.collect();
     Ok((judgement, measure))
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,6 +208,48 @@ mod tests {
     }
 
     #[test]
+    fn a_line_needs_ten_pairs_of_sizes_far_enough_apart() {
+        // Each size is twice the one before, and 64 KiB is the least difference.
+        let sizes =
+            |count: u32| (0..count).map(|number| 65_536.0 * f64::from(1 << number)).collect::<Vec<f64>>();
+        let slope_of = |sizes: &[f64]| slope(sizes, |big, small| 0.5 * (sizes[big] - sizes[small]));
+        assert_eq!([slope_of(&sizes(4)), slope_of(&sizes(5))], [None, Some(0.5)]);
+        // One pair fewer: its sizes differ by too little, or their ratio is too small.
+        for (index, size) in [(0, 65_537.0), (4, 1_048_575.0)] {
+            let mut sizes = sizes(5);
+            sizes[index] = size;
+            assert_eq!(slope_of(&sizes), None, "{size}");
+        }
+        assert_eq!(slope_of(&[65_535.0, 131_070.0, 262_144.0, 524_288.0, 1_048_576.0]), None);
+        // Of many points, which are thinned, the largest one stays.
+        let mut many = vec![0.0; 999];
+        many.push(1e6);
+        assert_eq!(slope_of(&many), Some(0.5));
+    }
+
+    #[test]
+    fn medians_of_slopes_and_of_what_they_leave() {
+        assert_eq!(weighted_median(&mut [(2.0, 1.0), (1.0, 1.0)]), Some(1.0));
+        assert_eq!(weighted_median(&mut [(1.0, 1.0), (2.0, 3.0), (9.0, 1.0)]), Some(2.0));
+        assert_eq!(weighted_median(&mut []), None);
+        assert_eq!([vec![5.0, 1.0], vec![5.0, 1.0, 4.0], vec![-3.0]].map(fixed), [1.0, 4.0, 0.0]);
+    }
+
+    #[test]
+    fn a_line_that_does_not_rise_or_explain_the_times_is_none() {
+        let points = |ns: fn(u32) -> f64| (0..60).map(|i| (f64::from(i) * 1e5, ns(i))).collect::<Vec<_>>();
+        assert_eq!(fit(points(|_| 5_000.0)), None);
+        assert_eq!(fit(points(|i| 9e6 - 1e4 * f64::from(i))), None);
+        // Times alternate around a line that rises by 590 us in all.
+        let noisy = |noise: f64| {
+            let time = |i: u32| 1e7 + f64::from(i) * 1e4 + if i % 4 < 2 { noise } else { -noise };
+            fit((0..60).map(|i| (f64::from(i) * 1e5, time(i))).collect())
+        };
+        assert!(noisy(9e4).is_some_and(|line| (0.5..0.6).contains(&line.r_squared)), "{:?}", noisy(9e4));
+        assert_eq!(noisy(1e5), None, "47 % of the variance");
+    }
+
+    #[test]
     fn one_size_has_no_line() {
         assert_eq!(fit(vec![(4096.0, 10.0); 100]), None);
         assert_eq!(fit(Vec::new()), None);

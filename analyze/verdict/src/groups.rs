@@ -244,7 +244,7 @@ impl Groups {
         let calls_count = own.iter().map(|own| own.count()).sum();
         let with_zeros = |sets: &[&Multiset]| {
             let others = sets.iter().map(|set| set.count()).sum::<u64>();
-            quantile(sets, calls_count - others.min(calls_count), 0.5)
+            quantile(sets, calls_count - others, 0.5)
         };
         let samples = || members.iter().map(|number| &self.kinds[*number as usize].1);
         let nested: Vec<&Multiset> = samples().map(|samples| &samples.nested).collect();
@@ -274,7 +274,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::missing::Missing;
+    use crate::{missing::Missing, thread_state::BlockedNs};
     use analyze_run::random::Random;
 
     fn kind(phase: Option<u32>, size_class: Option<u32>) -> Kind {
@@ -317,6 +317,86 @@ mod tests {
         let baselines = groups.baselines();
         assert_eq!(baselines[small as usize].kind.own, 900.0);
         assert_eq!(baselines[small as usize].expected(), 3.0);
+    }
+
+    #[test]
+    fn a_kind_gives_up_its_phase_first_then_its_nesting_then_its_direction() {
+        let kind = |direction, nested, phase| Kind {
+            direction: Some(direction),
+            nested: Some(nested),
+            ..kind(Some(phase), None)
+        };
+        // Nine calls, and so many others that differ in one property.
+        let (own, others) =
+            (kind(1, false, 1), [(kind(1, false, 2), 1), (kind(1, true, 1), 5), (kind(2, false, 1), 7)]);
+        for (with, expected) in [
+            (vec![0], 10),
+            (vec![1], 14),
+            (vec![2], 16),
+            (vec![0, 1, 2], 10),
+            (vec![1, 2], 14),
+            // There are no others: it is as it is.
+            (vec![], 9),
+        ] {
+            let mut groups = Groups::default();
+            let number = (0..9).map(|_| add(&mut groups, own, 4)).max().unwrap();
+            for (kind, count) in with.iter().map(|other| others[*other]) {
+                for _ in 0..count {
+                    add(&mut groups, kind, 4);
+                }
+            }
+            let baseline = groups.baselines()[number as usize];
+            assert_eq!((baseline.kind.calls_count, baseline.group_own), (expected, None), "{with:?}");
+            assert_eq!(groups.expected_so_far(number), None);
+            add(&mut groups, own, 4);
+            assert_eq!(groups.baselines()[number as usize].group_own, Some(4.0), "ten calls are enough");
+            assert_eq!(groups.expected_so_far(number), Some(4.0));
+        }
+    }
+
+    #[test]
+    fn medians_count_the_calls_without_nested_and_blocked_time() {
+        for (with, expected) in [(4, 0.0), (5, 3.5), (6, 7.0)] {
+            let mut groups = Groups::default();
+            let number = groups.number(kind(None, None));
+            let mut blocked = [0; blocker::COUNT];
+            blocked[2] = 7;
+            for call in 0..10 {
+                let has = call < with;
+                let nested = if has { 7 } else { 0 };
+                groups.add(number, &Sample { nested, blocked: has.then_some(&blocked), ..sample(20) });
+            }
+            let usual = groups.baselines()[0].kind;
+            assert_eq!(
+                (usual.nested, usual.blocked[2], usual.blocked[1]),
+                (expected, expected, 0.0),
+                "{with}"
+            );
+        }
+    }
+
+    #[test]
+    fn bounds_are_the_medians_of_the_other_ends() {
+        let bounds = |blocked: Option<&BlockedNs>| {
+            let mut groups = Groups::default();
+            let number = groups.number(kind(None, None));
+            for call in 0..10 {
+                let is_missing = call < 5;
+                let missing = Missing { switches: is_missing, nested: is_missing };
+                let blocked = blocked.filter(|_| is_missing);
+                groups.add(number, &Sample { on_cpu: 60, missing, blocked, ..sample(100) });
+            }
+            groups.baselines()[0]
+        };
+        let running = bounds(None);
+        assert_eq!(
+            (running.expected(), running.expected_least(), running.group_own_least()),
+            (100.0, 70.0, Some(70.0))
+        );
+        assert_eq!((running.nested_most(), running.blocked_most()), (50.0, [30.0; blocker::COUNT]));
+        let mut blocked = [0; blocker::COUNT];
+        blocked[0] = 20;
+        assert_eq!(bounds(Some(&blocked)).blocked_most()[..2], [40.0, 30.0]);
     }
 
     /// Hides what some calls were blocked for, as if rows of the scheduler were missing, and compares the bounds with the

@@ -16,6 +16,8 @@ pub mod culprits;
 pub mod derived;
 pub mod fault;
 pub mod groups;
+#[cfg(test)]
+mod literal_events;
 pub mod measure;
 pub mod measure_pipeline;
 pub mod missing;

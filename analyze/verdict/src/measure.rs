@@ -498,3 +498,103 @@ impl Measure {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns calls of one function with these durations.
+    fn batch(schedule: &mut Schedule, durs: impl IntoIterator<Item = i64>) -> Batch {
+        let (run, op) = (schedule.names.number("r"), schedule.names.number("cudaFree"));
+        let slot = schedule.slot((run, 1, 1));
+        let mut batch = Batch::default();
+        assert!(batch.takes(run));
+        for (ts, dur) in (0..).zip(durs) {
+            let call = Call {
+                slot,
+                ts,
+                dur: Some(dur),
+                op,
+                size: None,
+                direction: None,
+                phase: None,
+                is_first: false,
+                depth: 0,
+                parent: None,
+                child: None,
+                child_ns: 0,
+                children_end: i64::MIN,
+                extra: None,
+            };
+            batch.add(&call, None, Missing::default(), schedule);
+        }
+        batch
+    }
+
+    fn measure(known: Option<HashMap<Kind, f64>>) -> Measure {
+        Measure::new(Params::default(), HashSet::new(), HashMap::default(), known, Coverage::default())
+    }
+
+    /// Returns the durations of the candidates, and of the longest of the other calls.
+    fn kept(measure: &Measure) -> (Vec<i64>, Vec<i64>) {
+        (measure.candidates.iter().map(|call| call.dur).collect(), measure.longest_let_go().collect())
+    }
+
+    #[test]
+    fn calls_above_half_of_the_limit_so_far_are_kept() {
+        let (mut schedule, mut measure) = (Schedule::default(), measure(None));
+        let usual = vec![100; FIRST_CALLS as usize - 1];
+        measure.add(&batch(&mut schedule, usual.clone()));
+        assert_eq!(kept(&measure), (usual.clone(), vec![i64::MIN]), "there is no limit yet");
+        measure.add(&batch(&mut schedule, [100, 150, 151]));
+        assert_eq!(kept(&measure), ([usual, vec![151]].concat(), vec![150]));
+    }
+
+    #[test]
+    fn too_many_candidates_are_dropped_by_the_limit_so_far() {
+        let (mut schedule, mut measure) = (Schedule::default(), measure(None));
+        measure.many = 12;
+        let usual = vec![100; 11];
+        measure.add(&batch(&mut schedule, usual.clone()));
+        assert_eq!(kept(&measure).0, usual);
+        measure.add(&batch(&mut schedule, [1_000]));
+        assert_eq!(kept(&measure), (vec![1_000], vec![100]));
+        assert_eq!(measure.many, MANY_CANDIDATES);
+    }
+
+    /// A call of a kind that was not known when the limits were made is kept.
+    #[test]
+    fn known_limits_are_lowered_a_little() {
+        let mut schedule = Schedule::default();
+        let calls = batch(&mut schedule, [998, 999, 1_000]);
+        let (run, op) = (schedule.names.number("r"), schedule.names.number("cudaFree"));
+        let (direction, phase, size_class) = (None, None, None);
+        let kind = Kind { run, op, direction, nested: Some(false), phase, size_class, first_call: false };
+        for (kind, expected) in [
+            (kind, (vec![1_000], vec![999])),
+            (Kind { first_call: true, ..kind }, (vec![998, 999, 1_000], vec![i64::MIN])),
+        ] {
+            let mut measure = measure(Some([(kind, 1_000.0)].into_iter().collect()));
+            measure.add(&calls);
+            assert_eq!(kept(&measure), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_from_a_call_is_not_its_own_time() {
+        let parts = Parts {
+            on_cpu: 32,
+            preempted: 1,
+            runnable: 2,
+            throttled: 4,
+            stopped: 8,
+            unknown: 16,
+            blocked: [64; crate::blocker::COUNT],
+            ..Parts::default()
+        };
+        let of = |class| taken(class, &parts);
+        assert_eq!([of(Some(Class::Launch)), of(Some(Class::Sync)), of(None)], [31, 15, 31]);
+        let sized = [Some(Class::Copy), Some(Class::Set), Some(Class::Alloc), None].map(is_sized);
+        assert_eq!(sized, [true, true, false, false]);
+    }
+}

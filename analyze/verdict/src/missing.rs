@@ -57,3 +57,37 @@ fn may_be_nested(outer: Op, inner: Op) -> bool {
     };
     is_lower && is_apart && outer.class() != inner.class()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_nested_in_a_call_is_lower_and_of_another_kind() {
+        for (outer, inner, expected) in [
+            (Op::CudaMalloc, Op::CuModuleLoad, true),
+            (Op::CudaMalloc, Op::CuMemMap, true),
+            (Op::CudaMalloc, Op::CuMemFree, true),
+            (Op::CudaLaunchKernel, Op::CuMemAlloc, true),
+            (Op::NcclAllReduce, Op::CudaMalloc, true),
+            (Op::NcclAllReduce, Op::CuMemAlloc, true),
+            // Of the same class, the call is made of it.
+            (Op::CudaMalloc, Op::CuMemAlloc, false),
+            // A free allocates nothing, and only an allocation frees something.
+            (Op::CudaFree, Op::CuMemAlloc, false),
+            (Op::CudaFree, Op::CuMemUnmap, false),
+            (Op::CudaLaunchKernel, Op::CuMemFree, false),
+            // These are in calls of their own class.
+            (Op::CudaMalloc, Op::CuLaunchKernel, false),
+            (Op::CudaMalloc, Op::CuMemcpy, false),
+            (Op::NcclAllReduce, Op::CuMemsetD8, false),
+            (Op::NcclCommSplit, Op::NcclSend, false),
+            // Not lower.
+            (Op::CudaMalloc, Op::CudaStreamSynchronize, false),
+            (Op::NcclAllReduce, Op::NcclMemAlloc, false),
+            (Op::CuMemAlloc, Op::CuModuleLoad, false),
+        ] {
+            assert_eq!(may_be_nested(outer, inner), expected, "{} in {}", inner.name(), outer.name());
+        }
+    }
+}

@@ -56,7 +56,10 @@ pub fn blamed(link: &Link) -> Option<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::{Evidence, divide, largest};
+    use crate::{
+        blocker::Blocker,
+        causes::{Evidence, divide, largest},
+    };
 
     fn link((ts, end): (i64, i64), depth: usize, state: State) -> Link {
         let thread = (0, 1, 1 + depth as u32);
@@ -87,5 +90,57 @@ mod tests {
         }
         // Why another thread was off CPU is not known, whatever the call is.
         assert_eq!(cause_of(&link((0, 1), 1, State::Unknown), false), Some(Cause::Inconclusive));
+    }
+
+    #[test]
+    fn each_state_stands_for_a_cause_and_blames_a_task() {
+        let hog = Task { pid: 7, tid: 7, comm: 3 };
+        let futex = Cause::Blocked(Blocker::Futex);
+        for (state, expected) in [
+            (State::Preempted, Cause::Scheduler),
+            (State::Runnable, Cause::Scheduler),
+            (State::Throttled, Cause::Throttled),
+            (State::Stopped, Cause::Stopped),
+            (State::Blocked(Blocker::Futex), futex),
+        ] {
+            let link = Link { task: Some(hog), ..link((0, 1), 0, state) };
+            assert_eq!((cause_of(&link, false), blamed(&link)), (Some(expected), Some(hog)), "{state:?}");
+        }
+        let waker = Link { slept_in: Some(Blocker::Futex), task: Some(hog), ..link((0, 1), 1, State::OnCpu) };
+        assert_eq!(cause_of(&waker, false), Some(futex));
+        assert_eq!(blamed(&waker), Some(Task { pid: 1, tid: 2, comm: u32::MAX }), "it was working itself");
+    }
+
+    #[test]
+    fn the_root_is_the_cause_and_the_task_with_most_time() {
+        let task = |tid| Task { pid: 7, tid, comm: 0 };
+        let link = |ns, state, by: Option<u32>| Link { task: by.map(task), ..link((0, ns), 0, state) };
+        let (preempted, throttled) = (State::Preempted, State::Throttled);
+        for (links, expected) in [
+            (vec![link(9, State::OnCpu, Some(1))], None),
+            (vec![link(5, preempted, Some(1)), link(6, throttled, None)], Some((Cause::Throttled, None))),
+            // Several tasks share a cause, and some time is without a known one.
+            (
+                vec![
+                    link(3, preempted, Some(1)),
+                    link(4, State::Runnable, Some(2)),
+                    link(9, preempted, None),
+                    link(15, throttled, Some(3)),
+                ],
+                Some((Cause::Scheduler, Some(task(2)))),
+            ),
+            (
+                vec![link(3, preempted, Some(1)), link(2, preempted, Some(2)), link(2, preempted, Some(2))],
+                Some((Cause::Scheduler, Some(task(2)))),
+            ),
+            // Of equal ones, the first in order.
+            (vec![link(5, throttled, None), link(5, preempted, None)], Some((Cause::Scheduler, None))),
+            (
+                vec![link(5, preempted, Some(2)), link(5, preempted, Some(1))],
+                Some((Cause::Scheduler, Some(task(1)))),
+            ),
+        ] {
+            assert_eq!(root(&links, false), expected, "{links:?}");
+        }
     }
 }

@@ -323,7 +323,7 @@ impl Schedule {
             if end > start {
                 holder(start, end, self.task(slice.task));
             }
-            at = end.max(at);
+            at = end;
         }
         if at < to {
             holder(at, to, None);
@@ -404,6 +404,102 @@ pub mod tests {
         assert_eq!(states(&schedule, (0, 1, 1)), expected);
         assert_eq!(faults[&(0, Fault::OverlappingOffCpu)], 2);
         assert_eq!(faults[&(0, Fault::NegativeDuration)], 1);
+    }
+
+    #[test]
+    fn an_interval_is_cut_where_the_thread_was_woken() {
+        let sleep = |runnable: Option<i64>, dur| ((1, 1), 100, dur, "sleeping", runnable, 202, 0, None);
+        let blocked = State::Blocked(Blocker::Futex);
+        for (row, expected) in [
+            (sleep(Some(0), 50), vec![(100, 150, blocked)]),
+            (sleep(Some(1), 50), vec![(100, 149, blocked), (149, 150, State::Runnable)]),
+            (sleep(Some(49), 50), vec![(100, 101, blocked), (101, 150, State::Runnable)]),
+            (sleep(Some(50), 50), vec![(100, 150, State::Runnable)]),
+            (sleep(Some(51), 50), vec![(100, 150, State::Runnable)]),
+            (sleep(Some(-1), 50), vec![(100, 150, blocked)]),
+            (sleep(None, 50), vec![(100, 150, blocked)]),
+            // When it was woken is not known of a thread that did not return.
+            (sleep(Some(5), -1), vec![(100, i64::MAX, blocked)]),
+            (sleep(Some(5), 0), vec![]),
+        ] {
+            let (schedule, faults) = read(&[row], &[]);
+            assert_eq!((states(&schedule, (0, 1, 1)), faults), (expected, Faults::new()), "{row:?}");
+            assert!(schedule.is_known(0) && schedule.threads().eq([(0, 1, 1)]));
+        }
+    }
+
+    #[test]
+    fn of_two_intervals_that_begin_together_the_later_one_is_cut() {
+        let away = |dur| ((1, 1), 100, dur, "preempted", None, -1, 0, None);
+        for (first, second, expected) in [(-1, 20, i64::MAX), (30, 20, 130)] {
+            let (schedule, faults) = read(&[away(first), away(second)], &[]);
+            assert_eq!(states(&schedule, (0, 1, 1)), [(100, expected, State::Preempted)]);
+            assert_eq!(faults, Faults::from([((0, Fault::OverlappingOffCpu), 1)]));
+        }
+    }
+
+    /// The holders of a CPU over `[0, 100)`, by thread.
+    fn holders(schedule: &Schedule) -> Vec<(i64, i64, Option<u32>)> {
+        let mut found = Vec::new();
+        let first = schedule.holders((0, 0), 5, (0, 100), |start, end, task| {
+            found.push((start, end, task.map(|task| task.tid)));
+        });
+        assert_eq!(first, 0);
+        found
+    }
+
+    #[test]
+    fn the_holders_of_a_cpu_are_the_tasks_of_its_slices() {
+        let slices = [
+            (0, 10, 30, (7, 7)),
+            // It begins when the one before ends.
+            (0, 30, 40, (8, 8)),
+            (0, 40, 40, (8, 8)),
+            // The idle task holds no CPU, and another CPU is another one.
+            (0, 60, 70, (0, 0)),
+            (1, 0, 100, (9, 9)),
+            (0, 90, 200, (7, 7)),
+        ];
+        let (schedule, faults) = read(&[], &slices);
+        assert_eq!(faults, Faults::new());
+        let expected =
+            [(0, 10, None), (10, 30, Some(7)), (30, 40, Some(8)), (40, 90, None), (90, 100, Some(7))];
+        assert_eq!(holders(&schedule), expected);
+        let mut ran: Vec<(u32, i64)> = schedule.ran(0).map(|(task, ns)| (task.tid, ns)).collect();
+        ran.sort_unstable();
+        assert_eq!(ran, [(7, 130), (8, 10), (9, 100)]);
+        assert_eq!(schedule.ran(1).count(), 0);
+    }
+
+    #[test]
+    fn of_two_slices_that_overlap_the_earlier_one_is_cut() {
+        let (schedule, faults) = read(&[], &[(0, 10, 30, (7, 7)), (0, 29, 40, (8, 8)), (0, 50, 45, (9, 9))]);
+        let expected = [(0, 10, None), (10, 29, Some(7)), (29, 40, Some(8)), (40, 100, None)];
+        assert_eq!(holders(&schedule), expected);
+        let counts = [((0, Fault::NegativeDuration), 1), ((0, Fault::OverlappingSlices), 1)];
+        assert_eq!(faults, Faults::from(counts));
+    }
+
+    /// A thread waits from 100 on, when thread 7 has its CPU; another thread got the CPU that it left.
+    #[test]
+    fn a_thread_has_moved_if_another_one_got_its_cpu() {
+        let (mut schedule, mut faults) = read(&[], &[(0, 50, 150, (7, 7)), (1, 50, 100, (7, 7))]);
+        let preempted = schedule.names.number("preempted");
+        for (tid, cpu, next_tid, expected) in [
+            (1, Some(0), Some(7), false),
+            (2, Some(0), Some(8), true),
+            (3, Some(0), None, false),
+            (4, None, Some(8), false),
+            // Nothing is on record of the holder at that time.
+            (5, Some(1), Some(8), false),
+            (6, Some(2), Some(8), false),
+        ] {
+            let slot = schedule.slot((0, 1, tid));
+            let row =
+                OffCpuRow { ts: 100, dur: Some(9), state: preempted, cpu, next_tid, ..OffCpuRow::default() };
+            schedule.add_off_cpu(slot, &row, &mut faults);
+            assert_eq!(schedule.pieces_of(slot)[0].has_moved, expected, "thread {tid}");
+        }
     }
 
     /// In order of time, a thread is seen, or it leaves the CPU and does not return.

@@ -537,3 +537,6 @@ impl<S: Sink> Consumer for Sweep<S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

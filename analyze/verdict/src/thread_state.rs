@@ -121,8 +121,53 @@ pub fn cut(
 }
 
 #[cfg(test)]
-mod tests {
+/// Thread states of any lengths, which other modules' tests use, too.
+pub(crate) mod tests {
+    use proptest::{collection::vec, prelude::*, sample::select};
+
     use super::*;
+
+    const STATES: [State; 7] = [
+        State::Preempted,
+        State::Runnable,
+        State::Throttled,
+        State::Blocked(Blocker::Disk),
+        State::Blocked(Blocker::Ioctl),
+        State::Stopped,
+        State::Unknown,
+    ];
+
+    /// Thread states that may touch, with different system calls.
+    pub(crate) fn thread_states() -> impl Strategy<Value = Vec<ThreadState>> {
+        vec((0..9_i64, 1..9_i64, select(STATES.to_vec())), 0..12).prop_map(|states| {
+            let mut at = 0;
+            let state = |(syscall, (gap, length, state)): (i32, (i64, i64, State))| {
+                at += gap + length;
+                ThreadState::of(at - length, at, state, syscall)
+            };
+            (0..).zip(states).map(state).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn segments_cover_the_time_and_have_the_state_of_each_nanosecond(
+            states in thread_states(), near in 0..14_usize, from in -5..100_i64, length in 1..60_i64
+        ) {
+            let mut at = from;
+            let mut segments = Vec::new();
+            cut(&states, near, from, from + length, |start, end, state, of| segments.push((start, end, state, of.copied())));
+            for (start, end, state, of) in segments {
+                prop_assert!(start == at && start < end, "{} {} {}", at, start, end);
+                at = end;
+                for time in start..end {
+                    let there = states.iter().find(|state| (state.ts..state.end).contains(&time)).copied();
+                    prop_assert_eq!((of, state), (there, there.map_or(State::OnCpu, |there| there.state)));
+                }
+            }
+            prop_assert_eq!(at, from + length);
+        }
+    }
 
     #[test]
     fn searching_from_anywhere_finds_the_same() {

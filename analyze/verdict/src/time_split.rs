@@ -56,15 +56,7 @@ impl Parts {
 
 /// Splits `[from, to)` of a thread by its off-CPU `thread_states`. `near` is a hint: the approximate index
 /// of the first state that matters.
-#[inline]
 pub fn parts(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
-    match thread_states.last() {
-        Some(last) if last.end > from => parts_off_cpu(thread_states, near, from, to),
-        _ => Parts { on_cpu: to - from, ..Parts::default() },
-    }
-}
-
-fn parts_off_cpu(thread_states: &[ThreadState], near: usize, from: i64, to: i64) -> Parts {
     let mut parts = Parts::default();
     let mut longest = 0;
     cut(thread_states, near, from, to, |ts, end, state, thread_state| {
@@ -90,9 +82,10 @@ const _: () = {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::thread_state::LATEST;
-    use analyze_run::random::Random;
+    use crate::thread_state::tests::thread_states;
 
     fn thread_state(ts: i64, end: i64, state: State) -> ThreadState {
         ThreadState::of(ts, end, state, 16)
@@ -129,38 +122,26 @@ mod tests {
         assert_eq!(parts(&thread_states, 0, 100, 110).on_cpu, 10);
     }
 
-    /// Compares the split of random threads with a count of every nanosecond.
-    #[test]
-    fn agrees_with_counting_every_nanosecond() {
-        let mut numbers = Random(42);
-        let mut random = |below: usize| numbers.below(below) as i64;
-        let states = [
-            State::Preempted,
-            State::Runnable,
-            State::Throttled,
-            State::Blocked(Blocker::Disk),
-            State::Stopped,
-            State::Unknown,
-        ];
-        for _ in 0..300 {
-            let mut thread_states = Vec::new();
-            let mut at = random(20);
-            while at < 400 {
-                let dur = 1 + random(30);
-                thread_states.push(thread_state(at, at + dur, states[random(6) as usize]));
-                at += dur + random(40);
+    proptest! {
+        #[test]
+        fn agrees_with_counting_every_nanosecond(
+            states in thread_states(), near in 0..14_usize, from in -5..100_i64, length in 0..60_i64
+        ) {
+            let to = from + length;
+            let found = parts(&states, near, from, to);
+            let inside = |state: &&ThreadState| (state.end.min(to) - state.ts.max(from)).max(0);
+            let blocked = states.iter().filter(|state| matches!(state.state, State::Blocked(_)));
+            // Of several that are equally long, the first one counts.
+            let longest = blocked.rev().filter(|state| inside(state) > 0).max_by_key(inside);
+            let mut counted =
+                Parts { blocked_syscall: longest.and_then(ThreadState::syscall), ..Parts::default() };
+            for time in from..to {
+                let there = states.iter().find(|state| (state.ts..state.end).contains(&time));
+                counted.add(1, there.map_or(State::OnCpu, |there| there.state));
             }
-            let (from, dur) = (random(300), 1 + random(150));
-            let found = parts(&thread_states, LATEST, from, from + dur);
-            let mut counted = Parts { blocked_syscall: found.blocked_syscall, ..Parts::default() };
-            for t in from..from + dur {
-                let inside =
-                    thread_states.iter().find(|thread_state| t >= thread_state.ts && t < thread_state.end);
-                counted.add(1, inside.map_or(State::OnCpu, |thread_state| thread_state.state));
-            }
-            assert_eq!(found, counted, "{from} {dur} {thread_states:?}");
+            prop_assert_eq!(found, counted);
             let sum = found.on_cpu + found.preempted + found.runnable + found.throttled + found.blocked_ns();
-            assert_eq!(sum + found.stopped + found.unknown, dur);
+            prop_assert_eq!(sum + found.stopped + found.unknown, length);
         }
     }
 }

@@ -180,9 +180,10 @@ impl<'a> Walker<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*, sample::select};
+
     use super::*;
-    use crate::schedule::tests::schedule;
-    use analyze_run::random::Random;
+    use crate::schedule::tests::{OffRow, SliceRow, schedule};
 
     fn slot(schedule: &Schedule, tid: u32) -> usize {
         schedule.known_slot((0, 1, tid)).expect("a thread")
@@ -232,56 +233,116 @@ mod tests {
         assert_eq!(links.iter().map(|link| link.end - link.ts).sum::<i64>(), 600);
     }
 
-    /// Checks on random schedules that links cut the time from end to end.
     #[test]
-    fn links_never_overlap_and_leave_nothing_out() {
-        let mut numbers = Random(11);
-        let mut random = |below: usize| numbers.below(below) as i64;
-        for _ in 0..200 {
-            let mut rows = Vec::new();
-            for tid in 1..=5 {
-                let mut at = random(50);
-                while at < 1000 {
-                    let dur = 1 + random(120);
-                    let state = ["preempted", "sleeping", "uninterruptible", "stopped"][random(4) as usize];
-                    let waker = Some((1, 1 + random(6) as i32));
-                    rows.push((
-                        (1, tid),
-                        at,
-                        dur,
-                        state,
-                        Some(random(dur as usize + 1)),
-                        202,
-                        random(2) as i32,
-                        waker,
-                    ));
-                    at += dur + random(60);
-                }
+    fn a_chain_is_at_most_eight_threads_deep() {
+        // Each thread sleeps until the next one wakes it.
+        let sleep = |tid| ((1, tid), 100, 100, "sleeping", Some(0), 202, 0, Some((1, tid + 1)));
+        let rows: Vec<OffRow> = (1..=10).map(sleep).collect();
+        let schedule = schedule(&rows, &[]);
+        let mut walker = Walker::new(&schedule);
+        let links = walker.walk(slot(&schedule, 1), 0, 300);
+        let seen: Vec<_> = links.iter().map(|link| (link.ts, link.end, link.depth, link.thread.2)).collect();
+        assert_eq!(seen, [(0, 100, 0, 1), (100, 200, MAX_DEPTH - 1, 8), (200, 300, 0, 1)]);
+        assert_eq!(links[1].task.map(|task| task.tid), Some(9), "its waker is named, and not followed");
+    }
+
+    /// What a chain says of one nanosecond: depth, thread, state, task and what the first thread slept in.
+    type Moment = (usize, u32, State, Option<u32>, Option<Blocker>);
+
+    /// Finds what is behind one nanosecond of a thread, by its rows: it lies in `[from, to)` of the thread, which the threads of
+    /// `path` have waited for.
+    fn moment(
+        (rows, slices): (&[OffRow], &[SliceRow]),
+        tid: i32,
+        time: i64,
+        (from, to): (i64, i64),
+        path: &[i32],
+    ) -> Moment {
+        let depth = path.len();
+        let slept_in = (depth > 0).then_some(Blocker::Futex);
+        let of_thread = |row: &&OffRow| row.0.1 == tid && (row.1..row.1 + row.2).contains(&time);
+        let Some(row) = rows.iter().find(of_thread) else {
+            return (depth, tid as u32, State::OnCpu, None, slept_in);
+        };
+        let (start, end, cpu, waker) = (row.1, row.1 + row.2, row.6, row.7.map(|waker| waker.1));
+        let woken = end - row.4.unwrap_or(0);
+        let (state, start, end) = match row.3 {
+            "preempted" => (State::Preempted, start, end),
+            "stopped" => (State::Stopped, start, end),
+            _ if time < woken => (State::Blocked(Blocker::Futex), start, woken),
+            _ => (State::Runnable, woken, end),
+        };
+        let holds = |slice: &&SliceRow| slice.0 == cpu && (slice.1..slice.2).contains(&time);
+        let task = match state {
+            State::Preempted | State::Runnable => slices.iter().find(holds).map(|slice| slice.3.1),
+            // A task that ends the state later has not ended it yet.
+            _ => waker.filter(|_| end <= to),
+        };
+        let is_followed = |waker: &i32| {
+            let is_known = rows.iter().any(|row| row.0.1 == *waker);
+            is_known && *waker != tid && !path.contains(waker) && depth + 1 < MAX_DEPTH
+        };
+        match task.filter(|task| matches!(state, State::Blocked(_)) && is_followed(task)) {
+            Some(waker) => {
+                let path = [path, &[tid]].concat();
+                moment((rows, slices), waker, time, (start.max(from), end.min(to)), &path)
             }
-            let mut slices = Vec::new();
-            for cpu in 0..2 {
-                let mut at = random(30);
-                while at < 1000 {
-                    let end = at + 1 + random(90);
-                    slices.push((cpu, at, end, (7, 7)));
-                    at = end + random(30);
-                }
-            }
+            None => (depth, tid as u32, state, task.map(|task| task as u32), slept_in),
+        }
+    }
+
+    fn away(tid: i32) -> impl Strategy<Value = Vec<OffRow>> {
+        let state = select(vec!["preempted", "sleeping", "sleeping", "uninterruptible", "stopped"]);
+        vec((0..15_i64, 1..25_i64, state, 0..9_i64, 0..2_i32, 1..6_i32), 0..6).prop_map(move |rows| {
+            let mut at = 0;
+            let row = |(gap, dur, state, runnable, cpu, waker): (i64, i64, &'static str, i64, i32, i32)| {
+                at += gap + dur;
+                ((1, tid), at - dur, dur, state, Some(runnable.min(dur)), 202, cpu, Some((1, waker)))
+            };
+            rows.into_iter().map(row).collect()
+        })
+    }
+
+    fn slices(cpu: i32) -> impl Strategy<Value = Vec<SliceRow>> {
+        vec((0..9_i64, 1..25_i64, 90..93_i32), 0..8).prop_map(move |slices| {
+            let mut at = 0;
+            let slice = |(gap, dur, tid): (i64, i64, i32)| {
+                at += gap + dur;
+                (cpu, at - dur, at, (9, tid))
+            };
+            slices.into_iter().map(slice).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// Links leave nothing out, do not overlap, never lead back to a thread that they came from, and say of each nanosecond
+        /// what its rows say, wherever their searches begin.
+        #[test]
+        fn links_say_of_each_nanosecond_what_its_rows_say(
+            away in [1, 2, 3, 4].map(away),
+            slices in [0, 1].map(slices),
+            asked in vec((0..4_usize, 0..120_i64, 1..60_i64), 1..5),
+        ) {
+            let (rows, slices) = (away.concat(), slices.concat());
             let schedule = schedule(&rows, &slices);
             let mut used = Walker::new(&schedule);
-            for tid in [1, 2, 3, 4, 5, 5, 4, 3, 2, 1] {
-                let (from, dur) = (random(800), 1 + random(300));
-                let slot = slot(&schedule, tid);
-                let mut fresh = Walker::new(&schedule);
-                let links = used.walk(slot, from, from + dur);
-                assert_eq!(links, fresh.walk(slot, from, from + dur), "wherever its searches began");
-                let mut at = from;
-                for link in links {
-                    assert_eq!(link.ts, at, "{links:?}");
-                    assert!(link.end > link.ts && link.depth < MAX_DEPTH);
+            for (thread, from, dur) in asked {
+                let tid = thread as i32 + 1;
+                let Some(slot) = schedule.known_slot((0, 1, tid as u32)) else { continue };
+                let (to, mut at) = (from + dur, from);
+                for link in used.walk(slot, from, to) {
+                    prop_assert!(link.ts == at && link.end > at, "{:?}", link);
                     at = link.end;
+                    for time in link.ts..link.end {
+                        let (_, _, found) = link.thread;
+                        let task = link.task.map(|task| task.tid);
+                        let found = (link.depth, found, link.state, task, link.slept_in);
+                        prop_assert_eq!(found, moment((&rows, &slices), tid, time, (from, to), &[]));
+                    }
                 }
-                assert_eq!(at, from + dur);
+                prop_assert_eq!(at, to);
             }
         }
     }

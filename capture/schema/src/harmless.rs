@@ -24,6 +24,8 @@ pub fn harmless(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -36,9 +38,49 @@ mod tests {
         assert_eq!(harmless("größer 日本 \\u001b"), "größer 日本 \\u001b");
     }
 
-    #[test]
-    fn what_is_harmless_stays_so() {
-        let once = harmless("\u{1b}]0;title\u{7}");
-        assert_eq!(harmless(&once), once);
+    /// Unicode's characters of the property Bidi_Control and of the category Cc, without line break and tab.
+    const HARMFUL: [std::ops::RangeInclusive<u32>; 7] = [
+        0x0..=0x8,
+        0xb..=0x1f,
+        0x7f..=0x9f,
+        0x61c..=0x61c,
+        0x200e..=0x200f,
+        0x202a..=0x202e,
+        0x2066..=0x2069,
+    ];
+
+    /// The character of an escape, and what follows it.
+    fn unescaped(text: &str) -> Option<(char, &str)> {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, &text[6..]))
+    }
+
+    proptest! {
+        #[test]
+        fn each_harmful_character_is_escaped_and_no_other(
+            chars in prop::collection::vec(
+                prop_oneof![any::<char>(), prop::char::range('\0', '\u{a0}'), prop::char::range('\u{2000}', '\u{2070}')],
+                0..30,
+            )
+        ) {
+            let text: String = chars.iter().collect();
+            let shown = harmless(&text);
+            let is_harmful = |c: char| HARMFUL.iter().any(|range| range.contains(&u32::from(c)));
+            let mut rest = shown.as_str();
+            for c in chars {
+                rest = match unescaped(rest).filter(|_| is_harmful(c)) {
+                    Some((escaped, after)) => {
+                        prop_assert_eq!(escaped, c);
+                        after
+                    }
+                    None => {
+                        prop_assert!(!is_harmful(c) && rest.starts_with(c), "{:?}", rest);
+                        &rest[c.len_utf8()..]
+                    }
+                };
+            }
+            prop_assert_eq!(rest, "");
+            prop_assert_eq!(harmless(&shown), shown);
+        }
     }
 }

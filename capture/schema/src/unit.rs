@@ -25,34 +25,31 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-const TIMES: &[(&str, f64)] = &[
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("min", 60e9),
-    ("h", 3600e9),
+const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
 ];
 
-const SIZES: &[(&str, f64)] = &[
-    ("B", 1.0),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("TiB", 1_099_511_627_776.0),
-];
+const SIZES: &[(&str, u64)] =
+    &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// Splits "1.5 ms" into number and factor; `None` if it is not of that form, or not a finite,
-/// non-negative number that fits.
-fn parse(text: &str, units: &[(&str, f64)]) -> Option<i64> {
+/// non-negative number that fits. A whole number is exact.
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<i64> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-    let number: f64 = text[..split].parse().ok()?;
-    let unit = text[split..].trim();
+    let (number, unit) = (&text[..split], text[split..].trim());
     let factor = units.iter().find(|(name, _)| *name == unit)?.1;
-    let value = (number * factor).round();
+    if let Ok(whole) = number.parse::<u64>() {
+        return i64::try_from(whole.checked_mul(factor)?).ok();
+    }
+    let value = (number.parse::<f64>().ok()? * factor as f64).round();
     (value < i64::MAX as f64).then_some(value as i64)
 }
 
@@ -91,10 +88,11 @@ fn three_digits(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resu
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0 as f64;
+        // What would be rounded to a thousand of a unit is one of the next.
         match self.0.unsigned_abs() {
             0..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => three_digits(f, value / 1e3, "µs"),
-            1_000_000..1_000_000_000 => three_digits(f, value / 1e6, "ms"),
+            1_000..999_500 => three_digits(f, value / 1e3, "µs"),
+            999_500..999_500_000 => three_digits(f, value / 1e6, "ms"),
             _ => three_digits(f, value / 1e9, "s"),
         }
     }
@@ -102,9 +100,10 @@ impl fmt::Display for Nanos {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let magnitude = self.0.unsigned_abs() as f64;
-        match SIZES.iter().skip(1).rev().find(|(_, factor)| magnitude >= *factor) {
-            Some((unit, factor)) => three_digits(f, self.0 as f64 / factor, unit),
+        let magnitude = self.0.unsigned_abs();
+        // What would be rounded to 1024 of a unit is one of the next.
+        match SIZES.iter().skip(1).rev().find(|(_, factor)| magnitude >= factor - factor / 2048) {
+            Some((unit, factor)) => three_digits(f, self.0 as f64 / *factor as f64, unit),
             None => write!(f, "{} B", self.0),
         }
     }
@@ -112,6 +111,8 @@ impl fmt::Display for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -120,6 +121,23 @@ mod tests {
         assert_eq!(shown(0), "0 ns");
         assert_eq!(shown(999), "999 ns");
         assert_eq!(shown(1_234), "1.23 µs");
+        for (ns, expected) in [
+            (9_994, "9.99 µs"),
+            (9_995, "10.0 µs"),
+            (99_949, "99.9 µs"),
+            (99_950, "100 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (999_499_999, "999 ms"),
+            (-999_500_000, "-1.00 s"),
+        ] {
+            assert_eq!(shown(ns), expected);
+        }
+        for (bytes, expected) in
+            [(1024, "1.00 KiB"), ((1 << 20) - 513, "1023 KiB"), ((1 << 20) - 512, "1.00 MiB")]
+        {
+            assert_eq!(Bytes(bytes).to_string(), expected);
+        }
         assert_eq!(shown(12_345), "12.3 µs");
         assert_eq!(shown(351_000_000), "351 ms");
         assert_eq!(shown(-12_300_000_000), "-12.3 s");
@@ -146,6 +164,43 @@ mod tests {
         assert_eq!(i64::MAX.to_string().parse(), Ok(Bytes(i64::MAX)));
         for bad in ["", "1.5", "-1", "1e9", "9223372036854775808", "64 Mib"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
+        }
+    }
+
+    /// Numbers of every magnitude.
+    fn numbers() -> impl Strategy<Value = i64> {
+        (0..=61_u32).prop_flat_map(|bits| 0..=1_i64 << bits)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_to_its_last_digit(number in numbers()) {
+            let (nanos, bytes) = (Nanos(number).to_string(), Bytes(number).to_string());
+            let read = [nanos.parse::<Nanos>().unwrap().0, bytes.parse::<Bytes>().unwrap().0];
+            for value in read {
+                let is_exact = number < 1000;
+                prop_assert!(value.abs_diff(number) <= if is_exact { 0 } else { number as u64 / 200 });
+            }
+            prop_assert_eq!((Nanos(read[0]).to_string(), Bytes(read[1]).to_string()), (nanos, bytes));
+        }
+
+        #[test]
+        fn whole_numbers_are_exact(number in any::<u64>(), shift in 0..64_u32, is_spaced: bool) {
+            let number = number >> shift;
+            let written = |unit: &str| format!("{number}{}{unit}", if is_spaced { " " } else { "" });
+            let product = |factor: u64| i64::try_from(u128::from(number) * u128::from(factor)).ok();
+            for (unit, factor) in TIMES {
+                prop_assert_eq!(written(unit).parse().ok().map(|Nanos(ns)| ns), product(*factor));
+            }
+            for (unit, factor) in SIZES.iter().chain([&("", 1)]) {
+                prop_assert_eq!(written(unit).parse().ok().map(|Bytes(bytes)| bytes), product(*factor));
+            }
+        }
+
+        #[test]
+        fn no_text_is_a_negative_quantity(text in "[0-9.]{0,24} ?[a-zA-Zµ]{0,3}|.*") {
+            prop_assert!(!text.parse().is_ok_and(|Nanos(ns)| ns < 0));
+            prop_assert!(!text.parse().is_ok_and(|Bytes(bytes)| bytes < 0));
         }
     }
 }

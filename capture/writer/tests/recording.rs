@@ -9,10 +9,12 @@ use std::{
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
-    datatypes::Int64Type,
+    compute::cast,
+    datatypes::{DataType, Int64Type},
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use trace_schema::{Bytes, Kind, Row, Run};
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use trace_schema::{Bytes, Kind, Row, Run, Text};
 use trace_writer::{Parts, Recorder, WriteError, part_path, recover, write};
 
 fn row(ts: i64) -> Row {
@@ -56,6 +58,79 @@ fn rows_come_back_sorted_and_whole() {
         batch.column_by_name("addr").unwrap().as_primitive::<arrow::datatypes::UInt64Type>().value(5),
         u64::MAX - 5
     );
+}
+
+fn some_row() -> impl Strategy<Value = Row> {
+    let comm = option::of(select(vec!["python3", "größe", ""]).prop_map(Text::new));
+    let (op, kind) = (select(vec!["cudaMalloc", "alloc", ""]), select(Kind::ALL.to_vec()));
+    let numbers =
+        (option::of(any::<i64>()), option::of(any::<u64>()), option::of(any::<i32>()), option::of(0..3_u32));
+    (-20..20_i64, kind, op, any::<u32>(), comm, numbers).prop_map(
+        |(ts, kind, op, tid, comm, (dur, addr, ret, stack))| Row {
+            dur,
+            comm,
+            addr,
+            ret,
+            stack,
+            ..Row::new(ts, kind, op.into(), 7, tid)
+        },
+    )
+}
+
+/// Returns the values of a column as text.
+fn column(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
+    let texts = cast(batch.column_by_name(name).unwrap(), &DataType::Utf8).unwrap();
+    texts.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Rows of any values, flushed at any places, of a recording that is finished or that ends with its recorder.
+    #[test]
+    fn any_rows_come_back_sorted_and_whole(
+        mut rows in vec(some_row(), 0..40),
+        flushes in vec(any::<bool>(), 40),
+        is_finished: bool,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("run.parquet");
+        let mut recorder = Recorder::record(&out, false, &Run::default()).unwrap();
+        for (row, is_last) in rows.iter().zip(flushes) {
+            recorder.push(row).unwrap();
+            if is_last {
+                recorder.flush().unwrap();
+            }
+        }
+        let finished = if is_finished {
+            recorder.finish(&Run::default()).unwrap()
+        } else {
+            recorder.flush().unwrap();
+            drop(recorder);
+            recover(&directory.path().join("run.parquet.recording"), &out, false).unwrap()
+        };
+        prop_assert_eq!(finished.rows_count, rows.len() as u64);
+        // Rows of one time keep their order.
+        rows.sort_by_key(|row| row.ts);
+        let batch = read(&out);
+        let columns: [(&str, fn(&Row) -> Option<String>); 11] = [
+            ("ts", |row| Some(row.ts.to_string())),
+            ("dur", |row| row.dur.map(|dur| dur.to_string())),
+            ("kind", |row| Some(row.kind.name().to_owned())),
+            ("op", |row| Some(row.op.to_string())),
+            ("pid", |row| Some(row.pid.to_string())),
+            ("tid", |row| Some(row.tid.to_string())),
+            ("comm", |row| row.comm.as_ref().map(|comm| comm.to_string())),
+            ("addr", |row| row.addr.map(|addr| addr.to_string())),
+            ("ret", |row| row.ret.map(|ret| ret.to_string())),
+            ("stack", |row| row.stack.map(|stack| stack.to_string())),
+            ("value", |_| None),
+        ];
+        for (name, value) in columns {
+            let expected: Vec<_> = rows.iter().map(value).collect();
+            prop_assert_eq!(column(&batch, name), expected, "{}", name);
+        }
+    }
 }
 
 /// Rows in no order at all, in more than two row groups.

@@ -203,3 +203,101 @@ fn suspect(named: Named, judged: Judged, old_bytes: i64) -> Suspect {
         examples: judged.examples,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+    use crate::span::{Block, NO_SEGMENT, State};
+
+    const EPOCHS: usize = 40;
+    const WARM_UP: usize = 4;
+
+    fn named(frames: Option<&str>, tid: u32, size_class: u32) -> Named {
+        let frames = frames.map(str::to_owned);
+        Named { frames, tid: Some(tid), stream: Some(0), size_class: Some(size_class) }
+    }
+
+    fn block(addr: u64, size_bytes: u64) -> Block {
+        Block {
+            addr,
+            size_bytes,
+            requested_bytes: None,
+            state: State::Active,
+            ts: 0,
+            alloc_ts: 0,
+            tid: 1,
+            stack: None,
+            stream: 0,
+            segment: NO_SEGMENT,
+        }
+    }
+
+    /// Collects blocks, each with the slots in which it was allocated and freed; one that is not freed is live at the end.
+    fn sites(blocks: &[(Named, u64, usize, Option<usize>)]) -> BTreeMap<Named, Site> {
+        let mut sites = BTreeMap::new();
+        for (addr, (named, bytes, born, freed)) in (0..).zip(blocks) {
+            let site = sites.entry(named.clone()).or_insert_with(|| Site::new(EPOCHS + 1, WARM_UP));
+            site.add(&block(addr, *bytes), *born, freed.unwrap_or(EPOCHS + 1));
+        }
+        sites
+    }
+
+    proptest! {
+        /// Every block that is live at the end is early, leaked, kept once or young, and counted once.
+        #[test]
+        fn every_live_byte_is_attributed_once(
+            blocks in vec((0..2_u32, 0..3_u32, 1..3_u64, 0..=EPOCHS, option::of(1..EPOCHS)), 0..60),
+            is_stacked: bool,
+            more in -3..3_i64,
+        ) {
+            let blocks: Vec<_> = blocks
+                .into_iter()
+                .map(|(tid, size_class, bytes, born, lived)| {
+                    let freed = lived.map(|lived| born + lived).filter(|freed| *freed <= EPOCHS);
+                    (named(is_stacked.then_some("main;load"), tid, size_class), bytes, born, freed)
+                })
+                .collect();
+            let sum = |is_meant: &dyn Fn(usize, Option<usize>) -> bool| -> i64 {
+                let meant = blocks.iter().filter(|(_, _, born, freed)| is_meant(*born, *freed));
+                meant.map(|(_, bytes, ..)| *bytes as i64).sum()
+            };
+            let after = sum(&|_, freed| freed.is_none());
+            let (account, suspects) = judge(&sites(&blocks), WARM_UP, after + more);
+            prop_assert_eq!((account.after_bytes, account.not_attributed_bytes), (after, more));
+            let is_before = |born, freed: Option<usize>| born <= WARM_UP && freed.is_none_or(|freed| freed > WARM_UP);
+            prop_assert_eq!(account.before_bytes, sum(&is_before));
+            prop_assert_eq!(account.given_back_bytes, sum(&|born, freed| is_before(born, freed) && freed.is_some()));
+            let recent = account.leaked_bytes + account.kept_once_bytes + account.young_bytes;
+            prop_assert_eq!(recent, sum(&|born, freed| born > WARM_UP && freed.is_none()));
+            let old = |is_leak: bool| -> i64 {
+                suspects.iter().filter(|site| site.is_leak == is_leak).map(|site| site.old.blocks_bytes).sum()
+            };
+            prop_assert_eq!((old(true), old(false)), (account.leaked_bytes, account.kept_once_bytes));
+            let share: f64 = suspects.iter().map(|site| site.share_ratio).sum();
+            prop_assert!((share - if suspects.is_empty() { 0.0 } else { 1.0 }).abs() < 1e-9, "{}", share);
+        }
+    }
+
+    /// Two threads keep a block in turns: neither makes one often enough, but the code that both run does.
+    #[test]
+    fn a_leak_of_several_threads_is_one_of_their_code() {
+        let blocks = |frames: Option<&str>| -> Vec<_> {
+            let kept = [6, 12, 18, 24, 30, 36].into_iter().enumerate();
+            kept.map(|(number, born)| (named(frames, number as u32 % 2, 9), 1_000, born, None)).collect()
+        };
+        let (account, suspects) = judge(&sites(&blocks(Some("main;load"))), WARM_UP, 6_000);
+        assert_eq!((account.leaked_bytes, account.kept_once_bytes), (6_000, 0));
+        let [leak] = &suspects[..] else { panic!("{suspects:?}") };
+        assert_eq!(
+            (leak.is_leak, leak.old.tid, leak.old.blocks_count, leak.share_ratio),
+            (true, None, 6, 1.0)
+        );
+        assert_eq!(leak.bytes_per_epoch, 6_000.0 / 35.0);
+        // Without a stack, what threads do is not one thing.
+        let (account, suspects) = judge(&sites(&blocks(None)), WARM_UP, 6_000);
+        assert_eq!((account.leaked_bytes, account.kept_once_bytes), (0, 6_000));
+        assert!(suspects.len() == 2 && suspects.iter().all(|site| !site.is_leak && site.share_ratio == 0.5));
+    }
+}

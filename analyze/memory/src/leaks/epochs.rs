@@ -346,6 +346,20 @@ mod tests {
     }
 
     #[test]
+    fn one_epoch_in_ten_is_warm_up_and_more_than_128_are_joined() {
+        let of = |count: i64| Epochs::of_marks(Origin::Moments, "m", 0, (1..=count).collect());
+        for (count, warm_up) in [(0, 0), (1, 1), (10, 1), (11, 2), (40, 4)] {
+            assert_eq!((of(count).count(), of(count).warm_up_count()), (count as usize, warm_up));
+        }
+        assert_eq!(
+            [128, 129, 256].map(|count| (of(count).joined_count, of(count).count())),
+            [(1, 128), (2, 65), (2, 128)]
+        );
+        // An end at the start or before it ends no epoch.
+        assert_eq!(Epochs::of_marks(Origin::Ranges, "m", 5, vec![9, 5, 4, 9]).bounds_ns, [5, 9]);
+    }
+
+    #[test]
     fn too_many_are_joined() {
         let mut candidates = Candidates::default();
         (0..1_000).for_each(|number| candidates.add_mark(1, "step", number * 10, Some(10), true));

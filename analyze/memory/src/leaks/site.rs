@@ -334,6 +334,43 @@ mod tests {
     }
 
     #[test]
+    fn a_leak_makes_old_blocks_in_five_epochs_and_in_each_third_of_them() {
+        // The thirds of the 35 epochs that could have made one begin with epochs 5, 17 and 29.
+        for (epochs, is_leak) in [
+            (vec![6, 12, 18, 24, 30], true),
+            (vec![6, 18, 24, 30], false),
+            (vec![16, 17, 20, 24, 29], true),
+            (vec![10, 14, 20, 24, 28], false),
+            (vec![10, 14, 29, 33, 37], false),
+            (vec![17, 20, 24, 29, 33], false),
+        ] {
+            let judged = site(epochs.iter().map(|epoch| (*epoch, NEVER))).judge();
+            assert!(judged.trend.is_some_and(|trend| trend.is_up()) && judged.possible_count == 35);
+            assert_eq!(judged.is_leak, is_leak, "{epochs:?}");
+        }
+    }
+
+    #[test]
+    fn a_leak_grows_by_half_of_its_old_blocks() {
+        // 35 old blocks have 35,000 bytes. One from before the warm-up is freed after it.
+        for (early_bytes, is_leak) in [(18_500, true), (18_501, false)] {
+            let mut site = site((5..=EPOCHS).map(|epoch| (epoch, NEVER)));
+            site.add(&block(early_bytes), 0, 5);
+            let judged = site.judge();
+            assert_eq!((judged.old.bytes, judged.horizon_epochs), (35_000, 1));
+            assert_eq!(judged.is_leak, is_leak, "{early_bytes}");
+        }
+    }
+
+    #[test]
+    fn beyond_the_horizon_one_in_ten_blocks_is_freed_at_most() {
+        for (kept, horizon) in [(9, 1), (8, 2)] {
+            let blocks = (0..kept).map(|_| (10, NEVER)).chain([(10, 12)]);
+            assert_eq!(site(blocks).judge().horizon_epochs, horizon, "{kept}");
+        }
+    }
+
+    #[test]
     fn nothing_is_nothing() {
         let nothing = site([]).judge();
         assert_eq!(

@@ -121,3 +121,61 @@ impl Listener for Survivors {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{leaks::epochs::Origin, span::NO_SEGMENT};
+
+    const KEY: Key = Key { run: 0, pid: 1, device: 0 };
+
+    /// Returns what is collected from blocks of the given size, state, and times of allocation and end, with
+    /// epochs that end at 10 and 20.
+    fn heard(blocks: &[(u64, State, i64, Option<i64>)]) -> Heard {
+        let epochs =
+            Epochs { origin: Origin::Moments, name: None, joined_count: 1, bounds_ns: vec![0, 10, 20] };
+        let mut survivors = Survivors::new(HashMap::from([(KEY, epochs)]));
+        for (size_bytes, state, alloc_ts, end) in blocks.iter().copied() {
+            let block = Block {
+                addr: 4096,
+                size_bytes,
+                requested_bytes: None,
+                state,
+                ts: alloc_ts,
+                alloc_ts,
+                tid: 1,
+                stack: None,
+                stream: 0,
+                segment: NO_SEGMENT,
+            };
+            survivors.block(KEY, &block, None, end);
+        }
+        survivors.heard.remove(&KEY).unwrap()
+    }
+
+    #[test]
+    fn blocks_that_outlive_the_end_of_no_epoch_are_dropped() {
+        let heard = heard(&[
+            (64, State::Active, 1, Some(9)),
+            (64, State::Active, 20, Some(30)),
+            (64, State::PendingFree, 1, None),
+        ]);
+        assert!(heard.sites.is_empty() && heard.live.is_empty(), "{heard:?}");
+    }
+
+    #[test]
+    fn blocks_that_outlive_the_end_of_an_epoch_are_counted_from_there_on() {
+        let heard = heard(&[
+            (64, State::Active, 9, Some(10)),
+            (65, State::Active, 19, Some(20)),
+            (66, State::Active, 10, None),
+            (67, State::Active, 20, None),
+        ]);
+        let sites: Vec<&Site> = heard.sites.values().collect();
+        let [site] = &sites[..] else { panic!("{sites:?}") };
+        // At the start, at the end of the first epoch, and at the end of the second.
+        assert_eq!(site.live_bytes(), [0, 64, 65 + 66]);
+        let live: i64 = heard.live.values().map(|amount| amount.bytes).sum();
+        assert_eq!(live, 66 + 67, "at the end of the run");
+    }
+}

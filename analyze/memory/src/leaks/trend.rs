@@ -113,5 +113,9 @@ mod tests {
     #[test]
     fn two_values_have_no_trend() {
         assert_eq!(trend(&[1, 2]), None);
+        assert_eq!(of(&[1, 2, 3]), (1.0, 1.0, 1.0));
+        // An interval that touches zero shows no increase.
+        let touching = trend(&[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]).expect("a trend");
+        assert_eq!((touching.low_bytes_per_epoch, touching.is_up()), (0.0, false));
     }
 }

@@ -146,7 +146,11 @@ mod tests {
     use super::*;
     use crate::{
         fault::Fault,
-        leaks::{account::Account, epochs::Epochs, trend::trend},
+        leaks::{
+            account::Account,
+            epochs::Epochs,
+            trend::{Trend, trend},
+        },
     };
 
     const MIB: i64 = 1 << 20;
@@ -232,6 +236,81 @@ mod tests {
         assert_eq!(decide(&exchanged, &Faults::new(), &counted()).0, Verdict::None);
     }
 
+    /// Returns growth of which only the last third of the epochs differs: by what `change` does to their ends.
+    fn risen(of: (i64, i64, i64), change: impl Fn(&mut Point)) -> Growth {
+        let up = Trend { bytes_per_epoch: 1.0, low_bytes_per_epoch: 1.0, high_bytes_per_epoch: 1.0 };
+        let mut growth = Growth { live_trend: Some(up), reserved_trend: Some(up), ..growth(|_| of) };
+        growth.points[29..].iter_mut().for_each(change);
+        growth
+    }
+
+    /// The least growth that counts is 2 MiB, or a hundredth of what is reserved if that is more.
+    #[test]
+    fn growth_counts_above_its_least_amount() {
+        let verdict = |growth: &Growth| decide(growth, &Faults::new(), &counted()).0;
+        let grow = |point: &mut Point, bytes: [i64; 4]| {
+            point.reserved_bytes += bytes[0];
+            point.pinned_bytes += bytes[1];
+            point.releasable_bytes += bytes[2];
+            point.live_bytes += bytes[3];
+        };
+        let least = 2 * MIB;
+        let more = least + 1;
+        for (bytes, expected) in [
+            ([least, least, 0, 0], Verdict::None),
+            ([more, more, 0, 0], Verdict::Fragmentation),
+            ([least, 0, least, 0], Verdict::None),
+            ([more, 0, more, 0], Verdict::Caching),
+            ([2 * more, more, more, 0], Verdict::Caching),
+            ([2 * more, more + 1, more - 1, 0], Verdict::Fragmentation),
+            ([more, 0, 0, 0], Verdict::None),
+            ([least, 0, 0, least], Verdict::None),
+            ([more, 0, 0, more], Verdict::Inconclusive),
+            ([0, -more, 0, more], Verdict::Inconclusive),
+        ] {
+            let growth = risen((100, 10, 10), |point| grow(point, bytes));
+            assert_eq!(verdict(&growth), expected, "{bytes:?}");
+            // Without a trend, nothing grows.
+            assert_eq!(
+                verdict(&Growth { live_trend: None, reserved_trend: None, ..growth }),
+                Verdict::None,
+                "{bytes:?}"
+            );
+        }
+        for (bytes, expected) in [(12 * MIB, Verdict::None), (12 * MIB + 1, Verdict::Fragmentation)] {
+            let mut growth = risen((900, 50, 50), |point| grow(point, [bytes, bytes, 0, 0]));
+            // Most is reserved at one time in the middle.
+            growth.points[20].reserved_bytes = 1_200 * MIB;
+            assert_eq!(verdict(&growth), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_was_kept_once_and_what_is_free_count_from_the_least_amount_on() {
+        let verdict = |growth: &Growth| decide(growth, &Faults::new(), &counted()).0;
+        let least = 2 * MIB;
+        for (kept, grown, expected) in [
+            (least, least, Verdict::OneOffGrowth),
+            (least - 1, least, Verdict::None),
+            (least, least - 1, Verdict::None),
+        ] {
+            let mut once = growth(|_| (100, 10, 10));
+            once.account.kept_once_bytes = kept;
+            once.account.after_bytes = once.account.before_bytes + grown;
+            assert_eq!(verdict(&once), expected, "{kept} {grown}");
+        }
+        for (of, more, expected) in [
+            ((100, 90, 10), 0, Verdict::Caching),
+            ((100, 90, 10), 1, Verdict::None),
+            ((2, 1, 1), 0, Verdict::Caching),
+            ((1, 1, 0), 0, Verdict::None),
+        ] {
+            let mut half = growth(|_| of);
+            half.points.iter_mut().for_each(|point| point.reserved_bytes += more);
+            assert_eq!(verdict(&half), expected, "{of:?} {more}");
+        }
+    }
+
     #[test]
     fn missing_events_allow_no_verdict() {
         let flat = growth(|_| (100, 10, 10));
@@ -273,5 +352,12 @@ mod tests {
         assert!(reason(&flat, &none, &joined).contains("while the process ran"));
         let few = Growth { epochs_count: MIN_COUNT - 1, ..growth(|_| (100, 10, 10)) };
         assert!(reason(&few, &none, &counted()).contains("too few"));
+        let enough = Growth { epochs_count: MIN_COUNT, ..growth(|_| (100, 10, 10)) };
+        assert_eq!(reason(&enough, &none, &counted()), "none");
+        for not_attributed_bytes in [512, -512] {
+            let mut missing = growth(|_| (100, 10, 10));
+            missing.account.not_attributed_bytes = not_attributed_bytes;
+            assert!(reason(&missing, &none, &counted()).contains("in no block on record"));
+        }
     }
 }

@@ -198,3 +198,102 @@ impl Listener for BTreeMap<Key, Limits> {
         of_process.for_each(|(_, limits)| limits.refused_tid = Some(tid));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{knowledge::Knowledge, settings::Settings};
+
+    const MIB: u64 = 1 << 20;
+    const KEY: Key = Key { run: 0, pid: 1, device: 0 };
+    const TID: u32 = 7;
+
+    type Given = (Action, u64, u64);
+
+    /// A segment of 20 MiB whose only block is freed.
+    const UNUSED: [Given; 4] = [
+        (Action::SegmentAlloc, 1 << 40, 20 * MIB),
+        (Action::Alloc, 1 << 40, 20 * MIB),
+        (Action::FreeRequested, 1 << 40, 20 * MIB),
+        (Action::FreeCompleted, 1 << 40, 20 * MIB),
+    ];
+    /// It is released.
+    const RELEASE: Given = (Action::SegmentFree, 1 << 40, 20 * MIB);
+    /// A segment is reserved next, and a block in it allocated.
+    const REQUEST: [Given; 2] =
+        [(Action::SegmentAlloc, 1 << 41, 30 * MIB), (Action::Alloc, 1 << 41, 30 * MIB)];
+
+    fn limits(text: &str, knowledge: Knowledge, events: &[Given], is_refused: bool) -> Limits {
+        let mut allocator = Allocator::new(Settings::parse(text, ""), knowledge);
+        let mut limits: BTreeMap<Key, Limits> = BTreeMap::new();
+        for (ts, (action, addr, size_bytes)) in (0..).zip(events.iter().copied()) {
+            if is_refused && action == Action::SegmentFree {
+                limits.refused(KEY.run, KEY.pid, TID);
+            }
+            let (stream, pool, tid, stack, is_of_empty_cache) = (0, DEFAULT_POOL, TID, None, false);
+            let event = Event { ts, action, addr, size_bytes, stream, pool, tid, stack, is_of_empty_cache };
+            limits.before(KEY, &allocator, &event);
+            allocator.apply(&event, &mut ());
+            limits.after(KEY, &allocator, &event);
+        }
+        limits.remove(&KEY).expect("an allocator")
+    }
+
+    #[test]
+    fn a_request_that_failed_tells_how_much_could_be_reserved() {
+        let capacity = |text: &str, free_bytes: u64| {
+            let oom = (Action::Oom, free_bytes, 20 * MIB);
+            limits(text, Knowledge::default(), &[UNUSED[0], oom], false).capacity_bytes()
+        };
+        assert_eq!(capacity("", 3 * MIB), Some(23 * MIB));
+        assert_eq!(capacity("", 20 * MIB - 1), Some(40 * MIB - 1));
+        // The device had room: a limit of the process made the request fail.
+        assert_eq!(capacity("", 20 * MIB), Some(20 * MIB));
+        assert_eq!(
+            capacity("per_process_memory_fraction:0.5", 20 * MIB),
+            Some(40 * MIB),
+            "it is followed as such"
+        );
+        assert_eq!(limits("", Knowledge::default(), &UNUSED, false).capacity_bytes(), None);
+    }
+
+    #[test]
+    fn a_release_is_of_the_program_unless_a_request_needed_it() {
+        let refusals = || Knowledge { records_refusals: true, ..Knowledge::default() };
+        let needed = [&UNUSED[..], &[RELEASE], &REQUEST].concat();
+        // 20 MiB that were reserved and the 30 MiB of the request.
+        let room = Some(Range { min: 30 * MIB, max: 50 * MIB - 1 });
+        let more = |bytes| [&needed[..], &[(Action::SegmentAlloc, 1 << 42, bytes)]].concat();
+        let without_segment = [&UNUSED[..], &[RELEASE, (Action::Alloc, 1 << 41, 30 * MIB)]].concat();
+        let gc = "garbage_collection_threshold:0.5,per_process_memory_fraction:0.5";
+        for (text, knowledge, events, is_refused, expected) in [
+            ("", Knowledge::default(), &needed, false, room),
+            // As much was reserved at another time, or just less.
+            ("", Knowledge::default(), &more(20 * MIB), false, None),
+            (
+                "",
+                Knowledge::default(),
+                &more(18 * MIB),
+                false,
+                Some(Range { min: 48 * MIB, max: 50 * MIB - 1 }),
+            ),
+            // Nothing was reserved for the request, or no request followed.
+            ("", Knowledge::default(), &without_segment, false, None),
+            ("", Knowledge::default(), &[&UNUSED[..], &[RELEASE]].concat(), false, None),
+            // It is on record whether the driver refused memory.
+            ("", refusals(), &needed, false, None),
+            ("", refusals(), &needed, true, room),
+            (gc, Knowledge::default(), &needed, false, None),
+        ] {
+            let limits = limits(text, knowledge, events, is_refused);
+            assert_eq!(limits.room(), expected, "{text} {events:?}");
+            assert_eq!(limits.bursts.len(), 1);
+            // What is released early is no release of the program.
+            let is_program = expected.is_none() && text.is_empty();
+            assert_eq!(
+                (limits.calls_empty_cache(), limits.is_of_program(&limits.bursts[0])),
+                (is_program, is_program)
+            );
+        }
+    }
+}

@@ -580,3 +580,6 @@ impl Policy {
         total >= wanted
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,29 +81,26 @@ pub(super) fn coverage_ns(set: &[Interval]) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
     use super::*;
-    use analyze_run::random::Random;
 
     /// The number of times that are checked one by one.
-    const TIMES: usize = 48;
+    const TIMES: i64 = 48;
 
     /// Returns which of these times the set contains, and whether it is open at the end.
-    fn counted(intervals: &[Interval]) -> ([bool; TIMES], bool) {
-        let has = |time: usize| intervals.iter().any(|i| i.ts <= time as i64 && (time as i64) < i.end);
-        (std::array::from_fn(has), intervals.iter().any(|interval| interval.end == OPEN))
+    fn counted(intervals: &[Interval]) -> (Vec<bool>, bool) {
+        let has = |time: i64| intervals.iter().any(|i| i.ts <= time && time < i.end);
+        ((0..TIMES).map(has).collect(), intervals.iter().any(|interval| interval.end == OPEN))
     }
 
-    fn random(random: &mut Random) -> Vec<Interval> {
-        let mut intervals = Vec::new();
-        for _ in 0..random.below(8) {
-            let ts = random.below(TIMES) as i64;
-            let is_open = random.below(10) == 0;
-            let end = if is_open { OPEN } else { (ts + 1 + random.below(12) as i64).min(TIMES as i64) };
-            if ts < end {
-                intervals.push(Interval { ts, end });
-            }
-        }
-        intervals
+    fn intervals() -> impl Strategy<Value = Vec<Interval>> {
+        let interval = (0..TIMES, option::weighted(0.9, 1..13_i64));
+        let interval = interval.prop_map(|(ts, length)| Interval {
+            ts,
+            end: length.map_or(OPEN, |length| (ts + length).min(TIMES)),
+        });
+        vec(interval, 0..8)
     }
 
     fn is_canonical(set: &[Interval]) -> bool {
@@ -111,29 +108,27 @@ mod tests {
             && set.windows(2).all(|pair| pair[0].end < pair[1].ts)
     }
 
-    #[test]
-    fn sets_are_what_counting_every_nanosecond_says() {
-        let mut numbers = Random(0x9e37_79b9_7f4a_7c15);
-        let mut open = 0;
-        for round in 0..20_000 {
-            let (mut a, mut b) = (random(&mut numbers), random(&mut numbers));
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn sets_are_what_counting_every_nanosecond_says(mut a in intervals(), mut b in intervals()) {
             let (in_a, in_b) = (counted(&a), counted(&b));
             merge(&mut a);
             merge(&mut b);
-            assert!(is_canonical(&a) && is_canonical(&b), "round {round}: {a:?} {b:?}");
-            assert_eq!((counted(&a), counted(&b)), (in_a, in_b), "round {round}");
+            prop_assert!(is_canonical(&a) && is_canonical(&b), "{:?} {:?}", a, b);
+            prop_assert_eq!((counted(&a), counted(&b)), (in_a.clone(), in_b.clone()));
             let (both, rest) = (intersect(&a, &b), subtract(&a, &b));
-            assert!(is_canonical(&both) && is_canonical(&rest), "round {round}: {both:?} {rest:?}");
+            prop_assert!(is_canonical(&both) && is_canonical(&rest), "{:?} {:?}", both, rest);
             let expected = |of: fn(bool, bool) -> bool| {
-                (std::array::from_fn(|time| of(in_a.0[time], in_b.0[time])), of(in_a.1, in_b.1))
+                let times = in_a.0.iter().zip(&in_b.0);
+                (times.map(|(a, b)| of(*a, *b)).collect::<Vec<bool>>(), of(in_a.1, in_b.1))
             };
-            assert_eq!(counted(&both), expected(|a, b| a && b), "round {round}: {a:?} and {b:?}");
-            assert_eq!(counted(&rest), expected(|a, b| a && !b), "round {round}: {a:?} without {b:?}");
+            prop_assert_eq!(counted(&both), expected(|a, b| a && b));
+            prop_assert_eq!(counted(&rest), expected(|a, b| a && !b));
             let times = in_a.0.iter().filter(|is_in| **is_in).count() as i128;
-            assert_eq!(coverage_ns(&a), (!in_a.1).then_some(times), "round {round}");
-            open += usize::from(in_a.1);
+            prop_assert_eq!(coverage_ns(&a), (!in_a.1).then_some(times));
         }
-        assert!(open > 1_000, "{open} open sets");
     }
 
     #[test]
