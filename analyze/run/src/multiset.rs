@@ -309,6 +309,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::random::Random;
 
     /// Returns a quantile by sorting; the values may be in any order.
     fn of_values(mut values: Vec<f64>, q: f64) -> f64 {

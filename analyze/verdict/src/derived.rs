@@ -75,7 +75,7 @@ impl fmt::Debug for Source {
 }
 
 /// Returns the names of the threads of some runs, by run and thread ID; runs and names are numbered in `names`.
-fn thread_names(files: &[RunFile], names: &mut Names) -> HashMap<(u32, u32), u32> {
+pub fn thread_names(files: &[RunFile], names: &mut Names) -> HashMap<(u32, u32), u32> {
     let mut found = HashMap::default();
     for file in files {
         let run = names.number(&file.name);

@@ -12,6 +12,7 @@ use crate::{
     derived::{Derived, Source},
     params::Params,
     sweep::Sweep,
+    sweep_input::Input,
 };
 use analyze_run::{
     events::{Batches, Events},
@@ -64,9 +65,9 @@ impl Events for Literal {
     }
 }
 
-fn source(mut rows: Vec<Row>) -> Source {
+fn literal(mut rows: Vec<Row>) -> Arc<Literal> {
     rows.sort_by_key(|row| row.ts);
-    Source::new(Arc::new(Literal(rows)), &[], true)
+    Arc::new(Literal(rows))
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -75,12 +76,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Passes the calls in some rows, which may come in any order, to a sink.
 pub(crate) fn sweep<S: Sink + 'static>(rows: Vec<Row>, sink: S) -> Sweep<S> {
-    block_on(source(rows).sweep(TASK_COLUMNS, true, |_, _| sink)).unwrap()
+    block_on(Input::new(literal(rows), &[], true).sweep(TASK_COLUMNS, true, |_, _| sink)).unwrap()
 }
 
 /// Classifies the calls in some rows, which may come in any order.
 pub(crate) fn derive(rows: Vec<Row>, params: Params) -> Arc<Derived> {
-    block_on(source(rows).get(params)).unwrap()
+    block_on(Source::new(literal(rows), &[], true).get(params)).unwrap()
 }
 
 /// Returns a call that returned.

@@ -179,7 +179,8 @@ mod tests {
             let read = [nanos.parse::<Nanos>().unwrap().0, bytes.parse::<Bytes>().unwrap().0];
             for value in read {
                 let is_exact = number < 1000;
-                prop_assert!(value.abs_diff(number) <= if is_exact { 0 } else { number as u64 / 200 });
+                let error = if is_exact { 0 } else { number as u64 / 200 };
+                prop_assert!(value.abs_diff(number) <= error);
             }
             prop_assert_eq!((Nanos(read[0]).to_string(), Bytes(read[1]).to_string()), (nanos, bytes));
         }

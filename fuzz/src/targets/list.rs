@@ -103,7 +103,8 @@ fn marks(data: &mut Vec<u8>, random: &mut Random) {
         true => frames::frames(data, random),
         false => {
             let at = random.below(datagrams.len());
-            let mut lines = datagrams[at].split_off(datagrams[at].len().min(3));
+            let head = datagrams[at].len().min(3);
+            let mut lines = datagrams[at].split_off(head);
             text::with(&mut lines, MARKS, random);
             datagrams[at].extend(lines);
             *data = frames::join(&datagrams);

@@ -134,7 +134,7 @@ mod tests {
     fn heard(blocks: &[(u64, State, i64, Option<i64>)]) -> Heard {
         let epochs =
             Epochs { origin: Origin::Moments, name: None, joined_count: 1, bounds_ns: vec![0, 10, 20] };
-        let mut survivors = Survivors::new(HashMap::from([(KEY, epochs)]));
+        let mut survivors = Survivors::new([(KEY, epochs)].into_iter().collect());
         for (size_bytes, state, alloc_ts, end) in blocks.iter().copied() {
             let block = Block {
                 addr: 4096,

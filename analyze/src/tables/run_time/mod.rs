@@ -35,7 +35,7 @@ use analyze_run::{
 };
 use analyze_verdict::{
     call::{Call, Sink},
-    derived::Source,
+    derived::{Source, thread_names},
     schedule::Schedule,
     thread_state::State,
     time_split::Parts,
@@ -368,7 +368,7 @@ async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
             (names.number(&file.name), (clock.start_ns, clock.end_ns, !file.run.joined_running))
         });
         let runs = runs.collect();
-        let thread_names = of_runs.thread_names(names);
+        let thread_names = thread_names(of_runs.files(), names);
         Accounts { writer: output.writer(), threads: Vec::new(), thread_names, lives, busy, runs, coverage }
     };
     source.sweep(TASK_COLUMNS, false, accounts).await
