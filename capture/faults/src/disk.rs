@@ -66,11 +66,10 @@ impl Disk {
                     self.synced.insert((metadata.dev(), metadata.ino()), metadata.len());
                 }
             }
-            (Kind::Create | Kind::CreateFolder | Kind::Link | Kind::Rename, _) => {
-                if call.path.symlink_metadata().is_err() {
+            (Kind::Create | Kind::CreateFolder | Kind::Link | Kind::Rename, _)
+                if call.path.symlink_metadata().is_err() => {
                     self.fresh.insert(call.path.clone());
                 }
-            }
             _ => {}
         }
     }

@@ -1,6 +1,5 @@
 //! Recorders under failures and kills: what was flushed is there, what was never recorded is not, and nothing else is left.
 //! `crash-test` tries more.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{path::Path, time::Duration};
 

@@ -113,7 +113,8 @@ proptest! {
         // Rows of one time keep their order.
         rows.sort_by_key(|row| row.ts);
         let batch = read(&out);
-        let columns: [(&str, fn(&Row) -> Option<String>); 11] = [
+        type Value = fn(&Row) -> Option<String>;
+        let columns: [(&str, Value); 11] = [
             ("ts", |row| Some(row.ts.to_string())),
             ("dur", |row| row.dur.map(|dur| dur.to_string())),
             ("kind", |row| Some(row.kind.name().to_owned())),

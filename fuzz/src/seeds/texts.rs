@@ -68,7 +68,7 @@ pub fn process_texts() -> Vec<Vec<u8>> {
 /// Returns command lines, each argument with a NUL at its end.
 pub fn command_lines() -> Vec<Vec<u8>> {
     let lines: [&[u8]; 4] = [
-        b"train\0--password\0hunter2\0--lr\00.1\0--hf_token=hf_abc\0",
+        b"train\0--password\0hunter2\0--lr\x000.1\0--hf_token=hf_abc\0",
         b"sh\0-c\0export HF_TOKEN=abc; python t.py --password 'a b' --lr 1\0",
         b"t\0postgres://me:p@ss@host:5432/db\0{\"api_key\": \"a\\\"b\", \"lr\": 1}\0https://h/a?token=abc&b=1\0",
         b"curl -H Authorization: Bearer abc def http://a:b@c/d://e:f@g\0",

@@ -144,7 +144,7 @@ impl Record<'_> {
             ret: some(6).map(|value| value as i32),
             stack: some(7).map(|value| value % 8),
             detail: text(7),
-            direction: self.has(3).then(|| Text::Static("h2d")),
+            direction: self.has(3).then_some(Text::Static("h2d")),
             ..Row::new(ts.clamp(-TIME_LIMIT_NS, TIME_LIMIT_NS), kind, self.op(kind), pid, tid)
         }
     }
