@@ -69,7 +69,8 @@ impl Report {
         let together = trace.together();
         let calls = together.trace();
         let (run_time, chains, strata, phases, launch_gaps, timeline, nccl, memory) = try_join!(
-            together.part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
+            together
+                .part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
             together.part(chains::run(calls, Params::default(), EXAMPLES)),
             together.part(summary::run(calls)),
             together.part(async { if has_ranges { phases::run(calls).await } else { Ok(Vec::new()) } }),

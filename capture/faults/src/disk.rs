@@ -67,9 +67,10 @@ impl Disk {
                 }
             }
             (Kind::Create | Kind::CreateFolder | Kind::Link | Kind::Rename, _)
-                if call.path.symlink_metadata().is_err() => {
-                    self.fresh.insert(call.path.clone());
-                }
+                if call.path.symlink_metadata().is_err() =>
+            {
+                self.fresh.insert(call.path.clone());
+            }
             _ => {}
         }
     }

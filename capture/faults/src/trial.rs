@@ -7,7 +7,7 @@
 //!        └─ openat, write, fsync, linkat … ─────► counted; at the planned one, the fault
 //!  waits for its end                              no process is left: the trial is over
 //! ```
-//! A sync is answered, not done: what it would make durable is noted in [`Disk`], and nothing waits for a real disk.
+//! A sync is answered, not done: what it would make durable is noted in `disk`, and nothing waits for a real disk.
 
 use std::{
     fs::File,

@@ -96,7 +96,8 @@ pub fn rows() -> Vec<Vec<u8>> {
         record[3] = if index.is_multiple_of(2) { 0x38 } else { 0xf0 };
         record[4..6].copy_from_slice(&((index * 131 % 900) as u16).to_le_bytes());
         record[6] = 4;
-        record[7..9].copy_from_slice(&((if index.is_multiple_of(29) { 60_000 } else { 400 }) as u16).to_le_bytes());
+        record[7..9]
+            .copy_from_slice(&((if index.is_multiple_of(29) { 60_000 } else { 400 }) as u16).to_le_bytes());
         record[9] = 3;
         record[10..14].copy_from_slice(&((index * 4096) as u32).to_le_bytes());
         record
