@@ -156,3 +156,66 @@ pub fn signed(ratio: f64) -> String {
     let digits = if ratio.abs() < 0.0995 { 2 } else { 1 };
     format!("{:+.digits$} %", 100.0 * ratio)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{
+        facts::Facts,
+        figure::{Figure, Figures},
+        runs::RunFigures,
+    };
+
+    /// Compares the wall times of five runs a side.
+    fn change(base: f64, new: f64) -> Change {
+        let key = Key::of("wall_ns", None, None);
+        let run = |value: f64| RunFigures {
+            name: "r".to_owned(),
+            facts: Facts::default(),
+            figures: Figures::from([(key.clone(), Figure { value, calls_count: None })]),
+        };
+        let [base, new] = [base, new].map(|value| Runs::new((0..5).map(|_| run(value))).unwrap());
+        Change::of(&base, &new, &key).unwrap()
+    }
+
+    #[test]
+    fn differences_and_amounts_convert_to_each_other() {
+        let logarithmic = change(200.0, 400.0);
+        for (delta, expected) in [
+            (200.0, 2_f64.ln()),
+            (-100.0, -2_f64.ln()),
+            (0.0, 0.0),
+            (-200.0, f64::NEG_INFINITY),
+            (-201.0, f64::NEG_INFINITY),
+        ] {
+            let found = logarithmic.difference_of(delta);
+            assert!(found == expected || (found - expected).abs() < 1e-12, "{delta}: {found}");
+        }
+        assert!((logarithmic.estimate() - 200.0).abs() < 1e-9);
+        // There is no logarithm of zero.
+        let linear = change(200.0, 0.0);
+        assert_eq!((linear.difference_of(-50.0), linear.estimate()), (-50.0, -200.0));
+        assert_eq!((linear.share(-50.0), linear.shown()), (-0.25, "-100.0 %".to_owned()));
+        let from_zero = change(0.0, 200.0);
+        assert_eq!((from_zero.share(0.0), from_zero.shown()), (0.0, "from 0".to_owned()));
+        assert_eq!([1.0, -1.0].map(|delta| from_zero.share(delta)), [f64::INFINITY, f64::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn large_changes_are_shown_as_multiples() {
+        for (ratio, expected) in [
+            (0.0, "+0.00 %"),
+            (0.0994, "+9.94 %"),
+            (-0.0994, "-9.94 %"),
+            (0.0996, "+10.0 %"),
+            (-0.0996, "-10.0 %"),
+            (-1.0, "-100.0 %"),
+            (8.99, "+899.0 %"),
+            (9.0, "× 10.0"),
+            (98.94, "× 99.9"),
+            (98.96, "× 100"),
+        ] {
+            assert_eq!(signed(ratio), expected, "{ratio}");
+        }
+    }
+}
