@@ -41,7 +41,7 @@ async fn headers_match_what_is_planned() {
                 "-" => {}
                 "ns" if matches!(
                     column.name.as_str(),
-                    "ts" | "dur" | "call_ts" | "range_ts" | "alloc_ts"
+                    "ts" | "dur" | "call_ts" | "range_ts" | "alloc_ts" | "wall_ts"
                 ) => {}
                 unit => {
                     assert!(column.name.ends_with(&format!("_{unit}")), "{}.{}", query.name, column.name)

@@ -153,6 +153,10 @@ impl Schedule {
             Some(dur) => row.ts.saturating_add(dur),
         };
         self.timelines[slot].is_known = true;
+        // An interval without length overlaps none, but it shows that the thread had returned.
+        if end == row.ts {
+            return self.seen(slot, row.ts, faults);
+        }
         let start = self.begin(slot, row.ts, faults);
         if start >= end {
             return;
