@@ -198,7 +198,7 @@ fn a_chain_has_the_query_of_its_call() {
 #[test]
 fn the_query_behind_every_table_runs() {
     // One with memory, one with chains, culprits and alibis.
-    for (name, count) in [("memory/crowded", 11), ("h200/nccl", 19), ("courtroom/vm/futex_convoy", 9)] {
+    for (name, count) in [("memory/crowded", 11), ("h200/nccl", 20), ("courtroom/vm/futex_convoy", 9)] {
         let run = testdata(&format!("{name}.parquet"));
         let markdown = stdout(&["report", &run, "--markdown"]);
         let queries = markdown.split("```sql\n").skip(1).filter_map(|rest| rest.split("\n```").next());
