@@ -5,12 +5,14 @@ use crate::{
     questions::where_time_went::{Part as Spent, ProcessTime, Subject},
     report::{
         data::Report,
-        document::{Block, Part, Row, Section, Table, number, word},
+        document::{Block, Cell, Column, Part, Row, Section, Table, number, word},
     },
 };
 
 /// Largest number of processes that are shown.
 const SHOWN: usize = 8;
+/// Least share of a part's time that a name has which is shown.
+const LEAST_NAMED_RATIO: f64 = 0.005;
 
 /// Returns the class of a part's colour.
 fn colour(part: &str) -> &'static str {
@@ -40,7 +42,8 @@ fn names(subjects: &[Subject], whole_ns: i64) -> String {
         let share = percent(subject.time_ns as f64 / whole_ns.max(1) as f64);
         format!("{}{times} ({share})", subject.name)
     };
-    subjects.iter().map(name).collect::<Vec<_>>().join(", ")
+    let counts = |subject: &&Subject| subject.time_ns as f64 >= LEAST_NAMED_RATIO * whole_ns as f64;
+    subjects.iter().filter(counts).map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Describes the largest parts of a process's time in a few sentences.
@@ -73,26 +76,29 @@ pub(super) fn sentence(process: &ProcessTime) -> String {
 /// Builds the section; `None` if no process made calls.
 pub(super) fn build(report: &Report) -> Option<Section> {
     let if_known = |ns: Option<i64>| ns.map_or_else(|| "–".to_owned(), |ns| time(ns as f64));
-    let columns = [
-        word("The process"),
-        number("Time"),
-        number("Share"),
-        number("… before the first launch"),
-        number("… with the GPU idle"),
-        word("Functions, threads or tasks"),
-    ];
     let mut blocks = Vec::new();
     for process in report.run_time.iter().take(SHOWN) {
+        let (has_start_up, has_gpu) = (process.start_up_ns.is_some(), process.gpu_busy_ns.is_some());
+        let columns = [
+            Some(word("The process")),
+            Some(number("Time")),
+            Some(number("Share")),
+            has_start_up.then(|| number("Start-up")),
+            has_gpu.then(|| number("GPU idle")),
+            Some(word("Functions, threads or tasks")),
+        ];
+        let columns: Vec<Column> = columns.into_iter().flatten().collect();
         let row = |part: &Spent| -> Row {
-            vec![
-                part.meaning().into(),
-                time(part.time_ns as f64).into(),
-                percent(part.share_ratio).into(),
-                if_known(part.start_up_ns).into(),
-                if_known(part.gpu_idle_ns).into(),
-                names(&part.subjects, part.time_ns).into(),
-            ]
-            .into()
+            let meaning = Cell { swatch: Some(colour(&part.part).to_owned()), ..Cell::from(part.meaning()) };
+            let cells = [
+                Some(meaning),
+                Some(time(part.time_ns as f64).into()),
+                Some(percent(part.share_ratio).into()),
+                has_start_up.then(|| if_known(part.start_up_ns).into()),
+                has_gpu.then(|| if_known(part.gpu_idle_ns).into()),
+                Some(names(&part.subjects, part.time_ns).into()),
+            ];
+            cells.into_iter().flatten().collect::<Vec<Cell>>().into()
         };
         let part = |part: &Spent| {
             let name = part.part.replace('_', " ");
@@ -111,7 +117,7 @@ pub(super) fn build(report: &Report) -> Option<Section> {
         return None;
     }
     blocks.push(Block::Note(
-        "The account follows the thread that launches most, and while that one sleeps, the thread that woke it: time that several threads spend at once counts once, and the parts sum to the wall time.".to_owned(),
+        "The account follows the thread that launches most, and while that one sleeps, the thread that woke it: time that several threads spend at once counts once, and the parts sum to the wall time. Start-up is what passed before the first launch.".to_owned(),
     ));
     Some(Section {
         id: "run-time",
