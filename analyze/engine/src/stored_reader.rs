@@ -43,7 +43,7 @@ impl ParquetFileReaderFactory for StoredReaders {
         Ok(Box::new(StoredReader {
             file: Arc::new(stored.file().map_err(external)?),
             size_bytes: stored.size_bytes(),
-            metadata: Arc::clone(stored.metadata()),
+            stored: stored.clone(),
             metrics: ParquetFileMetrics::new(partition, file.object_meta.location.as_ref(), metrics),
         }))
     }
@@ -52,7 +52,7 @@ impl ParquetFileReaderFactory for StoredReaders {
 struct StoredReader {
     file: Arc<File>,
     size_bytes: u64,
-    metadata: Arc<ParquetMetaData>,
+    stored: StoredFile,
     metrics: ParquetFileMetrics,
 }
 
@@ -100,6 +100,6 @@ impl AsyncFileReader for StoredReader {
         &'a mut self,
         _: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
-        future::ready(Ok(Arc::clone(&self.metadata))).boxed()
+        future::ready(self.stored.indexed_metadata()).boxed()
     }
 }

@@ -7,7 +7,7 @@ use std::{
     fs::File,
     io::Read,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -19,8 +19,8 @@ use parquet::{
     errors::ParquetError,
     file::{
         metadata::{
-            FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader,
-            RowGroupMetaData,
+            FileMetaData, KeyValue, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
+            ParquetMetaDataReader, RowGroupMetaData,
         },
         statistics::Statistics,
     },
@@ -35,6 +35,8 @@ pub struct StoredFile {
     path: PathBuf,
     size_bytes: u64,
     reader: ArrowReaderMetadata,
+    /// The footer with the index of pages, once it has been read. All clones share it.
+    indexed: Arc<OnceLock<Arc<ParquetMetaData>>>,
 }
 
 impl StoredFile {
@@ -70,7 +72,7 @@ impl StoredFile {
             ArrowReaderMetadata::try_new(footer, ArrowReaderOptions::new().with_schema(schema))
                 .map_err(not_parquet)
         })?;
-        Ok(Self { path: path.to_owned(), size_bytes, reader })
+        Ok(Self { path: path.to_owned(), size_bytes, reader, indexed: Arc::default() })
     }
 
     /// Returns where the file is.
@@ -86,6 +88,23 @@ impl StoredFile {
     /// Returns the footer, without the embedded Arrow schema.
     pub fn metadata(&self) -> &Arc<ParquetMetaData> {
         self.reader.metadata()
+    }
+
+    /// Returns the footer with the index of pages, if the file has one. The index is read once, because a file may be scanned in
+    /// as many parts as it has row groups, and each part would read all of it.
+    ///
+    /// # Errors
+    /// Returns an error if the index cannot be read.
+    pub fn indexed_metadata(&self) -> Result<Arc<ParquetMetaData>, ParquetError> {
+        if let Some(indexed) = self.indexed.get() {
+            return Ok(Arc::clone(indexed));
+        }
+        let footer = self.metadata().as_ref().clone();
+        let mut reader = ParquetMetaDataReader::new_with_metadata(footer)
+            .with_page_index_policy(PageIndexPolicy::Optional);
+        reader.read_page_indexes(&File::open(&self.path)?)?;
+        let indexed = Arc::new(reader.finish()?);
+        Ok(Arc::clone(self.indexed.get_or_init(|| indexed)))
     }
 
     /// Returns the columns. Text is a dictionary, as in the format; a number has the type that Parquet stores.
