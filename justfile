@@ -67,6 +67,10 @@ _release:
 bench-chains *args: _release
     python3 testdata/bench/chains/bench.py "$@"
 
+# Benchmark every verb that takes a run with 2 GiB of memory, on generated runs of up to 100,000,000 events; goes on where it was interrupted
+bench-verbs *args: _release
+    python3 testdata/bench/verbs/bench.py "$@"
+
 # Benchmark the interval join beside other engines (Python packages duckdb, polars, numpy)
 bench-interval-join *args: _release
     python3 testdata/bench/interval_join/bench.py "$@"
@@ -95,7 +99,7 @@ bench-leaks folder *args: _release
 bench-courtroom *args: build
     sudo target/debug/courtroom "$@"
 
-# Try recorders and verbs under 10,000 injected failures, 300 kills at system calls and 500 at random moments (root)
+# Try recorders and verbs under 10,000 injected failures, 300 kills at system calls and 500 at random moments (root); `--out FILE` keeps the counts
 crash-test *args: _release
     sudo target/release/crash-test "$@"
 

@@ -292,7 +292,8 @@ def main():
         return
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        runs = arguments.runs or sorted(path for path in (ROOT / "testdata").rglob("*.parquet") if path.parent.name != "calls")
+        runs = arguments.runs or sorted(path for path in (ROOT / "testdata").rglob("*.parquet") if path.parent.name != "calls"
+                                      and not path.name.endswith(".twin.parquet"))
         runs = [run.resolve() for run in runs]
         if not arguments.runs:
             runs.append(hostile_run(analyze, folder))

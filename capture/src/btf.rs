@@ -21,6 +21,7 @@ pub(crate) struct TaskOffsets {
     pub(crate) cpu: u32,
     pub(crate) stack: u32,
     pub(crate) flags: u32,
+    pub(crate) exit_code: u32,
     /// Whether the quota of the task's control group took it off its queue; [`ABSENT`] before Linux 6.18.
     pub(crate) throttled: u32,
     /// The task's run queue; [`ABSENT`] in a kernel without quotas.
@@ -31,11 +32,11 @@ pub(crate) struct TaskOffsets {
 
 impl fmt::Display for TaskOffsets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, tgid, comm, cpu, stack, flags, .. } = self;
+        let Self { pid, tgid, comm, cpu, stack, flags, exit_code, .. } = self;
         write!(
             f,
             "task_struct has pid at byte {pid}, tgid at {tgid}, comm at {comm}, cpu at {cpu}, stack at {stack}, flags at \
-             {flags}; throttling is {}",
+             {flags}, exit_code at {exit_code}; throttling is {}",
             if self.tells_throttling() { "shown" } else { "not shown" }
         )
     }
@@ -93,6 +94,7 @@ pub(crate) fn task_offsets() -> Result<TaskOffsets, CaptureError> {
     Ok(TaskOffsets {
         stack: field("task_struct", "stack", "task_struct.stack")?,
         flags: field("task_struct", "flags", "task_struct.flags")?,
+        exit_code: field("task_struct", "exit_code", "task_struct.exit_code")?,
         throttled,
         queue: queue.filter(|_| queue_throttles.is_some()).map_or(ABSENT, |(entity, queue)| entity + queue),
         queue_throttles: queue_throttles.unwrap_or(ABSENT),

@@ -204,6 +204,7 @@ impl Kernel {
             .override_global("TASK_CPU", &offsets.cpu, true)
             .override_global("TASK_STACK", &offsets.stack, true)
             .override_global("TASK_FLAGS", &offsets.flags, true)
+            .override_global("TASK_EXIT_CODE", &offsets.exit_code, true)
             .override_global("TASK_THROTTLED", &offsets.throttled, true)
             .override_global("TASK_QUEUE", &offsets.queue, true)
             .override_global("QUEUE_THROTTLES", &offsets.queue_throttles, true)

@@ -8,10 +8,12 @@
 mod common;
 
 use std::{
-    io::Read,
+    fs::Permissions,
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, PermissionsExt, chown},
         net::UnixDatagram,
+        process::CommandExt,
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -26,6 +28,8 @@ use procfs::process::{Process, Status};
 common::tests! {
     a_process_that_is_not_traced_is_not_heard_and_costs_no_memory,
     a_traced_process_is_bounded_and_what_is_dropped_is_counted,
+    another_user_s_flood_costs_no_mark_and_no_memory if has_other_user(),
+    nothing_is_written_through_what_another_user_puts_into_a_shared_folder if has_other_user(),
     only_a_dead_socket_of_this_user_makes_way_for_another if is_root(),
     a_killed_recorder_s_folder_is_removed_and_another_user_s_is_not if is_root(),
     a_recorder_keeps_the_least_and_the_command_all if is_root(),
@@ -35,6 +39,18 @@ const NOBODY: u32 = 65534;
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Whether another user's programs can be run, in Python.
+fn has_other_user() -> bool {
+    is_root() && common::succeeds("python3", &["-c", ""])
+}
+
+/// A script that another user runs.
+fn as_nobody(script: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).args(args).uid(NOBODY).gid(NOBODY).current_dir("/");
+    command
 }
 
 fn status(pid: u32) -> Option<Status> {
@@ -157,6 +173,133 @@ fn a_process_that_is_not_traced_is_not_heard_and_costs_no_memory() {
     let told = format!("{sent} datagrams that came from processes that are not traced");
     assert!(sent > 1_000 && notes.contains(&told) && said.contains(&told), "{sent}: {notes} {said}");
     assert!(peak_kib < quiet_kib + (64 << 10), "{peak_kib} KiB, without the flood {quiet_kib} KiB");
+}
+
+/// Sends marks with names that never recur for some seconds, and prints how many.
+const FLOOD: &str = r#"
+import os, socket, sys, time
+sender, sent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), 0
+until = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    sender.sendto(b"begin %d %d %s" % (os.getpid(), sent, b"x" * 180), sys.argv[1])
+    sent += 1
+print(sent)
+"#;
+
+/// Marks steps when it is told to, says when that is done, and waits to be told again.
+const STEPS: &str = r#"
+import socket, sys
+sys.stdin.readline()
+sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for _ in range(int(sys.argv[2])):
+    sender.sendto(b"begin step", sys.argv[1])
+    sender.sendto(b"end step", sys.argv[1])
+print("done", flush=True)
+sys.stdin.readline()
+"#;
+
+fn another_user_s_flood_costs_no_mark_and_no_memory() {
+    const STEPS_COUNT: usize = 2_000;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let socket = directory.path().join("marks");
+    let socket = socket.to_str().unwrap();
+    let traced = Command::new("python3")
+        .args(["-c", STEPS, socket, &STEPS_COUNT.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut traced = Sleeper(traced);
+    let recording = Recording::start(directory.path(), &[], &["--pid", &traced.pid(), "--marks", socket]);
+    let flood = || as_nobody(FLOOD, &[socket, "4"]).stdout(Stdio::piped()).spawn().unwrap();
+    let floods: Vec<Child> = (0..4).map(|_| flood()).collect();
+    // What the first second takes is there for good; what comes after it must take nothing more.
+    thread::sleep(Duration::from_secs(1));
+    let early_kib = recording.status().vmrss.unwrap();
+    traced.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    let mut done = String::new();
+    BufReader::new(traced.0.stdout.take().unwrap()).read_line(&mut done).unwrap();
+    assert_eq!(done, "done\n", "the traced process is heard in the end");
+    let sent_of = |flood: Child| -> usize {
+        let output = flood.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", output.status);
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    };
+    let sent: usize = floods.into_iter().map(sent_of).sum();
+    let peak_kib = recording.status().vmhwm.unwrap();
+    let (rows, said) = recording.finish();
+    let told = format!("{sent} datagrams that came from processes that are not traced");
+    assert!(sent > 1_000 && said.contains(&told), "{sent}: {said}");
+    assert!(rows.meta["not_captured"].to_string().contains(&told), "{}", rows.meta["not_captured"]);
+    let marks = rows.select("mark", None);
+    assert!(marks.iter().all(|row| rows.text(*row, "detail").as_deref() == Some("step")));
+    assert_eq!((marks.len(), rows.lost("mark")), (STEPS_COUNT, 0));
+    assert!(peak_kib < early_kib + (32 << 10), "{peak_kib} KiB, after the first second {early_kib} KiB");
+}
+
+/// Puts something at a path: a link to a file, a second name of an own file, or a named pipe.
+const PLANT: &str = r#"
+import os, sys
+what, path, precious, own = sys.argv[1:]
+if what == "link":
+    os.symlink(precious, path)
+elif what == "dangling link":
+    os.symlink(precious + ".new", path)
+elif what == "second name":
+    with open(own, "w") as file:
+        file.write("own")
+    os.link(own, path)
+else:
+    os.mkfifo(path, 0o666)
+"#;
+
+fn nothing_is_written_through_what_another_user_puts_into_a_shared_folder() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let precious = directory.path().join("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    for name in ["run.parquet", "run.parquet.recording", "run.parquet.tmp"] {
+        for what in ["link", "dangling link", "second name", "pipe"] {
+            let case = format!("{what} at {name}");
+            let shared = directory.path().join(&case);
+            std::fs::create_dir(&shared).unwrap();
+            std::fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+            let (planted, own) = (shared.join(name), shared.join("own"));
+            let paths = [&planted, &precious, &own].map(|path| path.to_str().unwrap());
+            let status = as_nobody(PLANT, &[&[what][..], &paths].concat()).status().unwrap();
+            assert!(status.success(), "{case}: {status}");
+            let before = std::fs::read_dir(&shared).unwrap().count();
+            // Who waits for the other end of a pipe does not end.
+            let out = shared.join("run.parquet");
+            let output = Command::new("timeout")
+                .args(["60", CAPTURE, "--force", "--out", out.to_str().unwrap(), "--", "true"])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let code = output.status.code();
+            match (name, what) {
+                (_, "pipe") if planted == out => {
+                    assert_eq!((code, said.contains("is a named pipe")), (Some(2), true), "{case}: {said}");
+                }
+                ("run.parquet.recording", _) => assert_eq!(code, Some(2), "{case}: {said}"),
+                ("run.parquet.tmp", _) => assert_eq!(code, Some(0), "{case}: {said}"),
+                _ => assert!(matches!(code, Some(0 | 2)), "{case}: {code:?} {said}"),
+            }
+            if code == Some(0) {
+                let run = std::fs::symlink_metadata(&out).unwrap();
+                assert!(run.is_file() && run.nlink() == 1 && run.uid() != NOBODY, "{case}: {run:?}");
+                assert_eq!(run.mode() & 0o777, 0o600, "{case}");
+            } else {
+                assert_eq!(std::fs::read_dir(&shared).unwrap().count(), before, "{case}");
+            }
+            if what == "second name" {
+                assert_eq!(std::fs::read_to_string(&own).unwrap(), "own", "{case}");
+            }
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious", "{case}");
+            assert!(!directory.path().join("precious.new").exists(), "{case}");
+        }
+    }
 }
 
 fn a_traced_process_is_bounded_and_what_is_dropped_is_counted() {

@@ -21,6 +21,7 @@ common::tests! {
     a_stolen_cpu_is_on_record_and_the_thief_is_named,
     calls_that_never_return_are_censored,
     a_running_process_is_joined_and_left_alone,
+    how_processes_end_is_on_record,
 }
 
 fn calls_made_are_rows_recorded() {
@@ -266,4 +267,27 @@ fn a_running_process_is_joined_and_left_alone() {
         rows.select("off_cpu", Some("stopped")).is_empty(),
         "a process that is not ours is never stopped"
     );
+}
+
+fn how_processes_end_is_on_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    // The shell ends with a status of its own after a child that ends well, one that does not, and two that signals kill.
+    let script = "/bin/true; (exit 7); sh -c 'kill -SEGV $$'; sh -c 'kill -KILL $$'; exit 3";
+    Command::new(CAPTURE).arg("--out").arg(&out).args(["--", "sh", "-c", script]).output().unwrap();
+    let rows = Rows::open(&out);
+    let ends = rows.select("process", Some("exit"));
+    let statuses: Vec<Option<i64>> = ends.iter().map(|row| rows.number(*row, "ret")).collect();
+    assert_eq!(statuses, [0, 7, -11, -9, 3].map(Some));
+    let asked = "SELECT exit_status FROM process_events WHERE op = 'exit' AND exit_status < 0 ORDER BY ts";
+    assert_eq!(sql(&out, asked), "exit_status\n-11\n-9\n");
+
+    let run = record(&[], &["mixed", "10"]);
+    let rows = Rows::open(&run.path());
+    let ends = rows.select("process", Some("exit"));
+    assert!(
+        ends.iter().all(|row| rows.number(*row, "ret") == Some(0)),
+        "a healthy program's threads end with 0"
+    );
+    assert!(rows.select("process", Some("fork")).iter().all(|row| rows.number(*row, "ret").is_none()));
 }

@@ -5,7 +5,7 @@
 --   run         string  -      Name of the run that the row comes from.
 --   ts          int64   ns     Time of the reading by the recorder or by a program (cuMemGetInfo), CLOCK_MONOTONIC.
 --   device      int32   -      Index of the GPU in NVML.
---   part        string  -      Part of the memory: used; for each recorded process allocator (PyTorch's), library (another library), context (the rest that the driver counts: context, loaded code, managed memory, rounding) or process (all of it, if it cannot be divided); other_process (not recorded); unexplained (ascribed to no process).
+--   part        string  -      Part of the memory: used; for each recorded process allocator (PyTorch's), library (another library), context (the rest that the driver counts: context, loaded code, managed memory, rounding), before_recording (the same of a process that ran before recording began, with what it had allocated until then) or process (all of it, if it cannot be divided); other_process (not recorded); unexplained (ascribed to no process).
 --   pid         uint32  -      Process ID; null for parts of the device.
 --   library     string  -      Name of the library, for allocator and library.
 --   size_bytes  int64   bytes  Size of the part.

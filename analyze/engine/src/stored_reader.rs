@@ -3,7 +3,7 @@
 
 use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
-use analyze_run::stored_file::StoredFile;
+use analyze_run::{parquet_pages, stored_file::StoredFile};
 use bytes::Bytes;
 use datafusion::{
     datasource::{
@@ -42,7 +42,6 @@ impl ParquetFileReaderFactory for StoredReaders {
         };
         Ok(Box::new(StoredReader {
             file: Arc::new(stored.file().map_err(external)?),
-            size_bytes: stored.size_bytes(),
             stored: stored.clone(),
             metrics: ParquetFileMetrics::new(partition, file.object_meta.location.as_ref(), metrics),
         }))
@@ -51,15 +50,15 @@ impl ParquetFileReaderFactory for StoredReaders {
 
 struct StoredReader {
     file: Arc<File>,
-    size_bytes: u64,
     stored: StoredFile,
     metrics: ParquetFileMetrics,
 }
 
-/// Reads ranges of a file. A damaged file may declare any range, so it is checked before memory is allocated.
-fn read(file: &File, size_bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ParquetError> {
+/// Reads ranges of a file. A damaged file may declare any range, so it is checked before memory is allocated. A range of pages
+/// begins with the header of a page.
+fn read(file: &File, stored: &StoredFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ParquetError> {
     let read = |range: &Range<u64>| -> Result<Bytes, ParquetError> {
-        let length = range.end.checked_sub(range.start).filter(|_| range.end <= size_bytes);
+        let length = range.end.checked_sub(range.start).filter(|_| range.end <= stored.size_bytes());
         let length = length.and_then(|length| usize::try_from(length).ok()).ok_or_else(|| {
             ParquetError::General(format!(
                 "the bytes {} to {} lie outside of the file",
@@ -68,6 +67,9 @@ fn read(file: &File, size_bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<Bytes
         })?;
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, range.start)?;
+        if stored.is_page(range.start) {
+            parquet_pages::check(&bytes)?;
+        }
         Ok(Bytes::from(bytes))
     };
     ranges.iter().map(read).collect()
@@ -87,10 +89,10 @@ impl AsyncFileReader for StoredReader {
         let bytes =
             ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add);
         self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (file, size_bytes) = (Arc::clone(&self.file), self.size_bytes);
+        let (file, stored) = (Arc::clone(&self.file), self.stored.clone());
         async move {
             // Reading blocks, and the threads of the runtime have other work.
-            let read = tokio::task::spawn_blocking(move || read(&file, size_bytes, &ranges));
+            let read = tokio::task::spawn_blocking(move || read(&file, &stored, &ranges));
             read.await.map_err(|error| ParquetError::External(Box::new(error)))?
         }
         .boxed()

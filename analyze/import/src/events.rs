@@ -16,7 +16,9 @@ use arrow::{
     error::ArrowError,
     json,
 };
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use trace_schema::{COLUMNS, Clock, META_RUN, Run, TIME_LIMIT_NS, arrow_schema};
 use trace_writer::Finished;
 
@@ -33,6 +35,7 @@ use analyze_run::{
     columns::{conformed, plain_schema},
     error::{AnalyzeError, Place},
     parquet_footer,
+    parquet_pages::CheckedPages,
     times::{batch_fault, metadata_fault},
 };
 
@@ -263,7 +266,9 @@ impl Source<'_> {
     fn parquet(&self) -> Result<(Batches<'static>, Option<Run>), AnalyzeError> {
         let file = File::open(self.path).map_err(|error| self.io(error))?;
         parquet_footer::check(&file).map_err(|reason| self.damaged(reason))?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(error))?;
+        let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let footer = footer.map_err(|error| self.damaged(error))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(CheckedPages(file), footer);
         self.known(builder.schema())?;
         let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
         let run = pairs.iter().find(|pair| pair.key == META_RUN).and_then(|pair| pair.value.as_deref());

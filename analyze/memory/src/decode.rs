@@ -23,7 +23,19 @@ use analyze_run::{
 };
 
 /// The prefix of the name of PyTorch's CUDA library.
-const TORCH_LIBRARY: &str = "libc10_cuda";
+pub(super) const TORCH_LIBRARY: &str = "libc10_cuda";
+
+/// Functions that allocate device memory at an address of their own.
+pub const DRIVER_ALLOCATIONS: [&str; 8] = [
+    "cudaMalloc",
+    "cudaMallocPitch",
+    "cudaMallocAsync",
+    "cudaMallocFromPoolAsync",
+    "cuMemAlloc",
+    "cuMemAllocPitch",
+    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
+];
 
 /// Returns whether a library is the one that contains PyTorch's caching allocator.
 pub fn is_torch(library: &str) -> bool {
@@ -112,12 +124,13 @@ pub(super) struct Recorded {
 
 /// Queries which kinds of rows each process has.
 pub(super) async fn recorded(events: &dyn Events) -> Result<Recorded, AnalyzeError> {
+    let of_others = DRIVER_ALLOCATIONS.map(|op| format!("'{op}'")).join(", ");
     let query = format!(
         "SELECT run, pid, coalesce(device, 0) AS device, op, count(*) FILTER (WHERE pool_owner IS NULL AND pool_id IS NOT NULL) AS pooled, \
          count(*) FILTER (WHERE size_bytes >= 0) AS sized, count(*) FILTER (WHERE starts_with(caller, '{TORCH_LIBRARY}')) AS of_torch \
          FROM events WHERE (kind = 'alloc' \
          AND op IN ('alloc', 'segment_alloc', 'segment_map', 'usage', 'state_segment', 'empty_cache', 'ipc_collect')) \
-         OR (kind = 'call' AND op IN ('cudaIpcCloseMemHandle', 'cuIpcCloseMemHandle', 'cudaMalloc', 'cuMemMap')) \
+         OR (kind = 'call' AND op IN ('cudaIpcCloseMemHandle', 'cuIpcCloseMemHandle', 'cudaMalloc', 'cuMemMap', {of_others})) \
          GROUP BY run, pid, coalesce(device, 0), op"
     );
     let mut found = Recorded::default();
@@ -129,8 +142,12 @@ pub(super) async fn recorded(events: &dyn Events) -> Result<Recorded, AnalyzeErr
         let of_torch = integers(&batch, "of_torch")?;
         for row in 0..batch.num_rows() {
             let (run, pid) = (runs.value(row), pids.value(row) as u32);
-            if ops.value(row) == "cudaMalloc" {
+            if DRIVER_ALLOCATIONS.contains(&ops.value(row)) {
                 found.with_driver_calls.insert(pid);
+                // PyTorch's allocator reserves with this one only.
+                if ops.value(row) != "cudaMalloc" {
+                    continue;
+                }
             }
             // Calls of other libraries tell nothing about the allocator.
             if matches!(ops.value(row), "cudaMalloc" | "cuMemMap") && of_torch.value(row) == 0 {

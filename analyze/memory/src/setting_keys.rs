@@ -9,11 +9,15 @@ use analyze_run::suggest;
 pub(crate) type Version = (u32, u32);
 
 /// The version that is assumed if none is known.
-const NEWEST: Version = (u32::MAX, u32::MAX);
+pub(crate) const NEWEST: Version = (u32::MAX, u32::MAX);
 /// The version of the keys that the oldest version, 2.9, knows.
 const ALWAYS: Version = (0, 0);
 /// The version that brought the present parser of settings.
 pub(crate) const NEW_PARSER: Version = (2, 10);
+/// The version from which free blocks of one size are preferred by the age of their segments.
+pub(crate) const ORDERS_BY_AGE: Version = (2, 13);
+/// The version from which unused memory is released while a program allocates from a `torch.cuda.MemPool`.
+pub(crate) const RELEASES_IN_POOLS: Version = (2, 13);
 
 /// Parses a version such as `2.11.0+cu130`; an empty one is not known, and the newest is assumed.
 pub(crate) fn version(torch_version: &str) -> Version {

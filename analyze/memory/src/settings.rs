@@ -61,6 +61,12 @@ pub struct Settings {
     /// The share of the device's memory that the process may reserve (`per_process_memory_fraction`); `None`
     /// if there is no limit, as with 1.
     pub memory_ratio: Option<f64>,
+    /// Whether a request to a pool that the program made may release unused memory if it finds no room: never before
+    /// PyTorch 2.13; since then unless a CUDA graph is captured, which the record does not tell.
+    pub(crate) may_release_in_pools: bool,
+    /// Whether the allocator prefers free blocks of one size by the age of their segments, as since PyTorch 2.13, and
+    /// not by their addresses; `None` if the version is not known.
+    pub(crate) orders_by_age: Option<bool>,
     /// The settings that PyTorch does not accept; they change nothing here.
     pub refused: Vec<Refusal>,
     /// The settings that change what is reserved in a way that is not simulated.
@@ -79,6 +85,8 @@ impl Default for Settings {
             divisions: [0; INTERVALS],
             gc_threshold_ratio: None,
             memory_ratio: None,
+            may_release_in_pools: true,
+            orders_by_age: None,
             refused: Vec::new(),
             not_simulated: Vec::new(),
             without_effect: Vec::new(),
@@ -90,13 +98,18 @@ impl Default for Settings {
 const VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 impl Settings {
+    /// Returns these settings in a version of PyTorch that prefers blocks by the age of their segments.
+    pub(crate) fn ordered_by_age(self) -> Self {
+        Self { orders_by_age: Some(true), ..self }
+    }
+
     /// Parses the settings from a process's environment variables. An empty `torch_version` means that the
     /// version is not known; the newest is assumed.
     pub fn of_environment(environment: &BTreeMap<String, String>, torch_version: &str) -> Self {
         let is_old = version(torch_version) < NEW_PARSER;
         let known = &VARIABLES[..VARIABLES.len() - usize::from(is_old)];
         let text = known.iter().find_map(|name| environment.get(*name));
-        text.map_or_else(Self::default, |text| Self::parse(text, torch_version))
+        Self::parse(text.map_or("", String::as_str), torch_version)
     }
 
     /// Parses `name:value,name:[size:value,…]` as that version of PyTorch does; what cannot be followed is
@@ -106,7 +119,12 @@ impl Settings {
         let text: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
         let (first, others): (Vec<_>, Vec<_>) =
             entries(&text).partition(|entry| entry.split(':').next() == Some(setting_keys::FIRST));
-        let mut settings = Self::default();
+        let mut settings = Self {
+            may_release_in_pools: version >= setting_keys::RELEASES_IN_POOLS,
+            orders_by_age: (version != setting_keys::NEWEST)
+                .then_some(version >= setting_keys::ORDERS_BY_AGE),
+            ..Self::default()
+        };
         for entry in first.into_iter().chain(others) {
             if let Err(reason) = settings.set(entry, version) {
                 settings.refused.push(Refusal { entry: entry.to_owned(), reason });
@@ -197,6 +215,19 @@ impl Settings {
         up(bytes, MIN_BLOCK_BYTES)
     }
 
+    /// Returns the smallest request in bytes that is rounded to a block size as [`Self::round`] returns it.
+    pub(crate) fn least_request_bytes(&self, block_bytes: u64) -> u64 {
+        let (mut too_small, mut least) = (0, block_bytes);
+        while least.saturating_sub(too_small) > 1 {
+            let middle = too_small.midpoint(least);
+            match self.round(middle) < block_bytes {
+                true => too_small = middle,
+                false => least = middle,
+            }
+        }
+        least
+    }
+
     /// Returns the size in bytes of the segment that the allocator reserves when no free block serves a
     /// request; an expandable segment only needs room for it under the limit of the process.
     pub fn segment_bytes(&self, block_bytes: u64) -> u64 {
@@ -273,6 +304,23 @@ fn divisions(value: &str, version: Version) -> Result<[u64; INTERVALS], &'static
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_request_is_the_smallest_that_is_rounded_to_a_block() {
+        let text = "roundup_power2_divisions:[1:8,64:2,>:1]";
+        for settings in ["", "roundup_power2_divisions:2", text].map(|text| Settings::parse(text, "2.11.0")) {
+            for bytes in
+                [1, 512, 513, 5000, 1 << 20, 3 << 20, (64 << 20) - 1, 64 << 20, (64 << 20) + 1, 900 << 20]
+            {
+                let block = settings.round(bytes);
+                let least = settings.least_request_bytes(block);
+                assert!(least <= bytes && settings.round(least) == block, "{bytes} {least}");
+                assert!(least <= 1 || settings.round(least - 1) < block, "{bytes} {least}");
+            }
+        }
+        let halves = Settings::parse("roundup_power2_divisions:2", "2.11.0");
+        assert_eq!(halves.least_request_bytes(96 << 20), (64 << 20) + 1);
+    }
 
     #[test]
     fn sizes_are_rounded_as_the_allocator_does() {

@@ -199,7 +199,7 @@ pub fn is_version_of(symbol: &str, op: &str) -> bool {
 }
 
 /// Launches of graphs, which every profile of `capture` probes. The other launches are those of kernels.
-const GRAPH_LAUNCHES: [Op; 2] = [Op::CudaGraphLaunch, Op::CuGraphLaunch];
+pub const GRAPH_LAUNCHES: [Op; 2] = [Op::CudaGraphLaunch, Op::CuGraphLaunch];
 
 /// Returns whether launches of kernels can have rows in a run: its recorder placed a probe in a function that makes them, or
 /// it is of a source that places no probes. If not, there may be launches between any two of its calls.

@@ -17,6 +17,7 @@ pub mod multiset;
 pub mod new_file;
 pub mod panics;
 pub mod parquet_footer;
+pub mod parquet_pages;
 pub mod progress;
 pub mod quantiles;
 pub mod random;

@@ -27,13 +27,13 @@ const ROW_GROUPS_COUNT: usize = i16::MAX as usize;
 const NESTING_COUNT: u32 = 32;
 
 /// The type of a field that Parquet's reader knows.
-enum Ty {
+pub(crate) enum Ty {
     Bool,
     Byte,
     /// An integer or an enum.
     Number,
-    /// The number of columns in a group of columns.
-    Children,
+    /// A number that the walk keeps at this place of `kept`.
+    Kept(usize),
     Double,
     Binary,
     List(&'static Ty),
@@ -44,7 +44,10 @@ enum Ty {
     RowGroups,
 }
 
-use Ty::{Binary, Bool, Byte, Children, Double, List, Number, RowGroups, Schema, Struct};
+use Ty::{Binary, Bool, Byte, Double, Kept, List, Number, RowGroups, Schema, Struct};
+
+/// The place of the number of columns in a group of columns.
+const CHILDREN: usize = 0;
 
 const EMPTY: Ty = Struct(&[]);
 const TIME_UNIT: Ty = Struct(&[(1, EMPTY), (2, EMPTY), (3, EMPTY)]);
@@ -73,7 +76,7 @@ const SCHEMA_ELEMENT: &[(i16, Ty)] = &[
     (2, Number),
     (3, Number),
     (4, Binary),
-    (5, Children),
+    (5, Kept(CHILDREN)),
     (6, Number),
     (7, Number),
     (8, Number),
@@ -81,7 +84,8 @@ const SCHEMA_ELEMENT: &[(i16, Ty)] = &[
     (10, LOGICAL_TYPE),
 ];
 const KEY_VALUE: Ty = Struct(&[(1, Binary), (2, Binary)]);
-const STATISTICS: Ty = Struct(&[
+/// The statistics of a column or a page.
+pub(crate) const STATISTICS: Ty = Struct(&[
     (1, Binary),
     (2, Binary),
     (3, Number),
@@ -156,11 +160,14 @@ mod wire {
     pub(super) const STRUCT: u8 = 12;
 }
 
-/// The part of a footer that has not been read yet.
-struct Walk<'a> {
-    rest: &'a [u8],
-    /// The number of columns that the schema element states that was read last; 0 for a column.
-    children: i32,
+/// The number of numbers that a walk can keep.
+pub(crate) const KEPT_COUNT: usize = 4;
+
+/// The part of a structure that has not been read yet.
+pub(crate) struct Walk<'a> {
+    pub(crate) rest: &'a [u8],
+    /// The numbers that were read last of those that are kept, and 0 for the others.
+    pub(crate) kept: [i64; KEPT_COUNT],
 }
 
 /// Decodes a number whose sign is in its last bit.
@@ -175,7 +182,12 @@ fn deeper(depth: u32) -> Result<u32, String> {
     }
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// Begins at the first of some bytes.
+    pub(crate) fn new(rest: &'a [u8]) -> Self {
+        Self { rest, kept: [0; KEPT_COUNT] }
+    }
+
     fn skip(&mut self, count: u64) -> Result<(), String> {
         let all = self.rest;
         let rest = usize::try_from(count).ok().and_then(|count| all.get(count..));
@@ -220,7 +232,7 @@ impl Walk<'_> {
     }
 
     /// Reads the fields of a struct up to its end.
-    fn fields(&mut self, known: &[(i16, Ty)], depth: u32) -> Result<(), String> {
+    pub(crate) fn fields(&mut self, known: &[(i16, Ty)], depth: u32) -> Result<(), String> {
         let depth = deeper(depth)?;
         let mut last = 0_i16;
         loop {
@@ -246,7 +258,7 @@ impl Walk<'_> {
         let is_expected = match ty {
             Bool => matches!(found, wire::TRUE | wire::FALSE),
             Byte => found == wire::BYTE,
-            Number | Children => (wire::I16..=wire::I64).contains(&found),
+            Number | Kept(_) => (wire::I16..=wire::I64).contains(&found),
             Double => found == wire::DOUBLE,
             Binary => found == wire::BINARY,
             List(_) | Schema | RowGroups => found == wire::LIST,
@@ -259,8 +271,11 @@ impl Walk<'_> {
             Bool => Ok(()),
             Byte => self.skip(1),
             Number => self.varint().map(drop),
-            Children => {
-                self.children = signed(self.varint()?) as i32;
+            Kept(place) => {
+                let number = signed(self.varint()?);
+                if let Some(kept) = self.kept.get_mut(*place) {
+                    *kept = number;
+                }
                 Ok(())
             }
             Double => self.skip(8),
@@ -291,7 +306,7 @@ impl Walk<'_> {
         // How many columns are still to come in each group that is open.
         let mut open: Vec<usize> = Vec::new();
         for _ in 0..count {
-            self.children = 0;
+            self.kept[CHILDREN] = 0;
             self.known(&Struct(SCHEMA_ELEMENT), found, depth)?;
             while open.last() == Some(&0) {
                 open.pop();
@@ -299,8 +314,10 @@ impl Walk<'_> {
             if let Some(left) = open.last_mut() {
                 *left -= 1;
             }
-            let children = usize::try_from(self.children).ok().filter(|children| *children < count);
-            let children = children.ok_or_else(|| format!("a group has {} columns", self.children))?;
+            // Parquet's reader keeps the low bits of a longer number.
+            let said = self.kept[CHILDREN] as i32;
+            let children = usize::try_from(said).ok().filter(|children| *children < count);
+            let children = children.ok_or_else(|| format!("a group has {said} columns"))?;
             if children > 0 {
                 open.push(children);
             }
@@ -353,7 +370,7 @@ pub fn check(file: &File) -> Result<(), String> {
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, start).map_err(io)?;
-    let mut walk = Walk { rest: &bytes, children: 0 };
+    let mut walk = Walk::new(&bytes);
     walk.fields(FILE, 0).map_err(|why| wrong(format!("byte {}: {why}", bytes.len() - walk.rest.len())))
 }
 

@@ -39,6 +39,18 @@ pub fn median_high(values: &mut [i64]) -> Option<i64> {
     (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
 }
 
+/// Returns the rank of each value among all of them, from 1; tied values have the mean of their ranks.
+pub fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = |value: &f64| {
+        let below = sorted.partition_point(|other| other < value);
+        let to = sorted.partition_point(|other| other <= value);
+        (below + 1 + to) as f64 / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::{collection::vec, prelude::*};
@@ -62,6 +74,12 @@ mod tests {
         assert_eq!((median_low(&mut [4, 1, 2, 3]), median_high(&mut [4, 1, 2, 3])), (Some(2), Some(3)));
         assert_eq!((median_low(&mut [7]), median_high(&mut [7])), (Some(7), Some(7)));
         assert_eq!((median(&[]), median_low(&mut []), median_high(&mut [])), (None, None, None));
+    }
+
+    #[test]
+    fn tied_values_have_the_mean_of_their_ranks() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
+        assert_eq!((ranks(&[7.0; 3]), ranks(&[])), (vec![2.0; 3], Vec::new()));
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use std::{
     collections::HashSet,
     fs::File,
     io::Read,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -19,8 +20,8 @@ use parquet::{
     errors::ParquetError,
     file::{
         metadata::{
-            FileMetaData, KeyValue, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
-            ParquetMetaDataReader, RowGroupMetaData,
+            ColumnChunkMetaData, FileMetaData, KeyValue, PageIndexPolicy, ParquetMetaData,
+            ParquetMetaDataBuilder, ParquetMetaDataReader, RowGroupMetaData,
         },
         statistics::Statistics,
     },
@@ -37,6 +38,8 @@ pub struct StoredFile {
     reader: ArrowReaderMetadata,
     /// The footer with the index of pages, once it has been read. All clones share it.
     indexed: Arc<OnceLock<Arc<ParquetMetaData>>>,
+    /// The bytes of all columns of all row groups, in the order of the file.
+    columns: Arc<OnceLock<Vec<Range<u64>>>>,
 }
 
 impl StoredFile {
@@ -72,7 +75,13 @@ impl StoredFile {
             ArrowReaderMetadata::try_new(footer, ArrowReaderOptions::new().with_schema(schema))
                 .map_err(not_parquet)
         })?;
-        Ok(Self { path: path.to_owned(), size_bytes, reader, indexed: Arc::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            size_bytes,
+            reader,
+            indexed: Arc::default(),
+            columns: Arc::default(),
+        })
     }
 
     /// Returns where the file is.
@@ -104,7 +113,20 @@ impl StoredFile {
             .with_page_index_policy(PageIndexPolicy::Optional);
         reader.read_page_indexes(&File::open(&self.path)?)?;
         let indexed = Arc::new(reader.finish()?);
+        pages_checked(&indexed).map_err(ParquetError::General)?;
         Ok(Arc::clone(self.indexed.get_or_init(|| indexed)))
+    }
+
+    /// Returns whether a byte of the file belongs to the pages of a column.
+    pub fn is_page(&self, place: u64) -> bool {
+        let columns = self.columns.get_or_init(|| {
+            let columns = self.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns);
+            let mut columns: Vec<Range<u64>> = columns.map(bytes_of).collect();
+            columns.sort_unstable_by_key(|bytes| bytes.start);
+            columns
+        });
+        let after = columns.partition_point(|bytes| bytes.start <= place);
+        after.checked_sub(1).and_then(|last| columns.get(last)).is_some_and(|bytes| bytes.contains(&place))
     }
 
     /// Returns the columns. Text is a dictionary, as in the format; a number has the type that Parquet stores.
@@ -207,6 +229,35 @@ fn checked(footer: &ParquetMetaData, size_bytes: u64) -> Result<(), String> {
     let said = footer.file_metadata().num_rows();
     if said != rows_count {
         return Err(format!("the footer says {said} rows, and the row groups say {rows_count}"));
+    }
+    Ok(())
+}
+
+/// Returns the bytes of a column of a row group.
+fn bytes_of(column: &ColumnChunkMetaData) -> Range<u64> {
+    let (start, length) = column.byte_range();
+    start..start.saturating_add(length)
+}
+
+/// Checks that the pages that an index names lie within their columns.
+fn pages_checked(footer: &ParquetMetaData) -> Result<(), String> {
+    let index = footer.offset_index().map_or(&[][..], Vec::as_slice);
+    for (number, (group, index)) in footer.row_groups().iter().zip(index).enumerate() {
+        for (column, index) in group.columns().iter().zip(index) {
+            let bytes = bytes_of(column);
+            let is_within = index.page_locations().iter().all(|page| {
+                let start = u64::try_from(page.offset).ok();
+                let size = u64::try_from(page.compressed_page_size).ok();
+                let end = start.zip(size).and_then(|(start, size)| start.checked_add(size));
+                start.zip(end).is_some_and(|(start, end)| bytes.contains(&start) && end <= bytes.end)
+            });
+            if !is_within {
+                let name = column.column_path().string();
+                return Err(format!(
+                    "row group {number}: column {name}: its index names a page outside of it"
+                ));
+            }
+        }
     }
     Ok(())
 }

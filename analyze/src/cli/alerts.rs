@@ -7,7 +7,8 @@ use trace_schema::Nanos;
 use super::{print_json, show};
 use crate::{
     questions::{
-        alerts::{self, Alert, Verdict},
+        alerts::{Alert, Verdict},
+        alerts_per::{self, Per},
         info,
         threshold::Threshold,
     },
@@ -16,7 +17,7 @@ use crate::{
 };
 use analyze_run::error::AnalyzeError;
 
-/// Find when GPU memory, in use on a GPU or reserved by PyTorch, was over a threshold for too long
+/// Find when GPU memory, of a GPU, PyTorch allocator, process, container or pod, was over a threshold for too long
 ///
 /// A reading of a GPU is valid until the next one. More than three usual intervals between two readings are a gap, in which
 /// the use is unknown. A span over the threshold lasts from the first reading over it to the first that is not, or to a gap.
@@ -36,6 +37,9 @@ pub(super) struct Args {
     /// Smallest length of a span over the threshold that is an alert
     #[arg(long = "for", value_name = "TIME", default_value = "5m")]
     lasts: Nanos,
+    /// What the threshold holds for; may be repeated. Memory of processes is what the driver counts for them
+    #[arg(long, value_name = "SUBJECT", default_values = ["gpu", "allocator"])]
+    per: Vec<Per>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -44,7 +48,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
-        let alerts = alerts::run(&trace, self.over, self.lasts.0).await?;
+        let alerts = alerts_per::run(&trace, self.over, self.lasts.0, &self.per).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
             print_json(&serde_json::json!({ "alerts": alerts, "warnings": warnings }))?;
@@ -59,7 +63,7 @@ impl Args {
 /// What the exit code says.
 fn verdict(alerts: &[Alert]) -> Result<(), AnalyzeError> {
     let named = |verdict| {
-        let all = alerts.iter().filter(|alert| alert.verdict == verdict).map(|alert| subject(alert.subject));
+        let all = alerts.iter().filter(|alert| alert.verdict == verdict).map(|alert| subject(&alert.subject));
         all.collect::<Vec<String>>().join("; ")
     };
     let (found, open) = (named(Verdict::Alert), named(Verdict::Inconclusive));

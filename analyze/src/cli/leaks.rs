@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use super::{print_json, show};
 use crate::{questions::info, report::answer::leaks::document, trace::Trace};
-use analyze_memory::leaks::growth::{self, Params};
+use analyze_memory::leaks::{
+    driver,
+    growth::{self, Params},
+};
 use analyze_run::error::AnalyzeError;
 
-/// Decide whether the memory of PyTorch's allocator leaks, and from which site, or why else it grows
+/// Decide whether the memory of PyTorch's allocator, or of others, leaks, and from which site, or why else it grows
 ///
 /// The run is divided into epochs. The first tenth is warm-up, and nothing after the last epoch is judged. Memory allocated
 /// at the end of the last epoch is accounted for block by block. A site (call stack, size class, thread, stream) has a
@@ -20,6 +23,9 @@ use analyze_run::error::AnalyzeError;
 /// memory grows, most of it inactive split); caching (the same, most of it reclaimable by empty_cache(), or half of the
 /// reserved memory is free); none; inconclusive (events are missing, too few epochs, or growth in blocks that are replaced).
 /// Where no verdict is possible, as of a snapshot of memory, what is live at the end of the run is listed by site.
+///
+/// What other allocators (cudaMalloc, cudaMallocAsync, CuPy, XLA) allocated from the driver is judged by the same rule, over the
+/// same marks or else over forty windows of equal time: leak, none, or inconclusive. Blocks within their pools are not on record.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The run
@@ -40,10 +46,13 @@ impl Args {
     pub(super) async fn run(self) -> Result<(), AnalyzeError> {
         let trace = Trace::open(&[self.run]).await?;
         let growth = growth::run(&trace.events(), trace.files(), &Params { epochs: self.epochs }).await?;
+        let drivers = driver::run(&trace.events(), trace.files()).await?;
         let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
         if self.json {
-            return print_json(&serde_json::json!({ "allocators": growth, "warnings": warnings }));
+            return print_json(
+                &serde_json::json!({ "allocators": growth, "drivers": drivers, "warnings": warnings }),
+            );
         }
-        show(&document(&growth, warnings, self.top))
+        show(&document(&growth, &drivers, warnings, self.top))
     }
 }

@@ -28,6 +28,8 @@ macro_rules! verbs {
 }
 
 verbs! {
+    findings => Findings,
+    check => Check,
     info => Info,
     summary => Summary,
     chains => Chains,

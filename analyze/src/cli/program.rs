@@ -1,7 +1,9 @@
 //! The program: its global flags, its runtime and its exit code.
 
 use std::{
+    ffi::OsString,
     panic::{self, AssertUnwindSafe},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -63,11 +65,39 @@ fn refuse(error: &clap::Error) -> ! {
     error.exit()
 }
 
+/// Returns the arguments of the command line. A run in the place of the verb stands for the findings of that run.
+fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    // The name of the program, then flags, of which one has a value of its own.
+    let has_value = |flag: &OsString| flag == "--memory-limit";
+    let mut place = 1;
+    while let Some(argument) =
+        arguments.get(place).filter(|argument| argument.as_encoded_bytes().starts_with(b"-"))
+    {
+        place += if has_value(argument) { 2 } else { 1 };
+    }
+    let is_run = |argument: &OsString| {
+        let is_verb = argument == "help" || command.get_subcommands().any(|verb| verb.get_name() == argument);
+        let text = argument.to_string_lossy();
+        let path = Path::new(argument);
+        !is_verb
+            && (path.exists()
+                || text.contains(['/', '*'])
+                || path.extension().is_some_and(|ending| ending == "parquet"))
+    };
+    if arguments.get(place).is_some_and(is_run) {
+        arguments.insert(place, "findings".into());
+    }
+    arguments
+}
+
 /// Parses the command line and runs the verb.
 fn run() -> Result<(), AnalyzeError> {
     /// Time that background work gets to end, and to remove its files.
     const SHUTDOWN: Duration = Duration::from_secs(1);
-    let matches = with_exit_codes(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
+    let command = with_exit_codes(Cli::command());
+    let given = arguments(&command, std::env::args_os());
+    let matches = command.try_get_matches_from(given).unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -97,9 +127,31 @@ fn run() -> Result<(), AnalyzeError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_run_in_the_place_of_the_verb_stands_for_its_findings() {
+        let command = Cli::command();
+        let made = |given: &[&str]| -> Vec<String> {
+            let given = given.iter().map(OsString::from);
+            let all = arguments(&command, given).into_iter();
+            all.map(|argument| argument.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(
+            made(&["analyze", "run.parquet", "--json"]),
+            ["analyze", "findings", "run.parquet", "--json"]
+        );
+        assert_eq!(
+            made(&["analyze", "-q", "--memory-limit", "1GiB", "runs/*.parquet"]),
+            ["analyze", "-q", "--memory-limit", "1GiB", "findings", "runs/*.parquet"]
+        );
+        assert_eq!(made(&["analyze", "chains", "run.parquet"]), ["analyze", "chains", "run.parquet"]);
+        assert_eq!(made(&["analyze", "chans", "run.parquet"]), ["analyze", "chans", "run.parquet"]);
+        assert_eq!(made(&["analyze", "help"]), ["analyze", "help"]);
+        assert_eq!(made(&["analyze"]), ["analyze"]);
+    }
 
     /// What stands between the part of analyze/README.md that is written by hand and the generated one.
     const MARKER: &str =

@@ -18,7 +18,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parquet::{
     arrow::{
         ArrowWriter,
-        arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
     },
     basic::{Compression, ZstdLevel},
     file::{metadata::KeyValue, properties::WriterProperties},
@@ -29,15 +29,21 @@ use trace_writer::{Access, NewFile};
 use super::{
     facts::Facts,
     figure::{self, Figure, Key, Wanted},
+    findings,
     gate::Rules,
     metric::{Declaration, Metric},
+    run_time,
     runs::{About, Builder, RunFigures, Runs},
 };
-use crate::trace::{Options, Trace, expand};
+use crate::{
+    questions,
+    trace::{Options, Trace, expand},
+};
 use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
     memory_budget, panics, parquet_footer,
+    parquet_pages::CheckedPages,
     run_file::tell_apart,
 };
 
@@ -133,9 +139,8 @@ fn decode(path: &Path) -> Result<Option<Runs>, AnalyzeError> {
     }
     // The Arrow schema that is embedded is not decoded: the columns are cast to what they should be.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let Ok(builder) = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options) else {
-        return Ok(None);
-    };
+    let Ok(footer) = ArrowReaderMetadata::load(&file, options) else { return Ok(None) };
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(CheckedPages(file), footer);
     let pairs = builder.metadata().file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
     let Some(head) = pairs.iter().find(|pair| pair.key == META).and_then(|pair| pair.value.as_deref()) else {
         return Ok(None);
@@ -214,7 +219,12 @@ async fn measure(path: PathBuf, options: Options, wanted: Wanted) -> Result<Runs
         return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
     };
     let (name, facts) = (file.name.clone(), Facts::read(&trace, file).await?);
-    Runs::new([RunFigures { name, facts, figures: figure::of_wanted(&trace, &wanted).await? }])
+    let mut figures = figure::of_wanted(&trace, &wanted).await?;
+    // Where the scheduler is not on record, finding nothing proves nothing.
+    if wanted.is_all() && run_time::is_recorded(&figures) {
+        figures.extend(findings::figures(&questions::findings::run(&trace).await?));
+    }
+    Runs::new([RunFigures { name, facts, figures }])
 }
 
 /// Loads all figures of all runs and baselines that the paths, directories and patterns name, in the order

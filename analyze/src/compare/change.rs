@@ -8,6 +8,9 @@ use super::{
     samples::{Difference, Method, difference, mean, outliers},
 };
 
+/// False discovery rate of the changes that are listed: one of which `q` is larger may well be chance.
+pub const LISTED_Q: f64 = 0.05;
+
 /// Comparison of one figure between the two sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Change {

@@ -93,6 +93,11 @@ impl Wanted {
         Self(Some(metrics.into_iter().collect()))
     }
 
+    /// Returns whether all metrics are wanted.
+    pub(super) fn is_all(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Returns those of some views that have figures of the wanted metrics, or of metrics that show whether a run measures them.
     fn views<'a>(&self, views: &'a [View<'a>]) -> Vec<&'a View<'a>> {
         let Some(names) = &self.0 else { return views.iter().collect() };
@@ -268,7 +273,7 @@ mod tests {
             }
         }
         sharing.sort_unstable();
-        let of_calls = "calls causes copies gaps nccl run strata time";
+        let of_calls = "calls causes copies gaps nccl run run_time strata time";
         assert_eq!(sharing.join(" ").replace("metrics_", ""), of_calls);
     }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{
-    change::{Change, has, signed, values},
+    change::{Change, LISTED_Q, has, signed, values},
     facts::{self, Discord},
     figure::Key,
+    findings::{self, FindingChange},
     gate::{Gate, Limit, Rules},
+    run_time::RunTime,
     runs::{About, Runs},
     samples::{Method, TEST_FROM, benjamini_hochberg, holm, runs_for},
     why::{self, Account},
@@ -21,8 +23,6 @@ const VERSION: u32 = 1;
 
 /// Smallest relative change that is listed, however certain it is.
 const LISTED_RATIO: f64 = 0.01;
-/// False discovery rate of the listed changes.
-const LISTED_Q: f64 = 0.05;
 /// Largest number of runs a side that is estimated; a larger one is not worth a number.
 const MOST_RUNS: f64 = 1000.0;
 
@@ -98,6 +98,10 @@ pub struct Comparison {
     pub base: Vec<Taking>,
     /// Runs of the new side.
     pub new: Vec<Taking>,
+    /// The difference of the wall times and its parts; `None` if some run has no account of its wall time.
+    pub run_time: Option<RunTime>,
+    /// Findings that one side has and the other has not, or that cost more or less; `None` if those of some run are not known.
+    pub findings: Option<Vec<FindingChange>>,
     /// Circumstances that differ between runs.
     pub discords: Vec<Discord>,
     /// Kinds of work of which the sides do different amounts.
@@ -347,7 +351,10 @@ pub fn compare(
     for change in &mut all {
         change.q = if change.difference.method == Method::None { None } else { corrected.next() };
     }
-    let accounts = why::accounts(&all);
+    let run_time = RunTime::of(base, new, &all);
+    let wall_ns = run_time.as_ref().map_or(0.0, |run_time| run_time.base.mean_ns);
+    let findings = findings::changes(base, new, &all, wall_ns);
+    let accounts = why::accounts(&all, run_time.as_ref().is_some_and(|run_time| run_time.is_recorded));
     let work = work::differences(base, new);
     if !work.is_empty() {
         for gate in &mut gates {
@@ -393,6 +400,8 @@ pub fn compare(
         rules: rules.clone(),
         base: taking(base),
         new: taking(new),
+        run_time,
+        findings,
         work,
         cautions,
         discords,

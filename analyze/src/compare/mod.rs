@@ -2,7 +2,7 @@
 //! keeps the false alarm rate at the promised level.
 //!
 //! ```text
-//! runs, baselines ─► Runs (facts, a frame of figures) ─► gates, exploration ─► why ─► Comparison (versioned data)
+//! runs, baselines ─► Runs (facts, a frame of figures) ─► gates, exploration ─► run_time, why ─► Comparison (versioned data)
 //! ```
 //! The rule:
 //! 1. The unit of comparison is the run, and a figure is one number per run ([`figure`]). A sum to which
@@ -19,18 +19,22 @@
 //!    takes the place of smaller limits. Otherwise the runs are too few or too noisy: the outcome is
 //!    inconclusive, and its reason estimates how many runs a side would decide.
 //! 6. Sides that do different amounts of work ([`work`]) are compared, but this is said before the verdict.
-//! 7. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
+//! 7. The difference of the wall times is divided by the accounts of whole runs ([`run_time`]), and the findings of the
+//!    sides are compared ([`findings`]). Both come first in a report, and never fail a comparison unless a gate names them.
+//! 8. Everything else is exploration: it lists what changed, at a false discovery rate of 5 % (Benjamini and
 //!    Hochberg), and never fails a comparison.
 
 pub mod baseline;
 pub mod change;
 pub mod facts;
 pub mod figure;
+pub mod findings;
 pub mod gate;
 pub mod judge;
 pub mod junit;
 pub mod metric;
 mod quantity;
+pub mod run_time;
 pub mod runs;
 pub mod samples;
 pub mod simulate;

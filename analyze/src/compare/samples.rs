@@ -219,16 +219,11 @@ fn exact(base: &[f64], new: &[f64]) -> (f64, f64, f64, f64, f64) {
     }
 }
 
-/// Returns the ranks of the values of both sides among all of them, tied values having the mean of their ranks.
+/// Returns the ranks of the values of both sides among all of them.
 fn ranks(base: &[f64], new: &[f64]) -> (Vec<f64>, Vec<f64>) {
-    let mut all: Vec<f64> = base.iter().chain(new).copied().collect();
-    all.sort_by(f64::total_cmp);
-    let rank = |value: &f64| {
-        let below = all.partition_point(|other| other < value);
-        let to = all.partition_point(|other| other <= value);
-        (below + 1 + to) as f64 / 2.0
-    };
-    (base.iter().map(rank).collect(), new.iter().map(rank).collect())
+    let mut base_ranks = quantiles::ranks(&[base, new].concat());
+    let new_ranks = base_ranks.split_off(base.len());
+    (base_ranks, new_ranks)
 }
 
 /// Compares two sets of at least one run each.

@@ -202,9 +202,8 @@ fn mix(all: &[Change], both: &Both<'_>, function: &str) -> Option<Account> {
     Account::new(format!("{function} by stratum"), key, "metrics_strata", parts)
 }
 
-/// Returns all accounts that the figures of the two sides allow.
-pub fn accounts(all: &[Change]) -> Vec<Account> {
-    let both = Both(all.iter().map(|change| (&change.key, (change.base_mean, change.new_mean))).collect());
+/// Returns the accounts of the time between launches and of the time in which threads waited for a CPU.
+fn waits(both: &Both<'_>) -> Vec<Account> {
     let mut accounts = Vec::new();
     let gaps: Vec<(String, &str)> =
         host_gaps::PARTS.iter().map(|(column, _, meaning)| (format!("gap_{column}"), *meaning)).collect();
@@ -224,6 +223,17 @@ pub fn accounts(all: &[Change]) -> Vec<Account> {
         "metrics_waiting",
         parts,
     ));
+    accounts
+}
+
+/// Returns all accounts that the figures of the two sides allow. Those of the time between launches and of waiting for a
+/// CPU are left out if the account of the whole runs has that time (`has_run_time`).
+pub fn accounts(all: &[Change], has_run_time: bool) -> Vec<Account> {
+    let both = Both(all.iter().map(|change| (&change.key, (change.base_mean, change.new_mean))).collect());
+    let mut accounts = Vec::new();
+    if !has_run_time {
+        accounts.extend(waits(&both));
+    }
 
     let mut functions: Vec<(&str, f64, f64)> = both
         .subjects("unknown_ns")

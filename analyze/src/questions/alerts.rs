@@ -25,7 +25,7 @@ use analyze_run::{
 };
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Subject {
     /// The used memory of a GPU, by all processes; `device` is NVML's index.
@@ -39,6 +39,21 @@ pub enum Subject {
         pid: u32,
         /// Index of the device.
         device: i32,
+    },
+    /// The memory that the driver counts for a process on all GPUs.
+    Process {
+        /// Process ID.
+        pid: u32,
+    },
+    /// The memory that the driver counts for the processes of a container.
+    Container {
+        /// Container ID in hexadecimal.
+        id: String,
+    },
+    /// The memory that the driver counts for the processes of a Kubernetes pod.
+    Pod {
+        /// Name of the pod, or its UID if the name is not on record.
+        name: String,
     },
 }
 
@@ -130,16 +145,18 @@ impl Alert {
 /// The time between two readings that makes a gap, as a multiple of the usual interval.
 const GAP_INTERVALS: i64 = 3;
 
-/// The readings of one GPU.
+/// The readings of one GPU, or of a part of its memory.
 #[derive(Clone, Debug, Default)]
-struct Readings {
-    total_bytes: Option<i64>,
-    used: Vec<(i64, i64)>,
+pub(super) struct Readings {
+    /// The size of the GPU's memory in bytes; `None` if it is not known.
+    pub(super) total_bytes: Option<i64>,
+    /// The time (ns, trace clock) and the used bytes of each reading.
+    pub(super) used: Vec<(i64, i64)>,
 }
 
 impl Readings {
-    fn alert(&self, device: i64, threshold: Threshold, for_ns: i64) -> Alert {
-        let subject = Subject::Device { device };
+    /// Returns the result for these readings.
+    pub(super) fn alert(&self, subject: Subject, threshold: Threshold, for_ns: i64) -> Alert {
         let bytes = threshold.bytes(self.total_bytes);
         let mut intervals: Vec<i64> =
             self.used.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0)).collect();
@@ -204,8 +221,10 @@ async fn ends(trace: &Trace) -> Result<BTreeMap<u32, i64>, AnalyzeError> {
 /// that raises an alert.
 pub async fn run(trace: &Trace, threshold: Threshold, for_ns: i64) -> Result<Vec<Alert>, AnalyzeError> {
     let readings = readings(trace).await?;
-    let mut alerts: Vec<Alert> =
-        readings.iter().map(|(device, of)| of.alert(*device, threshold, for_ns)).collect();
+    let mut alerts: Vec<Alert> = readings
+        .iter()
+        .map(|(device, of)| of.alert(Subject::Device { device: *device }, threshold, for_ns))
+        .collect();
     // CUDA numbers GPUs in its own way, so a share of a GPU's memory is known only if all GPUs have the same
     // size.
     let mut totals: Vec<Option<i64>> = readings.values().map(|of| of.total_bytes).collect();
@@ -251,7 +270,7 @@ mod tests {
 
     fn alert(readings: &[(i64, i64)], threshold: &str, for_ns: i64) -> Alert {
         let readings = Readings { total_bytes: Some(100), used: readings.to_vec() };
-        readings.alert(0, threshold.parse().expect("a threshold"), for_ns)
+        readings.alert(Subject::Device { device: 0 }, threshold.parse().expect("a threshold"), for_ns)
     }
 
     #[test]
@@ -286,7 +305,9 @@ mod tests {
     #[test]
     fn without_a_total_a_part_is_not_known() {
         let readings = Readings { total_bytes: None, used: vec![(0, 95)] };
-        assert_eq!(readings.alert(0, Threshold::Ratio(0.5), 1).verdict, Verdict::Inconclusive);
-        assert_eq!(readings.alert(0, Threshold::Bytes(94), 0).verdict, Verdict::Alert);
+        let verdict =
+            |threshold, for_ns| readings.alert(Subject::Device { device: 0 }, threshold, for_ns).verdict;
+        assert_eq!(verdict(Threshold::Ratio(0.5), 1), Verdict::Inconclusive);
+        assert_eq!(verdict(Threshold::Bytes(94), 0), Verdict::Alert);
     }
 }

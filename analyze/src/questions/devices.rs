@@ -47,6 +47,13 @@ pub fn is_throttled(reasons: i64) -> bool {
     REASONS.iter().any(|(bit, _, holds)| *holds && reasons & bit != 0) || reasons & !known != 0
 }
 
+/// Returns whether heat or the hardware's own protection holds the clock down. A power cap does not count: it is what bounds a
+/// GPU that is used to the full.
+pub fn is_fault(reasons: i64) -> bool {
+    const FAULTS: i64 = 0x8 | 0x20 | 0x40 | 0x80;
+    reasons & FAULTS != 0
+}
+
 /// Formats a counter's value with its unit, which is the ending of the counter's name.
 pub fn reading(counter: &str, value: i64) -> String {
     let unit = |suffix| counter.ends_with(suffix);
@@ -196,6 +203,7 @@ mod tests {
     fn idle_is_no_throttling() {
         assert!(!is_throttled(0) && !is_throttled(0x1) && !is_throttled(0x3));
         assert!(is_throttled(0x4) && is_throttled(0x41) && is_throttled(0x4000));
+        assert!(is_fault(0x41) && is_fault(0x24) && !is_fault(0x4) && !is_fault(0x1));
         assert_eq!(reading(THROTTLE_REASONS, 0x41), "idle, hardware thermal");
         assert_eq!(reading(THROTTLE_REASONS, 0x4000), "not known here (0x4000)");
     }

@@ -316,6 +316,12 @@ pub async fn notes(trace: &Trace, plan: &LogicalPlan) -> Result<Vec<String>, Ana
             by_run(without.map(|file| (file.name.as_str(), "its source names no processes".to_owned())));
         notes.extend((!said.is_empty()).then(|| format!("no processes here. {said}")));
     }
+    if notes.is_empty() && scans(plan, "_steps")? {
+        notes.push(
+            "no steps here: no marks and no calls recur regularly with most of the launches (VERDICTS.md says by which rule)"
+                .to_owned(),
+        );
+    }
     if notes.is_empty() && reads_runs(plan)? {
         notes.extend(losses(trace.files()));
     }

@@ -1,4 +1,7 @@
-//! What the host did between launches: totals of the view `launch_gaps`, and its longest rows.
+//! What the host did between launches: totals of the view `launch_gaps`, and its longest rows. Gaps of different threads
+//! overlap, so that their total may be longer than the run.
+
+use std::collections::BTreeSet;
 
 use futures::TryStreamExt;
 use serde::Serialize;
@@ -55,7 +58,9 @@ pub struct Gap {
 pub struct Gaps {
     /// Number of gaps.
     pub gaps_count: i64,
-    /// Total length in nanoseconds.
+    /// Number of threads that have them.
+    pub threads_count: i64,
+    /// Sum of their lengths in nanoseconds; time in which several threads have a gap counts once for each of them.
     pub total_ns: i64,
     /// Total of each part in nanoseconds, in the order of [`PARTS`]; they sum to `total_ns`. `None`: no gap has the part on
     /// record. What is not known of a gap is in the last part.
@@ -68,9 +73,13 @@ pub struct Gaps {
     pub stored_launches: Option<(u64, u64)>,
 }
 
+/// Returns whether a function launches work.
+pub fn is_launch(op: &str) -> bool {
+    Op::from_name(op).is_some_and(|op| op.class() == Class::Launch)
+}
+
 /// Returns the number of launches that have rows and of those that there were, if a run states that not all are stored.
 fn stored_launches(trace: &Trace) -> Option<(u64, u64)> {
-    let is_launch = |op: &str| Op::from_name(op).is_some_and(|op| op.class() == Class::Launch);
     // A launch of the runtime makes one of the driver, so the layer with more of them tells.
     let of_layer = |layer: Layer| {
         let stored = trace.files().iter().flat_map(|file| &file.run.stored);
@@ -103,6 +112,7 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
     };
     let columns = PARTS.map(|(column, ..)| column).join(", ");
     let query = format!("SELECT pid, tid, ts, dur, next_op, phase, {columns} FROM launch_gaps");
+    let mut threads = BTreeSet::new();
     // Read once, one row after the other.
     let mut batches = trace.events().select(&query);
     while let Some(batch) = batches.try_next().await? {
@@ -111,6 +121,7 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
         let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
         let (ops, phases) = (strings(&batch, "next_op")?, strings(&batch, "phase")?);
         gaps.gaps_count += batch.num_rows() as i64;
+        threads.extend(pid.iter().zip(&tid));
         gaps.total_ns = dur.iter().flatten().fold(gaps.total_ns, i64::saturating_add);
         for (ns, column) in gaps.parts_ns.iter_mut().zip(&parts) {
             let known = column.iter().flatten().reduce(i64::saturating_add);
@@ -139,6 +150,7 @@ pub async fn run(trace: &Trace) -> Result<Gaps, AnalyzeError> {
             gaps.longest.truncate(LONGEST);
         }
     }
+    gaps.threads_count = threads.len() as i64;
     // Where there is no gap, each part is known to be 0.
     if gaps.gaps_count == 0 {
         gaps.parts_ns.fill(Some(0));

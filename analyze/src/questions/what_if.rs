@@ -362,8 +362,9 @@ fn of_case(key: Key, case: &Case, asked: &[Option<String>], params: &Params, sta
     let mut notes = Vec::new();
     if outcomes.iter().any(|outcome| outcome.replays_count > 1) {
         notes.push(
-            "a range spans all replays: addresses of segments, which each process gets anew, or calls of \
-             empty_cache() that are not on record decide between them"
+            "a range spans all replays: addresses of segments, which each process gets anew, calls of \
+             empty_cache() that are not on record, when a private pool was destroyed, or what a failed request \
+             asked for decide between them"
                 .to_owned(),
         );
     }

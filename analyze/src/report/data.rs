@@ -7,11 +7,14 @@ use crate::{
     questions::{
         chains::{self, Chains, EXAMPLES},
         devices::{self, Device},
+        findings::{Facts, Findings, Records},
         host_gaps::{self, Gaps},
         info::{self, Info, Present},
+        kernels::Kernels,
         memory::overview::{self, Overview},
         nccl::{self, Volume},
         phases::{self, Phase},
+        steps::{self, ProcessSteps},
         summary::{self, Line},
         timeline::{self, Timeline},
         where_time_went::{self, ProcessTime},
@@ -34,8 +37,12 @@ pub struct Report {
     pub info: Info,
     /// True if the scheduler was recorded. If not, the absence of waiting for a CPU proves nothing.
     pub has_schedule: bool,
+    /// What is wrong, ranked.
+    pub findings: Findings,
     /// Where the wall time of each process with calls went, longest first.
     pub run_time: Vec<ProcessTime>,
+    /// Steps of each process in which some were found, and what slower ones spend more time on.
+    pub steps: Vec<ProcessSteps>,
     /// Slow calls, their causes and wait chains.
     pub chains: Chains,
     /// Durations of calls by function and group.
@@ -44,6 +51,9 @@ pub struct Report {
     pub phases: Vec<Phase>,
     /// Time between launches, by what the host did.
     pub launch_gaps: Gaps,
+    /// Kernels that GPUs ran; `None` if no profile of the GPU is on record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Kernels>,
     /// Time in calls and waiting for a CPU, by thread.
     pub timeline: Timeline,
     /// Memory of PyTorch's allocators; `None` if no allocator event was recorded.
@@ -68,9 +78,10 @@ impl Report {
         let present = Present::in_run(&info);
         let together = trace.together();
         let calls = together.trace();
-        let (run_time, chains, strata, phases, launch_gaps, timeline, nccl, memory) = try_join!(
+        let (run_time, steps, chains, strata, phases, launch_gaps, timeline, nccl, memory, records) = try_join!(
             together
                 .part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
+            together.part(async { if has_calls { steps::run(calls).await } else { Ok(Vec::new()) } }),
             together.part(chains::run(calls, Params::default(), EXAMPLES)),
             together.part(summary::run(calls)),
             together.part(async { if has_ranges { phases::run(calls).await } else { Ok(Vec::new()) } }),
@@ -78,16 +89,28 @@ impl Report {
             together.part(timeline::run(calls, span_ns)),
             together.part(async { if has_nccl { nccl::run(calls).await } else { Ok(Vec::new()) } }),
             overview::run(trace, &present),
+            together.part(Records::read(calls, &present)),
         )?;
+        let findings = Findings::of(&Facts {
+            info: &info,
+            has_schedule,
+            run_time: &run_time,
+            chains: &chains,
+            memory: memory.as_ref(),
+            records: &records,
+        });
         Ok(Self {
             report_version: VERSION,
             info,
             has_schedule,
+            findings,
             run_time,
+            steps,
             chains,
             strata,
             phases,
             launch_gaps,
+            kernels: records.gpu.kernels,
             devices: if has_samples { devices::run(trace, &timeline).await? } else { Vec::new() },
             nccl,
             timeline,

@@ -22,12 +22,8 @@ pub struct Document {
 impl Document {
     /// Creates the answer to a single question from its blocks.
     pub fn answer(blocks: Vec<Block>) -> Self {
-        let verdict = Headline {
-            scheduler: String::new(),
-            sentences: Vec::new(),
-            answers: Vec::new(),
-            tone: Tone::Plain,
-        };
+        let verdict =
+            Headline { main: String::new(), sentences: Vec::new(), answers: Vec::new(), tone: Tone::Plain };
         let section = Section { id: "answer", short: "Answer", question: String::new(), blocks };
         Self { title: String::new(), verdict, sections: vec![section], is_overview: false }
     }
@@ -35,8 +31,8 @@ impl Document {
 
 /// First lines of a report.
 pub struct Headline {
-    /// The main sentence: the verdict on the scheduler, or on a comparison.
-    pub scheduler: String,
+    /// The main sentence: the first finding, or the verdict of a comparison.
+    pub main: String,
     /// Further sentences, after the answers.
     pub sentences: Vec<String>,
     /// Answers to the questions that every reader has, in order.

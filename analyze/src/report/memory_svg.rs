@@ -37,6 +37,7 @@ pub(super) fn ledger(device: &Device) -> String {
             "allocator" => ("in-use", "PyTorch's allocator"),
             "library" => ("pending", share.library.as_deref().unwrap_or_default()),
             "context" => ("context", "context and code"),
+            "before_recording" => ("context", "context, and what it had when recording began"),
             "process" => ("context", "not to be split"),
             "other_process" => ("private", "not recorded"),
             _ => ("not-known", "unexplained"),

@@ -23,7 +23,7 @@ use arrow::{
     compute::filter_record_batch,
     datatypes::{DataType, Int64Type, UInt32Type},
 };
-use trace_schema::{Kind, Nanos, Run, ScheduleSource};
+use trace_schema::{Kind, Nanos, Run, ScheduleSource, TIME_LIMIT_NS};
 use trace_writer::Finished;
 
 use super::{add_new, blocking, clocks, in_order::InOrder, numbers, texts};
@@ -345,11 +345,14 @@ impl Pair {
             lost
         });
         add_new(&mut whole.lost, &lost.collect::<Vec<_>>());
-        let stored = other.stored.iter().cloned().map(|mut stored| {
-            stored.from_ns = moved(stored.from_ns).saturating_sub(error_ns);
-            stored.to_ns = moved(stored.to_ns).saturating_add(error_ns);
-            stored
-        });
+        // Calls come from the other run only. A span without an end of its own stays within the bound of times.
+        let stored =
+            other.stored.iter().filter(|stored| !stored.is_of(Kind::Call)).cloned().map(|mut stored| {
+                let bounded = |ns: i64| ns.clamp(-TIME_LIMIT_NS, TIME_LIMIT_NS);
+                stored.from_ns = bounded(moved(stored.from_ns).saturating_sub(error_ns));
+                stored.to_ns = bounded(moved(stored.to_ns).saturating_add(error_ns));
+                stored
+            });
         add_new(&mut whole.stored, &stored.collect::<Vec<_>>());
         add_new(&mut whole.redacted, &other.redacted);
         for process in &other.processes {

@@ -15,6 +15,8 @@ mod per_slow_call;
 mod registry;
 mod run_time;
 mod slow_calls;
+mod steps;
+mod sync_overlap;
 
 pub use def::{FactDef, TableDef};
 pub use registry::{FACTS, TABLES, class_of, kinds_of, register, shares_sweep};

@@ -10,7 +10,7 @@ use trace_schema::{Class, Kind};
 use super::{
     calls, chain_links, critical_path, data_quality,
     def::{FactDef, TableDef},
-    facts, launch_gaps, leaks, mark_samples, memory, run_time, slow_calls,
+    facts, launch_gaps, leaks, mark_samples, memory, run_time, slow_calls, steps, sync_overlap,
 };
 
 /// Every table of what files say about themselves.
@@ -31,6 +31,8 @@ pub const TABLES: &[TableDef] = &[
     mark_samples::TABLE,
     critical_path::TABLE,
     run_time::TABLE,
+    steps::TABLE,
+    sync_overlap::TABLE,
     data_quality::TABLE,
     leaks::allocators::TABLE,
     leaks::sites::TABLE,
@@ -49,13 +51,15 @@ pub const TABLES: &[TableDef] = &[
 ];
 
 /// The tables that are made of calls, so that their scans may share a sweep.
-const OF_CALLS: [&str; 6] = [
+const OF_CALLS: [&str; 8] = [
     calls::TABLE.name,
     slow_calls::TABLE.name,
     chain_links::TABLE.name,
     launch_gaps::TABLE.name,
     critical_path::TABLE.name,
     run_time::TABLE.name,
+    steps::TABLE.name,
+    sync_overlap::TABLE.name,
 ];
 
 /// Returns whether a query that scans these tables, one for every scan, may share a sweep with others: it scans one table of
@@ -72,7 +76,12 @@ pub fn kinds_of(table: &str) -> Option<&'static [Kind]> {
 
 /// Returns the class of calls without which a derived table has no rows; `None`: its rows do not depend on one class.
 pub fn class_of(table: &str) -> Option<Class> {
-    (table == launch_gaps::TABLE.name).then_some(Class::Launch)
+    match table {
+        name if name == launch_gaps::TABLE.name => Some(Class::Launch),
+        // Copies to the host are waits, too, but a program that makes them synchronizes.
+        name if name == sync_overlap::TABLE.name => Some(Class::Sync),
+        _ => None,
+    }
 }
 
 /// Registers every table. `immutable`: `events` does not change, so that calls are classified once.

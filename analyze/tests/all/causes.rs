@@ -20,7 +20,7 @@ use super::support::{import_rows, json, stdout, testdata};
 const UNIX_NS: i64 = 1_779_000_000_000_000_000;
 
 /// A database of Ingero's shape: 40 frees of 10 µs on thread 101, of which one takes 2 ms on the CPU, and a helper thread
-/// that is off the CPU for as long as the slow free runs.
+/// that is off the CPU for as long as the slow free runs. All of its events are counted and stored.
 pub(crate) fn ingero_with_one_slow_free(path: &Path) {
     let frees = (0..40).map(|number| {
         let duration = if number == 30 { 2_000_000 } else { 10_000 };
@@ -43,7 +43,10 @@ pub(crate) fn ingero_with_one_slow_free(path: &Path) {
              op INTEGER, duration INTEGER, gpu_id INTEGER, arg0 INTEGER, arg1 INTEGER, ret_code INTEGER);
          CREATE TABLE ops (source_id INTEGER, op_id INTEGER, name TEXT);
          INSERT INTO ops VALUES (1, 2, 'cudaFree'), (3, 1, 'sched_switch');
-         INSERT INTO events VALUES {};",
+         INSERT INTO events VALUES {};
+         CREATE TABLE event_aggregates (bucket, source, op, pid, count, stored, max_dur);
+         INSERT INTO event_aggregates SELECT timestamp / 60000000000 * 60000000000, source, op, pid, count(*), count(*),
+             max(duration) FROM events GROUP BY 1, 2, 3, 4;",
         rows.join(", ")
     );
     rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();

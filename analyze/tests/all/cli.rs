@@ -74,6 +74,10 @@ fn every_account_adds_up_on_every_trace() {
         "SELECT count(*) AS n FROM (SELECT min(wall_ns) AS least, max(wall_ns) AS wall_ns, sum(time_ns) AS time_ns, \
          min(time_ns) AS shortest, sum(gpu_busy_ns + gpu_idle_ns) AS gpu_ns FROM run_time GROUP BY pid) \
          WHERE least <> wall_ns OR time_ns <> wall_ns OR shortest <= 0 OR gpu_ns > wall_ns",
+        "SELECT count(*) AS n FROM (SELECT *, lead(ts) OVER (PARTITION BY pid ORDER BY step) AS next_ts FROM steps) \
+         WHERE dur_ns <= 0 OR ts + dur_ns > next_ts OR host_ns + launch_ns + sync_ns + alloc_ns + copy_ns + nccl_ns \
+         + module_ns + other_call_ns + other_thread_ns + waiting_for_cpu_ns + throttled_ns + blocked_ns + stopped_ns \
+         + unknown_ns <> dur_ns",
         "SELECT coalesce(sum(rows_count), 0) AS n FROM data_quality",
         // The same time off the CPU as sets of time say, thread by thread.
         "SELECT count(*) AS n FROM (SELECT pid, tid, interval_union(ts, dur) AS called FROM ops WHERE depth = 0 GROUP BY pid, tid) \
@@ -89,6 +93,28 @@ fn every_account_adds_up_on_every_trace() {
         }
     }
     assert!(runs.len() >= 11, "{runs:?}");
+}
+
+/// A token takes 1026 launches, whatever competes for the CPU: the model, its input and the order of its calls are those of the
+/// quiet run.
+#[test]
+fn steps_of_a_decoder_are_its_tokens() {
+    let found = |name: &str| {
+        let query = "SELECT min(found_by) AS found_by, count(DISTINCT pid) AS processes, count(*) AS steps_count, \
+            CAST(median(launches_count) AS BIGINT) AS launches_count FROM steps";
+        rows(&run(name), query)
+    };
+    let (quiet, hogs) = (found("qwen2-quiet"), found("qwen2-hogs"));
+    assert_eq!(quiet, hogs);
+    assert_eq!(quiet[0]["found_by"], "sequence");
+    assert_eq!(quiet[0]["launches_count"], 1_026);
+    assert!(quiet[0]["steps_count"].as_i64().unwrap() > 180, "{quiet:?}");
+    let graphs = rows(&run("graphs"), "SELECT DISTINCT found_by, name FROM steps");
+    assert_eq!(graphs.len(), 1);
+    assert_eq!(graphs[0]["name"], "cudaGraphLaunch");
+    for name in ["mixed-7gb", "compile"] {
+        assert!(rows(&run(name), "SELECT * FROM steps").is_empty(), "{name} has no regular steps");
+    }
 }
 
 #[test]
@@ -252,7 +278,9 @@ fn ingero_databases_are_read_and_others_refused() {
         &format!(
             "{shape} INSERT INTO events VALUES (1, 1000, 7, 8, 1, 3, 100, 0, 77, 0, 0), \
         (2, 1060, 8, 8, 3, 1, 30, 0, 0, 9, 0), (3, 2000, 7, 8, 1, 5, 10, 0, 0, 0, 0), \
-        (4, 900, 8, 9, 3, 1, 5, 0, 0, 0, 0), (5, 1900, 8, 9, 3, 1, 5, 0, 0, 0, 0);"
+        (4, 900, 8, 9, 3, 1, 5, 0, 0, 0, 0), (5, 1900, 8, 9, 3, 1, 5, 0, 0, 0, 0); \
+        CREATE TABLE event_aggregates (bucket, source, op, pid, count, stored, max_dur); \
+        INSERT INTO event_aggregates VALUES (0, 1, 3, 7, 1, 1, 100), (0, 1, 5, 7, 1, 1, 10), (0, 3, 1, 8, 3, 3, 30);"
         ),
     );
     let before = fs::read(&good).unwrap();
@@ -260,11 +288,8 @@ fn ingero_databases_are_read_and_others_refused() {
     assert!(stdout(&["import", "ingero", &good, "--out", &out]).starts_with("5 events"));
     assert_eq!(fs::read(&good).unwrap(), before, "the source is not touched");
     let rows = stdout(&["sql", &out, "SELECT op, ts, dur, unknown_ns FROM op_time ORDER BY ts"]);
-    // The switch row's time is its end: [1030, 1060) lies in [1000, 1100). After the last row of the scheduler nothing is known.
-    assert_eq!(
-        rows,
-        "op,ts,dur,unknown_ns\ncudaLaunchKernel,1000,100,30\ncudaStreamSynchronize,2000,10,10\n"
-    );
+    // The switch row's time is its end: [1030, 1060) lies in [1000, 1100). All switches of the minute are stored.
+    assert_eq!(rows, "op,ts,dur,unknown_ns\ncudaLaunchKernel,1000,100,30\ncudaStreamSynchronize,2000,10,0\n");
 
     let negative = sqlite(
         "negative.db",

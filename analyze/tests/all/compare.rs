@@ -85,6 +85,43 @@ fn accounts_sum_to_what_they_account_for() {
 }
 
 #[test]
+fn a_comparison_begins_with_what_the_difference_was_spent_on() {
+    let run = |name: &str| testdata(&format!("courtroom/h200/{name}.parquet"));
+    let sides = ["compare", &run("nothing"), &run("many_hogs")];
+    let output = analyze(&[&sides[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (whole, parts) = (&json["run_time"], json["run_time"]["parts"].as_array().unwrap());
+    assert_eq!(whole["is_recorded"], true);
+    assert_eq!(parts[0]["part"], "waiting_for_cpu");
+    assert_eq!(parts[0]["stage"], "running");
+    assert_eq!(parts[0]["names"][0]["name"], "court-hog");
+    for (of, mean) in [("base_ns", &whole["base"]["mean_ns"]), ("new_ns", &whole["new"]["mean_ns"])] {
+        let sum: f64 = parts.iter().map(|part| part[of].as_f64().unwrap()).sum();
+        assert!((sum - mean.as_f64().unwrap()).abs() < 1.0, "{of}: {sum} {mean}");
+    }
+    let findings = json["findings"].as_array().unwrap();
+    let waiting = findings.iter().find(|finding| finding["kind"] == "waiting-for-cpu").unwrap();
+    assert_eq!(waiting["difference"], "new");
+    assert!(waiting["new_ns"].as_f64() > parts[0]["delta_ns"].as_f64(), "{waiting}: start-up is in it, too");
+
+    let text = stdout(&analyze(&sides)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = [
+        "The process took ",
+        "it waited for a CPU that another task had – court-hog.",
+        "Suspect, but not proven: wall_ns +",
+        "new: waiting-for-cpu 612 ms (court-hog).",
+        "What was the difference in wall time spent on?",
+        "What is wrong on one side and not on the other?",
+        "Did it get slower, or use more memory?",
+    ]
+    .map(|part| text.find(part));
+    assert!(told.iter().all(Option::is_some) && told.is_sorted(), "{told:?}: {text}");
+    // The account has the time between launches, too.
+    assert!(!text.contains("Time between launches"), "{text}");
+}
+
+#[test]
 fn unchanged_runs_do_not_fail() {
     let directory = tempfile::tempdir().unwrap();
     let mut sides = Vec::new();

@@ -11,7 +11,7 @@ use arrow::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use trace_schema::Run;
+use trace_schema::{Kind, Run, Stored, TIME_LIMIT_NS};
 
 use super::support::{outcome, path, provenance, refused, rows, stdout, testdata};
 
@@ -263,6 +263,47 @@ fn an_offset_is_stated_with_its_error_and_nothing_smaller_is_claimed() {
     let (calls, _) = split(&run, &directory);
     stdout(&["merge", &calls, &trace, "--out", &joined, "--force", "--offset", "0", "--offset-error", "500"]);
     assert_eq!(provenance(&joined)["schedules"][0]["offset_error_ns"], 1_500);
+}
+
+/// A scheduler trace that does not say which of its events it stored says so of all time, and nothing of the other run's calls.
+#[test]
+fn what_was_not_counted_stays_within_the_bound_of_times() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let run = testdata(HOGS);
+    let (calls, _) = split(&run, &directory);
+    let not_counted = |kind: Kind| Stored {
+        kind: kind.name().to_owned(),
+        from_ns: -TIME_LIMIT_NS,
+        to_ns: TIME_LIMIT_NS,
+        ..Stored::default()
+    };
+    let scheduler = part(
+        &run,
+        &file("scheduler.parquet"),
+        |kind, _| is_scheduler(kind),
+        |run| run.stored = vec![not_counted(Kind::Call), not_counted(Kind::OffCpu)],
+    );
+    let joined = path(&file("joined.parquet")).to_owned();
+    for (offset, error) in [("0", "0"), ("0", "20000"), ("15000", "20000"), ("-15000", "20000")] {
+        stdout(&[
+            "merge",
+            &calls,
+            &scheduler,
+            "--out",
+            &joined,
+            "--force",
+            "--offset",
+            offset,
+            "--offset-error",
+            error,
+        ]);
+        let stored = provenance(&joined)["stored"].as_array().unwrap().clone();
+        assert_eq!(stored.len(), 1, "{stored:?}");
+        assert_eq!((&stored[0]["kind"], &stored[0]["made_count"]), (&"off_cpu".into(), &Value::Null));
+        let gaps = "SELECT count(*) AS n, sum(dur) AS ns FROM launch_gaps";
+        assert_eq!(rows(&joined, gaps), rows(&calls, gaps), "{offset} ns");
+    }
 }
 
 #[test]

@@ -282,7 +282,10 @@ fn driver_calls(more: &str) -> (TempDir, String) {
 
 #[test]
 fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
-    let (_directory, out) = driver_calls("");
+    let (_directory, out) = driver_calls(
+        "CREATE TABLE event_aggregates (bucket, source, op, pid, count, stored, max_dur);
+         INSERT INTO event_aggregates VALUES (0, 1, 1, 7, 3, 3, 10), (0, 1, 2, 7, 1, 1, 10);",
+    );
     let driver = |at: &str| {
         let moment = json(&["memory", &out, "--at", at, "--json"]);
         assert_eq!(moment["moment"]["allocators"], serde_json::json!([]));
@@ -298,6 +301,35 @@ fn calls_of_the_driver_tell_of_segments_and_not_of_blocks() {
         "{text}"
     );
     assert!(!text.contains("at least"), "{text}");
+}
+
+/// A database without the table says nothing of what was not stored: it may have been any number of calls.
+#[test]
+fn figures_of_calls_that_nobody_counted_are_lower_bounds() {
+    let (_directory, out) = driver_calls("");
+    let words = stdout(&["memory", &out]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("at least 2 cudaMalloc calls allocated at least 22.0 MiB"), "{words}");
+    assert!(words.contains("the database has no table event_aggregates"), "{words}");
+    assert!(!words.contains("inferred: PyTorch's allocator"), "{words}");
+    let text = stdout(&["summary", &out]);
+    assert!(text.lines().any(|line| line.starts_with("cudaFree") && line.contains('≥')), "{text}");
+}
+
+/// Two launches have rows. Whether others lay between them is known only if all calls were counted.
+#[test]
+fn launches_that_nobody_counted_are_not_said_to_be_absent() {
+    let launches = "INSERT INTO ops VALUES (1, 3, 'cudaLaunchKernel');
+         INSERT INTO events VALUES (5, 5000, 7, 7, 1, 3, 10, 0, 1, 0, 0), (6, 6000, 7, 7, 1, 3, 10, 0, 1, 0, 0);";
+    let counted = "CREATE TABLE event_aggregates (bucket, source, op, pid, count, stored, max_dur);
+         INSERT INTO event_aggregates VALUES (0, 1, 1, 7, 3, 3, 10), (0, 1, 2, 7, 1, 1, 10), (0, 1, 3, 7, 2, 2, 10);";
+    let gaps = |more: &str| {
+        let (_directory, out) = driver_calls(more);
+        stdout(&["report", &out]).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (open, whole) = (gaps(launches), gaps(&format!("{launches}{counted}")));
+    assert!(open.contains("how many there were is not known"), "{open}");
+    assert!(!open.contains("no thread has two launches on record"), "{open}");
+    assert!(whole.contains("1 times between two launches of a thread"), "{whole}");
 }
 
 /// Five calls of cudaMalloc were made, and three of them have rows.

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::support::{self, analyze, import_rows, path, refused, run, stdout, testdata};
+use super::support::{self, analyze, import_as, import_rows, path, refused, run, stdout, testdata};
 
 #[test]
 fn reports_are_whole_and_inert() {
@@ -47,6 +47,7 @@ const FIGURES: &str = "SELECT \
     (SELECT count(*) FROM launch_gaps) AS gaps, \
     (SELECT coalesce(sum(dur), 0) FROM launch_gaps) AS gaps_ns, \
     (SELECT coalesce(max(dur), 0) FROM launch_gaps) AS longest_gap_ns, \
+    (SELECT count(*) FROM (SELECT DISTINCT pid, tid FROM launch_gaps)) AS gap_threads, \
     (SELECT count(*) FROM slow_calls WHERE depth = 0) AS slow, \
     (SELECT coalesce(sum(excess_ns), 0.0) FROM slow_calls WHERE depth = 0) AS excess_ns, \
     (SELECT count(*) FROM op_summary) AS strata, \
@@ -103,6 +104,7 @@ fn compare(run: &str) -> [bool; 3] {
     is("gaps_ns", gaps["total_ns"].as_i64().unwrap());
     is("gaps_ns", gaps["parts_ns"].as_array().unwrap().iter().filter_map(Value::as_i64).sum());
     is("longest_gap_ns", most(&gaps["longest"], "dur_ns"));
+    is("gap_threads", gaps["threads_count"].as_i64().unwrap());
     is("slow", report["chains"]["overall_slow_count"].as_i64().unwrap());
     let excess =
         (report["chains"]["overall_excess_ns"].as_f64().unwrap(), found["excess_ns"].as_f64().unwrap());
@@ -172,6 +174,30 @@ fn its_figures_of_memory_are_those_of_sql() {
     for name in ["crowded", "leak", "pause", "history", "streams-expandable", "graphs-memory"] {
         assert!(compare(&testdata(&format!("memory/{name}.parquet")))[2] || name == "pause", "{name}");
     }
+}
+
+#[test]
+fn kernels_on_record_are_named() {
+    let (_kept, profile) = &import_as("kineto", testdata("kineto/small.json.gz"));
+    let report = support::json(&["report", profile, "--json"]);
+    let sum = support::rows(
+        profile,
+        "SELECT count(*) AS runs_count, sum(dur) AS total_ns, count(DISTINCT detail) AS names_count FROM events \
+         WHERE kind = 'device' AND op = 'kernel'",
+    );
+    for figure in ["runs_count", "total_ns", "names_count"] {
+        assert_eq!(report["kernels"][figure], sum[0][figure], "{figure}");
+    }
+    let markdown = stdout(&["report", profile, "--markdown"]).replace('\\', "");
+    for words in ["triton_poi_fused_0", "Most time of its 225 kernels", "What did the GPU run"] {
+        assert!(markdown.contains(words), "{words}");
+    }
+    assert!(!markdown.contains("what the GPU did is not in the trace"));
+    for query in markdown.split("```sql\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+        stdout(&["sql", profile, query]);
+    }
+    // A run without a profile has no such section.
+    assert!(!stdout(&["report", &run("nccl"), "--markdown"]).contains("What did the GPU run"));
 }
 
 #[test]

@@ -132,9 +132,7 @@ impl Cause {
             Self::Blocked(Blocker::Sleep) => "it asked to sleep",
             Self::Blocked(Blocker::Poll) => "asleep for an event (poll)",
             Self::Blocked(Blocker::Other) => "asleep in another system call",
-            Self::GpuWait => {
-                "inside a call whose purpose is to wait for the GPU; what the GPU did is not in the trace"
-            }
+            Self::GpuWait => "inside a call whose purpose is to wait for the GPU",
             Self::Size => "more bytes than the usual call",
             Self::FirstCall => "first launch of its kernel: the driver loads code",
             Self::Nested => "a nested call of another kind",

@@ -63,7 +63,18 @@ mod tests {
 
     fn link((ts, end): (i64, i64), depth: usize, state: State) -> Link {
         let thread = (0, 1, 1 + depth as u32);
-        Link { ts, end, thread, depth, state, task: None, slept_in: None, cpu: None, syscall: None }
+        Link {
+            ts,
+            end,
+            thread,
+            depth,
+            state,
+            task: None,
+            slept_in: None,
+            slept_from: None,
+            cpu: None,
+            syscall: None,
+        }
     }
 
     /// What the division of the excess and the chain say of one call is one thing.

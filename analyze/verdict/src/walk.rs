@@ -40,6 +40,8 @@ pub struct Link {
     pub task: Option<Task>,
     /// What the thread asked about was blocked on, if `depth` is above 0.
     pub slept_in: Option<Blocker>,
+    /// Start of that sleep in nanoseconds, if `depth` is above 0.
+    pub slept_from: Option<i64>,
     /// The CPU that the thread waited for or had left, if it is known.
     pub cpu: Option<u32>,
     /// The number of the system call that the thread slept in, if there was one.
@@ -109,11 +111,11 @@ impl<'a> Walker<'a> {
     }
 
     /// Appends the links of one thread's time.
-    fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept_in: Option<Blocker>) {
+    fn follow(&mut self, slot: usize, (from, to): (i64, i64), slept: Option<(Blocker, i64)>) {
         self.path.push(slot);
         let (thread_states, first) = self.thread_states(slot, from);
         cut(thread_states, first, from, to, |ts, end, state, thread_state| {
-            self.link(slot, (ts, end), state, thread_state, slept_in);
+            self.link(slot, (ts, end), state, thread_state, slept);
         });
         self.path.pop();
     }
@@ -125,7 +127,7 @@ impl<'a> Walker<'a> {
         (ts, end): (i64, i64),
         state: State,
         thread_state: Option<&ThreadState>,
-        slept_in: Option<Blocker>,
+        slept: Option<(Blocker, i64)>,
     ) {
         let schedule = self.schedule;
         let thread = schedule.key(slot);
@@ -136,7 +138,8 @@ impl<'a> Walker<'a> {
             depth: self.path.len() - 1,
             state,
             task: None,
-            slept_in,
+            slept_in: slept.map(|(blocker, _)| blocker),
+            slept_from: slept.map(|(_, from)| from),
             cpu: thread_state.and_then(ThreadState::cpu),
             syscall: thread_state.and_then(ThreadState::syscall),
         };
@@ -162,7 +165,7 @@ impl<'a> Walker<'a> {
                 let waker = waker.and_then(|task| schedule.known_slot((thread.0, task.pid, task.tid)));
                 let onward = waker.filter(|waker| schedule.is_known(*waker) && !self.path.contains(waker));
                 match onward {
-                    Some(waker) => self.follow(waker, (ts, end), slept_in.or(Some(blocker))),
+                    Some(waker) => self.follow(waker, (ts, end), slept.or(Some((blocker, thread_state.ts)))),
                     // A task that ends the sleep after the time asked about has not ended it yet.
                     None => {
                         self.links.push(Link { task: woken_by.filter(|_| thread_state.end <= end), ..link })
@@ -215,7 +218,9 @@ mod tests {
             (500, 600, 0, None),
         ];
         assert_eq!(seen, expected);
-        assert!(links[1..4].iter().all(|link| link.slept_in == Some(Blocker::Futex)));
+        let slept = |link: &Link| (link.slept_in, link.slept_from);
+        assert!(links[1..4].iter().all(|link| slept(link) == (Some(Blocker::Futex), Some(100))));
+        assert_eq!(slept(&links[4]), (None, None));
     }
 
     #[test]

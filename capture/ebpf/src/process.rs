@@ -148,10 +148,11 @@ fn fault(oom_kill: u8, pid: u32, tid: u32, addr: u64) {
 
 /// A traced thread ends.
 #[btf_tracepoint(function = "sched_process_exit")]
-pub fn sched_process_exit(_ctx: BtfTracePointContext) -> i32 {
+pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
+    let ending: Task = ctx.arg(0);
     let (pid, tid) = task::current();
     if maps::recorded(pid) {
-        notice(process::EXIT, false, pid, tid, 0);
+        notice(process::EXIT, false, pid, tid, task::exit_code(ending));
     }
     0
 }

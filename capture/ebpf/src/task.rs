@@ -19,6 +19,8 @@ static TASK_CPU: u32 = 0;
 static TASK_STACK: u32 = 0;
 #[unsafe(no_mangle)]
 static TASK_FLAGS: u32 = 0;
+#[unsafe(no_mangle)]
+static TASK_EXIT_CODE: u32 = 0;
 /// Whether its control group's lack of CPU time took it off its queue; [`ABSENT`] before Linux 6.18.
 #[unsafe(no_mangle)]
 static TASK_THROTTLED: u32 = 0;
@@ -68,6 +70,13 @@ pub fn comm(task: Task) -> [u8; COMM_BYTES] {
 #[inline(always)]
 pub fn stack(task: Task) -> u64 {
     read(task, &raw const TASK_STACK)
+}
+
+/// The code that it ends with: bits 0..7 are the signal that killed it, bits 8..16 its exit status. All threads that
+/// end because their process ends have the code of the process.
+#[inline(always)]
+pub fn exit_code(task: Task) -> u32 {
+    read(task, &raw const TASK_EXIT_CODE)
 }
 
 /// Whether it lives in the kernel only.

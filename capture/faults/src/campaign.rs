@@ -102,6 +102,27 @@ pub struct Tally {
     pub wrong: Vec<String>,
 }
 
+impl Tally {
+    /// The tally as a JSON object, with the name of its campaign, the seed and the time in seconds that it took.
+    pub fn json(&self, campaign: &str, seed: u64, took: Duration) -> serde_json::Value {
+        serde_json::json!({
+            "campaign": campaign,
+            "seed": seed,
+            "took_s": took.as_secs(),
+            "points_count": self.points_count,
+            "trials_count": self.trials_count,
+            "complete_count": self.complete_count,
+            "absent_count": self.kept_count,
+            "partial_count": self.partial_count,
+            "recovered_count": self.recovered_count,
+            "refused_count": self.refused_count,
+            "killed_count": self.killed_count,
+            "most_lost_ns": self.most_lost_ns,
+            "wrong": self.wrong,
+        })
+    }
+}
+
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.points_count += other.points_count;
@@ -243,9 +264,11 @@ fn describe(plan: &Plan, trial: &Trial) -> String {
         None => "without a fault".to_owned(),
         Some((When::After(time), fault)) => format!("after {} ms: {fault}", time.as_millis()),
         Some((When::End, fault)) => format!("at its end: {fault}"),
-        Some((When::Call(number), fault)) => match trial.calls.get(number - 1) {
-            Some(call) => format!("call {number} ({:?} {}): {fault}", call.kind, call.path.display()),
-            None => format!("call {number}, which did not come: {fault}"),
+        Some((When::Call(number), fault)) => match trial.hit.and_then(|index| trial.calls.get(index)) {
+            Some(call) => {
+                format!("call {number} or later ({:?} {}): {fault}", call.kind, call.path.display())
+            }
+            None => format!("call {number}, after which none came that can have it: {fault}"),
         },
     }
 }

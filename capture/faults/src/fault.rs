@@ -78,6 +78,12 @@ impl Fault {
         faults
     }
 
+    /// Whether a call of a kind can have it, however late it comes.
+    pub fn suits(self, kind: Kind) -> bool {
+        let is_late = |fault: &Self| matches!(fault, Self::Delay(_));
+        Self::all(kind).iter().any(|fault| *fault == self || is_late(fault) && is_late(&self))
+    }
+
     /// Whether the program ends by it.
     pub fn kills(self) -> bool {
         matches!(self, Self::Kill | Self::PowerCut(_))

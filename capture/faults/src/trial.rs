@@ -57,6 +57,8 @@ pub struct Trial {
     pub calls: Vec<Call>,
     /// Whether the planned fault came.
     pub is_hit: bool,
+    /// Index of the call that it came at, if it was planned for one.
+    pub hit: Option<usize>,
     /// Whether it was killed because it did not end.
     pub is_hung: bool,
 }
@@ -72,6 +74,7 @@ struct Answers<'a> {
     child: &'a AtomicU32,
     start: Instant,
     is_hit: bool,
+    hit: Option<usize>,
     is_full: bool,
     /// Whether it was killed: none of its calls is done any more.
     is_dead: bool,
@@ -153,7 +156,13 @@ impl Answers<'_> {
         }
         self.calls.push(call.clone());
         let planned = match self.plan.fault {
-            Some((When::Call(number), fault)) if number == self.calls.len() => fault,
+            // Threads make their calls in another order each time: the fault waits for a call that can have it.
+            Some((When::Call(number), fault))
+                if !self.is_hit && number <= self.calls.len() && fault.suits(call.kind) =>
+            {
+                self.hit = Some(self.calls.len() - 1);
+                fault
+            }
             _ if self.is_full && needs_room(call.kind) => Fault::Fail(Errno::NOSPC),
             _ => return self.allow(&waiting, &call),
         };
@@ -255,6 +264,7 @@ pub fn run(command: &mut Command, folder: &Path, plan: &Plan) -> Result<Trial, F
             child: &child,
             start,
             is_hit: false,
+            hit: None,
             is_full: false,
             is_dead: false,
             delayed: Vec::new(),
@@ -288,6 +298,7 @@ pub fn run(command: &mut Command, folder: &Path, plan: &Plan) -> Result<Trial, F
             stderr: text(output.stderr),
             calls: answers.calls,
             is_hit: answers.is_hit,
+            hit: answers.hit,
             is_hung,
         })
     })

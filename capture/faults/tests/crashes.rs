@@ -32,4 +32,7 @@ fn a_kill_at_any_moment_costs_a_second_at_most() {
     let tally = campaign::kill_at_random(&recorder, effort, Duration::from_millis(2_800)).unwrap();
     assert!(tally.wrong.is_empty(), "{tally}\n{}", tally.wrong.join("\n"));
     assert_eq!((tally.trials_count, tally.killed_count), (8, 8), "{tally}");
+    let line = tally.json("kills", 1, Duration::from_millis(2_800));
+    assert_eq!((line["killed_count"].as_u64(), line["took_s"].as_u64()), (Some(8), Some(2)), "{line}");
+    assert_eq!(line["most_lost_ns"].as_i64(), Some(tally.most_lost_ns));
 }

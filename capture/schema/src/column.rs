@@ -20,7 +20,7 @@ macro_rules! for_each_column {
             tid: UInt32, required, "", "Thread id in the host's namespace.";
             comm: Text, optional, "", "Name of the thread at that time.";
             cpu: UInt32, optional, "", "off_cpu: the CPU in whose run queue the thread waited or, if it never waited, the CPU that it left. run: the CPU.";
-            ret: Int32, optional, "", "call: return code; 0 is success.";
+            ret: Int32, optional, "", "call: return code; 0 is success. process `exit`: exit status of the thread, which is that of the process if the process ends; negative: the number of the signal that killed it. Null: not recorded.";
             addr: UInt64, optional, "", "Address that the call allocated, freed, mapped, filled, or copied to. Allocator `oom`: not an address, but the bytes that were free on the device.";
             src_addr: UInt64, optional, "", "Copies: the source address. cuMemMap: the handle of the physical memory.";
             size_bytes: Int64, optional, "bytes", "Bytes that the call allocated, mapped, copied, filled or exchanged. MemGetInfo: free bytes. Allocator `alloc` and `free_*`: the requested size, before rounding; `oom`: the requested size. state_segment: size of the segment. state_block: the requested size; for an inactive block, the requested size of its last allocation.";

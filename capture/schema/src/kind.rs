@@ -73,7 +73,7 @@ impl Kind {
                 "A scheduling slice of any task on a CPU while a traced thread waited in that CPU's run queue; with `--sched all`, every slice on every CPU. `op` is run."
             }
             Self::Process => {
-                "An event in the life of a traced process (a point). `op`: fork, exec, exit (of a thread), library (loaded), major_fault (a page was read from disk; `addr` is its address), oom_kill (the kernel chose the process to free memory)."
+                "An event in the life of a traced process (a point). `op`: fork, exec, exit (of a thread; `ret` is its exit status), library (loaded), major_fault (a page was read from disk; `addr` is its address), oom_kill (the kernel chose the process to free memory)."
             }
             Self::Mark => {
                 "A phase that the workload named; `detail` is the name. `op`: range (a span), or point. `dur` of a range is null if it was still open at the end."

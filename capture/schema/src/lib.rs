@@ -7,6 +7,7 @@
 
 mod column;
 mod direction;
+mod error_code;
 mod harmless;
 mod kind;
 mod op;
@@ -14,10 +15,12 @@ mod redact;
 mod run;
 mod stored;
 mod text;
+mod times;
 mod unit;
 
 pub use column::{COLUMNS, Column, ColumnType, Row, TIME_LIMIT_NS, arrow_schema};
 pub use direction::Direction;
+pub use error_code::ErrorCode;
 pub use harmless::harmless;
 pub use kind::Kind;
 pub use op::{Class, Layer, Op};
@@ -28,4 +31,5 @@ pub use run::{
 };
 pub use stored::Stored;
 pub use text::Text;
+pub use times::{metadata_fault, time_fault};
 pub use unit::{Bytes, Nanos, UnitError};

@@ -36,12 +36,39 @@ pub(crate) fn row(event: &Process, detail: Option<String>) -> Option<Row> {
     };
     Some(Row {
         comm: Some(comm(&event.comm).into()),
+        ret: (event.what == process::EXIT).then(|| exit_status(event.other)),
         detail: detail.map(Into::into),
         ..Row::new(event.ts as i64, Kind::Process, op.into(), event.pid, event.tid)
     })
 }
 
+/// The exit status in a code of the kernel, or the negated number of the signal that killed the thread.
+fn exit_status(code: u32) -> i32 {
+    match (code & 0x7f) as i32 {
+        0 => ((code >> 8) & 0xff) as i32,
+        signal => -signal,
+    }
+}
+
 /// The row of a library in which probes were placed.
 pub(crate) fn library_row(ts_ns: i64, pid: u32, path: &str) -> Row {
     Row { detail: Some(Text::new(path)), ..Row::new(ts_ns, Kind::Process, "library".into(), pid, pid) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable;
+
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_a_number_and_a_signal_a_negative_one() {
+        // Codes of wait(2): exit(3), SIGSEGV with a core dump, SIGKILL, exit(255), exit(0).
+        for (code, ret) in [(3 << 8, 3), (11 | 0x80, -11), (9, -9), (0xff00, 255), (0, 0)] {
+            let event = Process { what: process::EXIT, other: code, ..Process::zeroed() };
+            assert_eq!(row(&event, None).and_then(|row| row.ret), Some(ret));
+        }
+        let fork = Process { what: process::FORK, other: 3 << 8, ..Process::zeroed() };
+        assert_eq!(row(&fork, None).map(|row| row.ret), Some(None));
+    }
 }

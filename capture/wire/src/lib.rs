@@ -320,7 +320,7 @@ pub struct Process {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// The parent at a fork, else 0.
+    /// The parent at a fork; the exit code of the thread at an exit, as `wait(2)` encodes a status; else 0.
     pub other: u32,
     /// Time of the event.
     pub ts: u64,

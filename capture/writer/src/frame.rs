@@ -86,12 +86,6 @@ pub(crate) enum Unread {
     Damaged(ArrowError),
 }
 
-impl From<ArrowError> for Unread {
-    fn from(error: ArrowError) -> Self {
-        Self::Damaged(error)
-    }
-}
-
 /// Reads the next frame; `None` at the end of the file.
 pub(crate) fn next_frame(file: &mut BufReader<File>) -> Result<Option<Vec<u8>>, Unread> {
     let damaged = |what: &str| Unread::Damaged(ArrowError::IpcError(what.to_owned()));
@@ -149,11 +143,15 @@ pub(crate) fn check_lengths(frame: &[u8]) -> Result<(), ArrowError> {
     Ok(())
 }
 
-/// Reads the rows of the next frame; `None` at the end of the file.
-pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch>, Unread> {
-    let Some(frame) = next_frame(file)? else { return Ok(None) };
-    check_lengths(&frame)?;
-    let mut streams = frame.as_slice();
+/// Whether a column is one of the format, `full`, and has its type.
+pub(crate) fn is_ours(full: &Schema, field: &FieldRef) -> bool {
+    full.field_with_name(field.name()).is_ok_and(|ours| ours.data_type() == field.data_type())
+}
+
+/// Decodes the rows of a frame.
+pub(crate) fn rows_of(frame: &[u8]) -> Result<RecordBatch, ArrowError> {
+    check_lengths(frame)?;
+    let mut streams = frame;
     let mut half = || {
         let mut batches = StreamReader::try_new(&mut streams, None)?.collect::<Result<Vec<_>, _>>()?;
         batches.pop().ok_or_else(|| ArrowError::IpcError("a stream without rows".to_owned()))
@@ -162,11 +160,8 @@ pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch
     let fields = plain.schema().fields().iter().chain(others.schema().fields()).cloned().collect::<Vec<_>>();
     // The columns of a forged file may have any type.
     let full = arrow_schema();
-    let is_ours = |field: &FieldRef| {
-        full.field_with_name(field.name()).is_ok_and(|ours| ours.data_type() == field.data_type())
-    };
-    if !fields.iter().all(is_ours) || fields.iter().all(|field| field.name() != "ts") {
-        return Err(ArrowError::SchemaError("the columns are not those of a recording".to_owned()).into());
+    if !fields.iter().all(|field| is_ours(&full, field)) || fields.iter().all(|field| field.name() != "ts") {
+        return Err(ArrowError::SchemaError("the columns are not those of a recording".to_owned()));
     }
     let columns = plain.columns().iter().chain(others.columns()).cloned().collect();
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
@@ -175,8 +170,8 @@ pub(crate) fn next_rows(file: &mut BufReader<File>) -> Result<Option<RecordBatch
             || rows.column_by_name(field.name()).is_some_and(|column| column.logical_null_count() == 0)
     };
     match full.fields().iter().find(|field| !is_whole(field)) {
-        Some(field) => Err(ArrowError::SchemaError(format!("a row has no {}", field.name())).into()),
-        None => Ok(Some(rows)),
+        Some(field) => Err(ArrowError::SchemaError(format!("a row has no {}", field.name()))),
+        None => Ok(rows),
     }
 }
 

@@ -24,6 +24,7 @@ mod parts;
 mod recording;
 mod rows;
 mod temporary;
+mod times;
 
 pub use copy::write;
 pub use error::WriteError;

@@ -21,12 +21,12 @@ use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::retry_on_intr,
 };
-use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema};
+use trace_schema::{FORMAT_VERSION, META_RUN, META_VERSION, Row, Run, arrow_schema, metadata_fault};
 
 use crate::{
     WriteError,
     frame::{
-        BUFFER_BYTES, Unread, append, append_stream, check_lengths, lacks_head, next_frame, next_rows,
+        BUFFER_BYTES, Unread, append, append_stream, check_lengths, is_ours, lacks_head, next_frame, rows_of,
         write_frame,
     },
     leftover,
@@ -34,6 +34,7 @@ use crate::{
     new_file::{Access, NewFile, Place, check_run},
     parquet_file,
     rows::Rows,
+    times::rows_fault,
 };
 
 /// What the name of a recording has after that of its run.
@@ -281,7 +282,8 @@ impl Recorder {
         let synced = self.syncer.end();
         synced.map_err(|source| self.failed(source))?;
         let file = self.file.get_ref().try_clone().map_err(|source| self.failed(source))?;
-        let finished = convert(file, &self.path, &self.out, self.force, sort, |_, unread| match unread {
+        let source = Source { file, path: &self.path, is_foreign: false };
+        let finished = convert(source, &self.out, self.force, sort, |_, unread| match unread {
             None => Ok(run.clone()),
             Some((offset, length)) => {
                 let what = format!("it can be read up to byte {offset} of {length} only");
@@ -313,8 +315,9 @@ pub(crate) fn check_leftover(out: &Path, force: bool) -> Result<Option<File>, Wr
 /// Writes the run `out` from an unfinished recording, up to the first damaged frame; the recording is kept.
 ///
 /// # Errors
-/// If `recording` is not a recording or was cut off before anything was recorded, if `out` cannot be written, or
-/// exists and `force` is false, or if reading or writing fails: a recording that cannot be read now may be whole.
+/// If `recording` is not a recording, has a whole frame that no recorder writes, or was cut off before anything was
+/// recorded; if `out` cannot be written, or exists and `force` is false; or if reading or writing fails: a recording that
+/// cannot be read now may be whole.
 pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, WriteError> {
     check_run(out, force)?;
     let io = |source| WriteError::Io { path: recording.to_owned(), source };
@@ -327,11 +330,14 @@ pub fn recover(recording: &Path, out: &Path, force: bool) -> Result<Finished, Wr
         let reason = "it is not a regular file".to_owned();
         return Err(WriteError::NotARecording { path: recording.to_owned(), reason });
     }
-    convert(file, recording, out, force, false, |json, unread| {
-        let mut run: Run = serde_json::from_str(json).map_err(|source| WriteError::NotARecording {
-            path: recording.to_owned(),
-            reason: format!("its metadata is not the JSON of a run: {source}"),
-        })?;
+    let forged = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
+    convert(Source { file, path: recording, is_foreign: true }, out, force, false, |json, unread| {
+        let run = serde_json::from_str(json);
+        let mut run: Run =
+            run.map_err(|error| forged(format!("byte 0: its metadata is not the JSON of a run: {error}")))?;
+        if let Some(fault) = metadata_fault(&run) {
+            return Err(forged(format!("byte 0: its metadata: {fault}")));
+        }
         run.not_captured.push(
             "the recording was interrupted: its last second, open calls, final counts of lost events, \
              libraries, probes and thread names are missing"
@@ -361,17 +367,27 @@ fn merge(unsorted: &File, out: &Path, sorted: File) -> Result<parquet_file::Writ
     failed.map_or(Ok(file), Err)
 }
 
+/// A recording that is read.
+struct Source<'a> {
+    file: File,
+    /// Its path, for messages.
+    path: &'a Path,
+    /// Whether anyone may have made it, so that its times are checked, too.
+    is_foreign: bool,
+}
+
 /// Reads a recording and writes it as Parquet, in one step as others see it. It is read as far as it is
-/// whole; `run` gives the metadata, told the recording's own and, if it is cut off, where and its length.
+/// whole; a frame that is whole, and that no recorder writes, is an error. `run` gives the metadata, told the
+/// recording's own and, if it is cut off, where and its length.
 /// `sort`: no row group shall begin before the one before it ends.
 fn convert(
-    file: File,
-    recording: &Path,
+    source: Source<'_>,
     out: &Path,
     force: bool,
     sort: bool,
     run: impl FnOnce(&str, Option<(u64, u64)>) -> Result<Run, WriteError>,
 ) -> Result<Finished, WriteError> {
+    let Source { file, path: recording, is_foreign } = source;
     let no = |reason: String| WriteError::NotARecording { path: recording.to_owned(), reason };
     let read = |source| WriteError::Io { path: recording.to_owned(), source };
     let length = file.metadata().map_err(read)?.len();
@@ -382,7 +398,7 @@ fn convert(
     let frame = match next_frame(&mut file) {
         Ok(frame) => frame.unwrap_or_default(),
         Err(Unread::Io(source)) => return Err(read(source)),
-        Err(Unread::Damaged(error)) => return Err(no(error.to_string())),
+        Err(Unread::Damaged(error)) => return Err(no(format!("byte 0: {error}"))),
     };
     let head = decoding::<_, ArrowError>(|| {
         check_lengths(&frame)?;
@@ -390,22 +406,37 @@ fn convert(
         head.next().transpose()?;
         Ok(head.schema())
     });
-    let head = head.map_err(|error| no(error.to_string()))?;
+    let head = head.map_err(|error| no(format!("byte 0: {error}")))?;
     let metadata = head.metadata();
     match metadata.get(META_VERSION) {
         Some(version) if *version == FORMAT_VERSION.to_string() => {}
         Some(version) => return Err(no(format!("its format is version {version}, not {FORMAT_VERSION}"))),
         None => return Err(no("it has no format version".to_owned())),
     }
-    let (mut unread, mut failed) = (None, None);
+    let full = arrow_schema();
+    if let Some(field) = head.fields().iter().find(|field| !is_ours(&full, field)) {
+        let (name, ty) = (field.name(), field.data_type());
+        return Err(no(format!("byte 0: no recording has a column {name} of type {ty}")));
+    }
+    let (mut unread, mut failed, mut forged) = (None, None, None);
     let mut start = 0;
     let batches = std::iter::from_fn(|| {
         let next = file.stream_position().map_err(Unread::Io).and_then(|position| {
             start = position;
-            decoding(|| next_rows(&mut file))
+            next_frame(&mut file)
         });
         match next {
-            Ok(rows) => return rows,
+            Ok(None) => {}
+            Ok(Some(frame)) => {
+                let fault = match decoding::<_, ArrowError>(|| rows_of(&frame)) {
+                    Ok(rows) => match is_foreign.then(|| rows_fault(&rows)).flatten() {
+                        None => return Some(rows),
+                        Some(fault) => fault,
+                    },
+                    Err(error) => error.to_string(),
+                };
+                forged = Some(no(format!("byte {start}: no recorder writes this frame: {fault}")));
+            }
             // What a kill or a full disk has cut off ends the recording; what stands before it is whole.
             Err(Unread::Damaged(_)) => unread = Some((start, length)),
             Err(Unread::Io(error)) => {
@@ -416,8 +447,8 @@ fn convert(
     });
     let mut new = NewFile::create(out, force, Access::Owner)?;
     let mut file = parquet_file::Writer::create(out, new.writer()?)?.rows(batches)?;
-    if let Some(error) = failed {
-        return Err(read(error));
+    if let Some(error) = failed.map(read).or(forged) {
+        return Err(error);
     }
     if sort && file.overlaps() {
         file.finish(&Run::default())?;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
+    collections::HashMap,
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -10,11 +11,14 @@ use std::{
 use arrow::{
     array::{Array, AsArray, RecordBatch},
     compute::cast,
-    datatypes::{DataType, Int64Type},
+    datatypes::{DataType, Field, Int64Type, Schema},
+    ipc::writer::StreamWriter,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use trace_schema::{Bytes, Kind, Row, Run, Text};
+use trace_schema::{
+    Bytes, Clock, FORMAT_VERSION, Kind, META_VERSION, Row, Run, TIME_LIMIT_NS, Text, arrow_schema,
+};
 use trace_writer::{Parts, Recorder, WriteError, part_path, recover, write};
 
 fn row(ts: i64) -> Row {
@@ -63,8 +67,12 @@ fn rows_come_back_sorted_and_whole() {
 fn some_row() -> impl Strategy<Value = Row> {
     let comm = option::of(select(vec!["python3", "größe", ""]).prop_map(Text::new));
     let (op, kind) = (select(vec!["cudaMalloc", "alloc", ""]), select(Kind::ALL.to_vec()));
-    let numbers =
-        (option::of(any::<i64>()), option::of(any::<u64>()), option::of(any::<i32>()), option::of(0..3_u32));
+    let numbers = (
+        option::of(0..=TIME_LIMIT_NS),
+        option::of(any::<u64>()),
+        option::of(any::<i32>()),
+        option::of(0..3_u32),
+    );
     (-20..20_i64, kind, op, any::<u32>(), comm, numbers).prop_map(
         |(ts, kind, op, tid, comm, (dur, addr, ret, stack))| Row {
             dur,
@@ -424,4 +432,82 @@ fn a_forged_recording_is_recovered_or_refused() {
         }
     }
     assert!(recovered > 50 && refused > 5, "{recovered} recovered, {refused} refused");
+}
+
+/// Puts the head of a frame before its content.
+fn frame(content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap().to_le_bytes();
+    [&b"INQr"[..], &length, &crc32fast::hash(content).to_le_bytes(), content].concat()
+}
+
+/// Returns a stream of Arrow IPC with a row of nulls, or without rows.
+fn stream(schema: Schema, rows_count: usize) -> Vec<u8> {
+    let schema = std::sync::Arc::new(schema);
+    let nulls =
+        schema.fields().iter().map(|field| arrow::array::new_null_array(field.data_type(), rows_count));
+    let batch = RecordBatch::try_new(schema.clone(), nulls.collect()).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut bytes, &schema).unwrap();
+    if rows_count > 0 {
+        writer.write(&batch).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+/// What is forged with right checksums is refused, and the message says at which byte it stands.
+#[test]
+fn what_is_forged_is_said_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("run.parquet");
+    let recording = directory.path().join("run.parquet.recording");
+    let recorded = |run: &Run, rows: &[Row]| {
+        let mut recorder = Recorder::record(&out, true, run).unwrap();
+        rows.iter().for_each(|row| recorder.push(row).unwrap());
+        recorder.flush().unwrap();
+        drop(recorder);
+        let bytes = fs::read(&recording).unwrap();
+        fs::remove_file(&recording).unwrap();
+        bytes
+    };
+    let refused = |bytes: Vec<u8>, byte: usize, words: &str| {
+        fs::write(&recording, bytes).unwrap();
+        let error = recover(&recording, &out, true).unwrap_err();
+        assert!(matches!(error, WriteError::NotARecording { .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains(&format!(": byte {byte}: ")) && said.contains(words), "{said}");
+        assert!(!out.exists());
+        fs::remove_file(&recording).unwrap();
+    };
+    let head = recorded(&Run::default(), &[]);
+    let whole = recorded(&Run::default(), &[row(1), row(2)]);
+    assert!(whole.starts_with(&head));
+
+    let long = Row { dur: Some(-5), ..row(1) };
+    refused(recorded(&Run::default(), &[row(0), long]), head.len(), "row 1: dur is -5 ns");
+    for ts in [i64::MIN, i64::MAX, TIME_LIMIT_NS + 1] {
+        let late = Row { ts, dur: None, ..row(1) };
+        refused(recorded(&Run::default(), &[late]), head.len(), &format!("ts is {ts} ns"));
+    }
+    let backwards = Clock { start_ns: 5, end_ns: 4, ..Clock::default() };
+    refused(recorded(&Run { clock: backwards, ..Run::default() }, &[row(1)]), 0, "the end 4 ns is before");
+
+    // A message that states more metadata than there is, behind rows that are whole.
+    let long = frame(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
+    refused([whole.clone(), long].concat(), whole.len(), "a message of a frame is longer than the frame");
+
+    // Columns of other types, in the rows and in the head.
+    let other = || Schema::new(vec![Field::new("ts", DataType::Float64, true)]);
+    let rows = frame(&[stream(other(), 1), stream(other(), 1)].concat());
+    refused([whole.clone(), rows].concat(), whole.len(), "the columns are not those of a recording");
+    let version = HashMap::from([(META_VERSION.to_owned(), FORMAT_VERSION.to_string())]);
+    refused(frame(&stream(other().with_metadata(version.clone()), 0)), 0, "column ts of type Float64");
+    let unknown =
+        Schema::new(vec![Field::new("secret", DataType::Int64, true)]).with_metadata(version.clone());
+    refused(frame(&stream(unknown, 0)), 0, "column secret of type Int64");
+
+    // A head of the format itself passes.
+    fs::write(&recording, frame(&stream(arrow_schema().with_metadata(version), 0))).unwrap();
+    assert_eq!(recover(&recording, &out, true).unwrap().rows_count, 0);
 }

@@ -6,7 +6,7 @@
 //!                           each power of two, of which the middle stands for the values           ± 0.05 %
 //! ```
 //! DataFusion keeps every value of every group. Everything else (other types, DISTINCT, windows that slide) is its own.
-//! `median` has the same accumulators.
+//! `median` has the same accumulators; the planner rule `shared_quantiles` asks one of them for several quantiles.
 
 use std::{iter::repeat_n, mem::size_of, sync::Arc, sync::Once};
 
@@ -18,9 +18,9 @@ use analyze_run::{
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BooleanArray, Float64Array, Float64Builder, ListArray, ListBuilder,
-        RecordBatch, UInt64Builder,
+        RecordBatch, StructArray, UInt64Builder,
     },
-    datatypes::{DataType, Field, FieldRef, Float64Type, UInt64Type},
+    datatypes::{DataType, Field, FieldRef, Fields, Float64Type, UInt64Type},
 };
 use datafusion::{
     error::Result,
@@ -106,38 +106,30 @@ impl Values {
         all
     }
 
-    /// Returns the quantile `share` (0 to 1) exactly as DataFusion computes it from the same values; `None` if there are
-    /// none.
-    fn quantile(&self, share: f64) -> Option<f64> {
-        let (low, high, weight) = self.neighbours(share)?;
-        Some(if low == high { low } else { low + (high - low) * weight })
+    /// Returns the quantiles of some shares (0 to 1) exactly as DataFusion computes each of them from the same values;
+    /// `None` if there are no values.
+    fn quantiles(&self, shares: &[f64]) -> Vec<Option<f64>> {
+        let sorted = self.sorted_for_quantiles();
+        let quantile = |share: &f64| {
+            let (low, high, weight) = neighbours(&sorted, *share)?;
+            Some(if low == high { low } else { low + (high - low) * weight })
+        };
+        shares.iter().map(quantile).collect()
     }
 
     /// Returns the median exactly as DataFusion computes it from the same values: the mean of the two in the middle if their
     /// number is even. `None` if there are none.
     fn median(&self) -> Option<f64> {
-        let (low, high, weight) = self.neighbours(0.5)?;
+        let (low, high, weight) = neighbours(&self.sorted_for_quantiles(), 0.5)?;
         Some(if weight == 0.0 { low } else { (low + high) / 2.0 })
     }
 
-    /// Returns the two values between which a quantile lies, and how far from the first one, from 0 to 1.
-    fn neighbours(&self, share: f64) -> Option<(f64, f64, f64)> {
+    /// Returns the values as [`Values::sorted`] does, and says if quantiles of them are not exact.
+    fn sorted_for_quantiles(&self) -> Counted {
         if !self.buckets.is_empty() {
             say_inexact();
         }
-        let sorted = self.sorted();
-        let last = sorted.iter().map(|(_, count)| count).sum::<u64>().checked_sub(1)?;
-        let place = share * last as f64;
-        let at = |place: u64| {
-            let mut passed = 0;
-            let found = sorted.iter().find(|(_, count)| {
-                passed += count;
-                passed > place
-            });
-            found.or(sorted.last()).map(|(value, _)| *value)
-        };
-        let (low, high) = (at(place.floor() as u64)?, at(place.ceil() as u64)?);
-        Some((low, high, (place.fract() * STEPS).floor() / STEPS))
+        self.sorted()
     }
 
     fn size_bytes(&self) -> usize {
@@ -146,6 +138,22 @@ impl Values {
             + self.kept.capacity() * size_of::<f64>()
             + self.buckets.capacity() * size_of::<(u32, u64)>()
     }
+}
+
+/// Returns the two values between which a quantile lies, and how far from the first one, from 0 to 1.
+fn neighbours(sorted: &[(f64, u64)], share: f64) -> Option<(f64, f64, f64)> {
+    let last = sorted.iter().map(|(_, count)| count).sum::<u64>().checked_sub(1)?;
+    let place = share * last as f64;
+    let at = |place: u64| {
+        let mut passed = 0;
+        let found = sorted.iter().find(|(_, count)| {
+            passed += count;
+            passed > place
+        });
+        found.or(sorted.last()).map(|(value, _)| *value)
+    };
+    let (low, high) = (at(place.floor() as u64)?, at(place.ceil() as u64)?);
+    Some((low, high, (place.fract() * STEPS).floor() / STEPS))
 }
 
 /// The columns of a state: the values of each group, and how often each of them occurs.
@@ -164,15 +172,22 @@ fn state_of(groups: &[Values]) -> [ArrayRef; 2] {
 }
 
 /// What is computed from the values of a group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Wanted {
     /// The quantile of this share, from 0 to 1.
     Quantile(f64),
+    /// The quantiles of these shares, as a struct.
+    Quantiles(Vec<f64>),
     /// The median.
     Median,
 }
 
-/// The accumulator of one quantile.
+/// Returns the fields of a struct of quantiles: one a share, in their order.
+pub(super) fn quantile_fields(count: usize) -> Fields {
+    (0..count).map(|place| Field::new(place.to_string(), DataType::Float64, true)).collect()
+}
+
+/// The accumulator of quantiles of the same values.
 #[derive(Debug)]
 struct Quantile {
     wanted: Wanted,
@@ -180,12 +195,30 @@ struct Quantile {
 }
 
 impl Quantile {
-    fn answer(&self, groups: &[Values]) -> ArrayRef {
-        let answer = |group: &Values| match self.wanted {
-            Wanted::Quantile(share) => group.quantile(share),
-            Wanted::Median => group.median(),
+    fn answer(&self, groups: &[Values]) -> Result<ArrayRef> {
+        let shares = match &self.wanted {
+            Wanted::Median => {
+                return Ok(Arc::new(groups.iter().map(Values::median).collect::<Float64Array>()));
+            }
+            Wanted::Quantile(share) => std::slice::from_ref(share),
+            Wanted::Quantiles(shares) => shares.as_slice(),
         };
-        Arc::new(groups.iter().map(answer).collect::<Float64Array>())
+        let mut columns = vec![Vec::new(); shares.len()];
+        for group in groups {
+            for (column, quantile) in columns.iter_mut().zip(group.quantiles(shares)) {
+                column.push(quantile);
+            }
+        }
+        let column = |quantiles: Vec<Option<f64>>| Arc::new(Float64Array::from(quantiles)) as ArrayRef;
+        let mut columns: Vec<ArrayRef> = columns.into_iter().map(column).collect();
+        match (&self.wanted, columns.pop()) {
+            (Wanted::Quantile(_), Some(column)) => Ok(column),
+            (_, last) => {
+                columns.extend(last);
+                let fields = quantile_fields(columns.len());
+                Ok(Arc::new(StructArray::try_new_with_length(fields, columns, None, groups.len())?))
+            }
+        }
     }
 }
 
@@ -229,7 +262,7 @@ impl GroupsAccumulator for Quantile {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let groups = emit_to.take_needed(&mut self.groups);
-        Ok(self.answer(&groups))
+        self.answer(&groups)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -252,7 +285,7 @@ impl GroupsAccumulator for Quantile {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows_count = values[0].len();
-        let mut each = Self { wanted: self.wanted, groups: Vec::new() };
+        let mut each = Self { wanted: self.wanted.clone(), groups: Vec::new() };
         let groups: Vec<usize> = (0..rows_count).collect();
         each.update_batch(values, &groups, filter, rows_count)?;
         Ok(state_of(&each.groups).into())
@@ -274,7 +307,7 @@ impl Accumulator for Ungrouped {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        ScalarValue::try_from_array(&self.0.answer(&self.0.groups), 0)
+        ScalarValue::try_from_array(&self.0.answer(&self.0.groups)?, 0)
     }
 
     fn size(&self) -> usize {
@@ -309,12 +342,12 @@ fn share(args: &AccumulatorArgs) -> Result<Option<f64>> {
 
 /// The function. Everything but the accumulators of float64 values is that of `inner`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct PercentileCont {
+pub(crate) struct PercentileCont {
     inner: Arc<AggregateUDF>,
 }
 
 /// Returns the function that replaces DataFusion's own `percentile_cont`.
-pub(super) fn function() -> AggregateUDF {
+pub(crate) fn function() -> AggregateUDF {
     AggregateUDF::from(PercentileCont { inner: percentile_cont_udaf() })
 }
 
@@ -472,9 +505,45 @@ mod tests {
         all.sort_unstable_by(f64::total_cmp);
         for share in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let exact = all[(share * (all.len() - 1) as f64).round() as usize];
-            let found = merged.groups[0].quantile(share).unwrap();
+            let found = merged.groups[0].quantiles(&[share])[0].unwrap();
             // Of neighbours in rank, the exact quantile may be the other one.
             assert!((found / exact - 1.0).abs() < 0.0006, "{share}: {found}, not {exact}");
+        }
+    }
+
+    /// A state is what is spilled, and what one step of a query hands to the next.
+    #[test]
+    fn quantiles_that_share_values_are_those_of_each_alone() {
+        let mut random = Random(31);
+        let shares = [0.0, 0.5, 0.37, 0.99, 1.0];
+        // Groups of 0, 1, 2 and thousands of values, short and long, with nulls.
+        let of_row = |row: u64| [1, 2, 2].get(row as usize).copied().unwrap_or(3);
+        let groups: Vec<usize> = (0..6000).map(of_row).collect();
+        let value = |random: &mut Random| match random.below(4) {
+            0 => random.below(1 << 30) as f64,
+            1 => random.unit() - 0.5,
+            _ => random.below(1000) as f64,
+        };
+        let values: Float64Array = (0..6000).map(|row| (row % 7 != 5).then(|| value(&mut random))).collect();
+        let values: ArrayRef = Arc::new(values);
+        let answer = |wanted: Wanted| {
+            let mut first = grouped(wanted.clone());
+            first.update_batch(&[Arc::clone(&values)], &groups, None, 4).unwrap();
+            let mut second = grouped(wanted);
+            let parts = [(EmitTo::First(2), vec![0, 1]), (EmitTo::All, vec![2, 3])];
+            for (emit_to, groups) in parts {
+                second.merge_batch(&first.state(emit_to).unwrap(), &groups, 4).unwrap();
+            }
+            second.evaluate(EmitTo::All).unwrap()
+        };
+        let shared = answer(Wanted::Quantiles(shares.to_vec()));
+        let bits = |column: &ArrayRef| -> Vec<Option<u64>> {
+            column.as_primitive::<Float64Type>().iter().map(|value| value.map(f64::to_bits)).collect()
+        };
+        for (share, column) in shares.into_iter().zip(shared.as_struct().columns()) {
+            let alone = bits(&answer(Wanted::Quantile(share)));
+            assert_eq!(bits(column), alone, "{share}");
+            assert_eq!(alone.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, true, true]);
         }
     }
 

@@ -4,6 +4,7 @@
 //! ```text
 //! rule                 runs on                        what it does
 //! dictionary_groups    the logical plan               groups by the number of a string, not by the string
+//! shared_quantiles     the logical plan               holds values once of which several quantiles are asked
 //! interval_join        the physical plan, early       sweeps sorted inputs where a join compares intervals
 //! eager_boolean        the physical plan, last        evaluates both sides of AND and OR if that is cheap
 //! dense_group_by       the physical plan, last        finds the group of an integer by its place in a table
@@ -14,6 +15,7 @@ mod dense_group_by;
 mod dictionary_groups;
 mod eager_boolean;
 pub mod interval_join;
+mod shared_quantiles;
 mod substitute_exec;
 
 use std::sync::Arc;
@@ -27,7 +29,10 @@ use crate::{checked_scan::CheckedScans, planner::substitute_exec::Rule};
 /// Returns the rules for logical plans, which are added to DataFusion's. Their memory is accounted for in
 /// `pool`.
 pub fn query_rules(pool: &Arc<dyn MemoryPool>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    vec![Arc::new(dictionary_groups::DictionaryGroups::new(Arc::clone(pool)))]
+    vec![
+        Arc::new(dictionary_groups::DictionaryGroups::new(Arc::clone(pool))),
+        Arc::new(shared_quantiles::SharedQuantiles),
+    ]
 }
 
 /// Returns the rules for physical plans, including DataFusion's own.

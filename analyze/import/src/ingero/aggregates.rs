@@ -106,6 +106,24 @@ pub(super) fn read(
     Ok(joined(all))
 }
 
+/// Says of all calls and switches that they were not counted: ingero stores events in part, and this database does not tell
+/// which.
+pub(super) fn not_counted(connection: &Connection) -> Result<Vec<Stored>, rusqlite::Error> {
+    let query = "SELECT count(*) FILTER (WHERE source IN (?1, ?2)), count(*) FILTER (WHERE source = ?3 AND op = ?4) FROM events";
+    let parameters = (SOURCE_RUNTIME, SOURCE_DRIVER, SOURCE_HOST, HOST_SWITCH);
+    let (calls, switches): (i64, i64) =
+        connection.query_row(query, parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = |kind: Kind, rows: i64| Stored {
+        kind: kind.name().to_owned(),
+        from_ns: -TIME_LIMIT_NS,
+        to_ns: TIME_LIMIT_NS,
+        made_count: None,
+        stored_count: rows.unsigned_abs(),
+        ..Stored::default()
+    };
+    Ok(vec![all(Kind::Call, calls), all(Kind::OffCpu, switches)])
+}
+
 /// Says in a sentence which events are stored in part, most missing first; `None` if all are stored.
 pub(super) fn sentence(all: &[Stored]) -> Option<String> {
     /// Names that are listed.

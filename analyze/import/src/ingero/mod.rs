@@ -131,8 +131,9 @@ impl<'a> Source<'a> {
             run.stored = aggregates::read(&self.inner.connection, names).map_err(&error)?;
             run.not_captured.extend(aggregates::sentence(&run.stored));
         } else {
+            run.stored = aggregates::not_counted(&self.inner.connection).map_err(self.sqlite("events"))?;
             run.not_captured.push(
-                "how many events ingero did not store: the database has no counts of them, and percentiles of stored calls are biased upward".to_owned(),
+                "how many events ingero did not store: the database has no table event_aggregates that counts them. Slow calls are stored first, so that percentiles are biased upward and sums are lower bounds; what needs every call (gaps between launches, rates, first launches) is left out".to_owned(),
             );
         }
         let known = self.columns("sessions")?;

@@ -12,11 +12,14 @@ use arrow::{
     compute::cast,
     datatypes::{DataType, Int64Type, UInt64Type},
 };
-use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{
+    ProjectionMask,
+    arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder},
+};
 
 use super::source::{Cell, Cells, Source, Take, Wanted};
 use crate::{limits::TEXTS_BYTES, times::nanoseconds};
-use analyze_run::{error::AnalyzeError, parquet_footer, progress};
+use analyze_run::{error::AnalyzeError, parquet_footer, parquet_pages::CheckedPages, progress};
 
 /// Number of rows in a record batch.
 const BATCH_ROWS: usize = 1 << 13;
@@ -108,11 +111,16 @@ impl ParquetDir {
         AnalyzeError::Damaged(format!("{}: {what}", file_of(&self.path, table).display()))
     }
 
-    fn builder(&self, table: &str) -> Result<ParquetRecordBatchReaderBuilder<File>, AnalyzeError> {
+    fn builder(
+        &self,
+        table: &str,
+    ) -> Result<ParquetRecordBatchReaderBuilder<CheckedPages<File>>, AnalyzeError> {
         let path = file_of(&self.path, table);
         let file = File::open(&path).map_err(|source| AnalyzeError::Io { path: path.clone(), source })?;
         parquet_footer::check(&file).map_err(|reason| self.damaged(table, reason))?;
-        ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| self.damaged(table, error))
+        let footer = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let footer = footer.map_err(|error| self.damaged(table, error))?;
+        Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(CheckedPages(file), footer))
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Piece {
     pub ts: i64,
     /// The thread that allocated it.
     pub tid: u32,
+    /// The number of the call stack of the allocation, if one was taken.
+    pub stack: Option<u32>,
 }
 
 /// Memory that cuMemCreate made, with the number of its mappings.
@@ -95,6 +97,8 @@ pub struct Call<'a> {
     pub size_bytes: u64,
     /// The library that made the call.
     pub library: LibraryId,
+    /// The number of its call stack, if one was taken.
+    pub stack: Option<u32>,
 }
 
 /// The driver allocations of one process.
@@ -170,12 +174,12 @@ impl Process {
     }
 
     fn take(&mut self, call: &Call<'_>, manner: Manner) -> Outcome {
-        let Call { addr, size_bytes, library, ts, tid, .. } = *call;
+        let Call { addr, size_bytes, library, ts, tid, stack, .. } = *call;
         // Like cudaFree(NULL), an allocation with a null address does nothing.
         if addr == 0 {
             return Outcome::default();
         }
-        let piece = Piece { addr, size_bytes, manner, library, ts, tid };
+        let piece = Piece { addr, size_bytes, manner, library, ts, tid, stack };
         let mut outcome = Outcome::default();
         if let Some(known) = self.pieces.get(&addr).copied() {
             if call.op.starts_with("cu") && !call.op.starts_with("cuda") && known.tid == tid {
@@ -202,8 +206,8 @@ impl Process {
     }
 
     fn create(&mut self, call: &Call<'_>) -> Outcome {
-        let Call { addr: handle, size_bytes, library, ts, tid, .. } = *call;
-        let piece = Piece { addr: 0, size_bytes, manner: Manner::Mapped, library, ts, tid };
+        let Call { addr: handle, size_bytes, library, ts, tid, stack, .. } = *call;
+        let piece = Piece { addr: 0, size_bytes, manner: Manner::Mapped, library, ts, tid, stack };
         self.add(&piece, 1);
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -266,7 +270,7 @@ mod tests {
     use super::*;
 
     fn call(op: &str, addr: u64, handle: u64, size_bytes: u64, library: LibraryId) -> Call<'_> {
-        Call { op, ts: 1, tid: 7, addr, handle, size_bytes, library }
+        Call { op, ts: 1, tid: 7, addr, handle, size_bytes, library, stack: None }
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Instant {
 pub struct Replay {
     names: Vec<String>,
     recorded: HashMap<String, BTreeSet<u32>>,
+    /// The runs whose processes ran before recording began.
+    joined: BTreeSet<String>,
     libraries: Vec<String>,
     library_ids: HashMap<String, LibraryId>,
     run: Option<u32>,
@@ -72,6 +74,11 @@ impl Replay {
         let pids = |file: &RunFile| file.run.processes.iter().map(|process| process.pid).collect();
         Self {
             recorded: files.iter().map(|file| (file.name.clone(), pids(file))).collect(),
+            joined: files
+                .iter()
+                .filter(|file| file.run.joined_running)
+                .map(|file| file.name.clone())
+                .collect(),
             ..Self::default()
         }
     }
@@ -111,8 +118,8 @@ impl Replay {
             .collect::<Vec<_>>()
             .join(", ");
         let query = format!(
-            "SELECT run, pid, tid, ts, dur, kind, op, ret, addr, src_addr, size_bytes, device, caller, value FROM events WHERE \
-             (kind = 'call' AND op IN ({ops})) OR (kind = 'process' AND op = 'exit' AND tid = pid) \
+            "SELECT run, pid, tid, ts, dur, kind, op, ret, addr, src_addr, size_bytes, device, caller, value, stack FROM events WHERE \
+             (kind = 'call' AND op IN ({ops})) OR (kind = 'process' AND (op = 'exit' AND tid = pid OR op = 'exec')) \
              OR (kind = 'sample' AND op IN ('memory_used_bytes', 'memory_reserved_bytes', 'memory_total_bytes', 'process_memory_bytes')) ORDER BY run, ts"
         );
         events.select(&query)
@@ -133,7 +140,8 @@ impl Replay {
         self.names.push(name.to_owned());
         let run = self.names.len() as u32 - 1;
         self.run = Some(run);
-        self.devices = Devices::new(self.recorded.get(name).cloned().unwrap_or_default());
+        let recorded = self.recorded.get(name).cloned().unwrap_or_default();
+        self.devices = Devices::new(recorded).joined(self.joined.contains(name));
         run
     }
 
@@ -156,7 +164,7 @@ impl Replay {
         let (pid, tid, ts, dur) = (whole("pid")?, whole("tid")?, whole("ts")?, whole("dur")?);
         let (ret, size, device, value) =
             (whole("ret")?, whole("size_bytes")?, whole("device")?, whole("value")?);
-        let (addr, handle) = (whole("addr")?, whole("src_addr")?);
+        let (addr, handle, stack) = (whole("addr")?, whole("src_addr")?, whole("stack")?);
         for row in 0..batch.num_rows() {
             let name = run.value(row);
             let number = match self.run {
@@ -180,6 +188,7 @@ impl Replay {
                         _ => self.devices.of_process(device, pid, bytes),
                     }
                 }
+                "process" if op.value(row) == "exec" => self.devices.started(pid),
                 "process" => self.exit(number, pid, at),
                 // A failed call did nothing; a call that never returned may have had an effect.
                 _ if ret.at(row).is_some_and(|ret| ret != 0) => (),
@@ -199,6 +208,7 @@ impl Replay {
                         handle: handle.at(row).unwrap_or_default() as u64,
                         size_bytes: size.at(row).unwrap_or_default().max(0) as u64,
                         library,
+                        stack: stack.at(row).map(|stack| stack as u32),
                     };
                     self.call(number, pid, &call, dur.at(row).unwrap_or_default());
                 }

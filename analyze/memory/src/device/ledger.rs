@@ -9,7 +9,8 @@
 //! (cuBLAS, NCCL, …) have; both are exact sums over their calls. *Context* is what else the driver counts for
 //! a process: its context, loaded code, printf and heap buffers, managed memory, and rounding. The driver's
 //! reading of a process comes a moment after the reading of the device; each is compared with the calls up to
-//! its own time. What the driver does not attribute to a process is unexplained.
+//! its own time. The context of a process that ran before recording began contains what it allocated until then, and has a name
+//! of its own. What the driver does not attribute to a process is unexplained.
 //!
 //! A program that queries the free memory (`cuMemGetInfo`) also reads the device: used = total - reserved for
 //! the driver - free. The memory of the processes is then taken from the driver's next reading, or else from
@@ -30,6 +31,8 @@ pub enum Part {
     Library,
     /// What else the driver counts for a recorded process, such as its CUDA context.
     Context,
+    /// [`Part::Context`] of a process that ran before recording began: what it allocated until then is in it, too.
+    BeforeRecording,
     /// All memory of a recorded process that cannot be split, because its calls allocated more than the
     /// driver reports, or because it uses several devices.
     Process,
@@ -47,6 +50,7 @@ impl Part {
             Self::Allocator => "allocator",
             Self::Library => "library",
             Self::Context => "context",
+            Self::BeforeRecording => "before_recording",
             Self::Process => "process",
             Self::OtherProcess => "other_process",
             Self::Unexplained => "unexplained",
@@ -130,6 +134,10 @@ pub struct Devices {
     pub processes: BTreeMap<u32, Process>,
     /// The processes whose calls were recorded.
     recorded: BTreeSet<u32>,
+    /// Whether processes may have run before recording began.
+    is_joined: bool,
+    /// The processes that started a program since.
+    started: BTreeSet<u32>,
     /// The devices on which the driver has named each process.
     devices_of: HashMap<u32, BTreeSet<i32>>,
     devices: BTreeSet<i32>,
@@ -146,6 +154,16 @@ impl Devices {
     /// Creates the devices of a run in which the calls of the processes `recorded` were recorded.
     pub fn new(recorded: BTreeSet<u32>) -> Self {
         Self { recorded, ..Self::default() }
+    }
+
+    /// Sets whether the processes ran before recording began.
+    pub fn joined(self, is_joined: bool) -> Self {
+        Self { is_joined, ..self }
+    }
+
+    /// Takes the start of a program: its process has no memory from before recording began.
+    pub fn started(&mut self, pid: u32) {
+        self.started.insert(pid);
     }
 
     /// Returns the device that a process uses: the only one it was seen on, or the only one there is. Returns
@@ -278,7 +296,9 @@ impl Devices {
                         held.map(|(library, bytes)| line(Part::Library, Some(pid), Some(*library), *bytes)),
                     );
                     if let Some((bytes, had)) = reading {
-                        lines.push(line(Part::Context, Some(pid), None, bytes - had));
+                        let is_older = self.is_joined && !self.started.contains(&pid);
+                        let part = if is_older { Part::BeforeRecording } else { Part::Context };
+                        lines.push(line(part, Some(pid), None, bytes - had));
                     }
                 }
             }
@@ -298,4 +318,28 @@ impl Devices {
 
 fn line(part: Part, pid: Option<u32>, library: Option<LibraryId>, bytes: i64) -> Line {
     Line { part, pid, library, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_joined_process_had_before_is_named_so() {
+        let part = |is_joined, is_started| {
+            let mut devices = Devices::new(BTreeSet::from([7])).joined(is_joined);
+            if is_started {
+                devices.started(7);
+            }
+            devices.used(0, 10, 100);
+            devices.of_process(0, 7, 60);
+            let accounts = devices.close_all();
+            let [account] = accounts.as_slice() else { panic!("{accounts:?}") };
+            let line = account.lines.iter().find(|line| line.pid == Some(7)).copied();
+            line.map(|line| (line.part, line.bytes))
+        };
+        assert_eq!(part(false, false), Some((Part::Context, 60)));
+        assert_eq!(part(true, false), Some((Part::BeforeRecording, 60)));
+        assert_eq!(part(true, true), Some((Part::Context, 60)));
+    }
 }

@@ -11,7 +11,8 @@
 //! then the family that covers the most time. If there are none, the run is cut where equal numbers of
 //! allocations have been made. An epoch extends from one end to the next, so that nothing lies between
 //! epochs. What follows the last end, such as what a program frees at its exit, is not judged. If there are
-//! many epochs, several are joined into one.
+//! many epochs, several are joined into one. The memory of other allocators ([`super::driver`]) is divided by windows of equal
+//! time where there are no marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,8 @@ const MIN_ALLOCATIONS: usize = 20;
 const WARM_UP_ONE_IN: usize = 10;
 /// The smallest number of epochs that can show a trend.
 pub const MIN_COUNT: usize = 10;
+/// The number of windows of equal time: a tenth is warm-up, and each third of the others has a dozen.
+const WINDOWS: i64 = 40;
 
 /// What the epochs were derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -46,6 +49,8 @@ pub enum Origin {
     Moments,
     /// Equal numbers of allocations.
     Allocations,
+    /// Windows of equal time.
+    Windows,
 }
 
 /// The epochs of one allocator.
@@ -88,6 +93,7 @@ impl Epochs {
             (Origin::Ranges, Some(name)) => format!("{joined} ranges {name:?} each"),
             (Origin::Moments, Some(name)) if joined == 1 => format!("moments {name:?}"),
             (Origin::Moments, Some(name)) => format!("{joined} moments {name:?} each"),
+            (Origin::Windows, _) => "windows of equal time".to_owned(),
             _ => format!("{joined} allocations each"),
         }
     }
@@ -95,6 +101,18 @@ impl Epochs {
     /// Returns the epochs of an allocator of which no allocation is on record: there are none.
     pub(super) fn none() -> Self {
         Self { origin: Origin::Allocations, name: None, joined_count: MIN_ALLOCATIONS, bounds_ns: Vec::new() }
+    }
+
+    /// Divides the time from `from` to `to`, both included (ns, trace clock); returns `None` if it is too short.
+    pub(super) fn windows(from: i64, to: i64) -> Option<Self> {
+        let span = i128::from(to) - i128::from(from) + 1;
+        if span < i128::from(WINDOWS) {
+            return None;
+        }
+        let bound =
+            |number: i64| from.saturating_add((span * i128::from(number) / i128::from(WINDOWS)) as i64);
+        let bounds_ns = (0..=WINDOWS).map(bound).collect();
+        Some(Self { origin: Origin::Windows, name: None, joined_count: 1, bounds_ns })
     }
 
     fn of_marks(origin: Origin, name: &str, start: i64, mut ends: Vec<i64>) -> Self {
@@ -218,6 +236,12 @@ impl Candidates {
         }
     }
 
+    /// Returns the epochs that marks make for a process; `None` if there are too few marks.
+    pub(super) fn marked(&self, pid: u32) -> Option<Epochs> {
+        let (origin, family, marks) = self.best_marks(pid, None)?;
+        Some(Epochs::of_marks(origin, family, marks.start?, marks.ends))
+    }
+
     /// Returns the marks that are the epochs of a process; `None` if its allocations are.
     fn best_marks(&self, pid: u32, name: Option<&str>) -> Option<(Origin, &str, Marks)> {
         let wanted = name.map(family);
@@ -272,6 +296,20 @@ pub(super) async fn candidates(
     allocating: &Allocating,
     name: Option<&str>,
 ) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
+    let mut found = marked(events, allocating).await?;
+    let lacks_marks =
+        |of_run: &Candidates| of_run.sources.iter().any(|(pid, ..)| of_run.best_marks(*pid, name).is_none());
+    if found.values().any(lacks_marks) {
+        add_allocations(events, &mut found).await?;
+    }
+    Ok(found)
+}
+
+/// Reads the marks that epochs can be derived from, by run, for what allocated.
+pub(super) async fn marked(
+    events: &dyn Events,
+    allocating: &Allocating,
+) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
     let of_run = |(run, sources): (&String, &BTreeSet<Source>)| {
         (run.clone(), Candidates { sources: sources.clone(), ..Candidates::default() })
     };
@@ -288,11 +326,6 @@ pub(super) async fn candidates(
             let name = names.at(row).unwrap_or_default();
             of_run.add_mark(pid, name, times.value(row), durs.at(row), ops.at(row) == Some("range"));
         }
-    }
-    let lacks_marks =
-        |of_run: &Candidates| of_run.sources.iter().any(|(pid, ..)| of_run.best_marks(*pid, name).is_none());
-    if found.values().any(lacks_marks) {
-        add_allocations(events, &mut found).await?;
     }
     Ok(found)
 }

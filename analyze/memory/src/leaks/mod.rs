@@ -5,9 +5,12 @@
 //! allocator events ────► replay ─┴► survivors (blocks that outlive the end of an epoch, by site)
 //!                                  ├► site (old blocks, trend) ─► account ─► verdict ─► growth, rows (views)
 //!                                  └► live (what is live at the end, if there is no verdict) ──┘
+//!
+//! allocations from the driver ► driver: the rule of sites for what is no memory of PyTorch
 //! ```
 
 pub mod account;
+pub mod driver;
 pub mod epochs;
 pub mod growth;
 mod live;

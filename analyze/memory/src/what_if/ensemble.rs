@@ -11,8 +11,8 @@
 use analyze_run::random::Random;
 use rayon::iter::{IntoParallelRefMutIterator as _, ParallelIterator as _};
 
-use super::served::Served;
-use crate::event::{Action, Event, PoolId};
+use super::{limits::is_request, private_pools::Scope, served::Served};
+use crate::event::{Event, PoolId};
 
 /// The number of replays once a decision is not on record.
 const MEMBERS: usize = 64;
@@ -31,6 +31,9 @@ const RATIOS: [(f64, f64); 12] = [
     (0.0, 0.1),
     (0.8, 0.01),
 ];
+/// The probabilities with which members destroy a private pool when it may have been destroyed, in turn. Their number has no
+/// divisor in common with that of [`RATIOS`].
+const DESTROY_RATIOS: [f64; 5] = [0.0, 1.0, 0.3, 0.05, 0.0];
 /// The blocks in all members at most: allocators with more have fewer members, but [`MIN_MEMBERS`] to begin with
 /// and [`FEWEST_MEMBERS`] in the end.
 const MAX_BLOCKS: usize = 2_000_000;
@@ -48,9 +51,16 @@ const CHUNK_STEPS: usize = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Event(Event),
-    Release(PoolId, Release),
-    Destroy(PoolId),
+    /// A request that failed on record, and the smallest size in bytes that it can have had.
+    Failed(Event, u64),
+    Release(Scope, Release),
+    MayDestroy(PoolId),
+    ReleaseOfPool(PoolId, Causes),
 }
+
+/// What may have been released when memory of a private pool was released on record: the likely answer, and two others;
+/// `None` means that nothing would be released now.
+pub(super) type Causes = [Option<Scope>; 3];
 
 /// One way in which the requests may have been served.
 #[derive(Debug)]
@@ -59,6 +69,9 @@ struct Member {
     random: Random,
     likely_ratio: f64,
     possible_ratio: f64,
+    destroy_ratio: f64,
+    /// 0 takes failed requests for as large as they can have been, 1 for any possible size.
+    size_ratio: f64,
 }
 
 impl Member {
@@ -68,12 +81,36 @@ impl Member {
         }
         match *step {
             Step::Event(event) => self.served.event(&event),
-            Step::Destroy(pool) => self.served.policy.destroy_pool(pool),
-            Step::Release(pool, Release::Certain) => self.served.release(pool),
-            Step::Release(pool, release) => {
+            Step::Failed(event, least_bytes) => {
+                let more_bytes = event.size_bytes.saturating_sub(least_bytes);
+                // As many members take either end of the range as a size within it.
+                let ratio = (2.0 * self.random.unit() - 0.5).clamp(0.0, 1.0);
+                let less_bytes = (more_bytes as f64 * ratio * self.size_ratio) as u64;
+                let size_bytes = event.size_bytes.saturating_sub(less_bytes.min(more_bytes));
+                self.served.event(&Event { size_bytes, ..event });
+            }
+            Step::MayDestroy(pool) => {
+                if !self.served.policy.is_destroyed(pool) && self.random.unit() < self.destroy_ratio {
+                    self.served.release(Scope::Pool(pool));
+                }
+            }
+            Step::ReleaseOfPool(pool, causes) => {
+                let was_destroyed = self.served.policy.is_destroyed(pool);
+                self.served.policy.destroy_pool(pool);
+                let [likely, others @ ..] = causes;
+                // A pool is destroyed once.
+                let is_possible = !was_destroyed || likely != Some(Scope::Pool(pool));
+                let cause = match is_possible && self.random.unit() < self.likely_ratio {
+                    true => likely,
+                    false => others[self.random.below(others.len())],
+                };
+                cause.into_iter().for_each(|scope| self.served.release(scope));
+            }
+            Step::Release(scope, Release::Certain) => self.served.release(scope),
+            Step::Release(scope, release) => {
                 let ratio = if release == Release::Likely { self.likely_ratio } else { self.possible_ratio };
-                if self.served.policy.has_releasable() && self.random.unit() < ratio {
-                    self.served.release(pool);
+                if self.served.policy.can_release(scope) && self.random.unit() < ratio {
+                    self.served.release(scope);
                 }
             }
         }
@@ -129,7 +166,9 @@ impl Ensemble {
     /// Begins with one replay. `room` is how many bytes the device had room for, if releases on record were
     /// made because it was full.
     pub fn new(served: Served, room: Option<Range<u64>>) -> Self {
-        let first = Member { served, random: Random::nth(0, 0), likely_ratio: 1.0, possible_ratio: 0.0 };
+        let random = Random::nth(0, 0);
+        let (likely_ratio, possible_ratio, destroy_ratio, size_ratio) = (1.0, 0.0, 0.0, 0.0);
+        let first = Member { served, random, likely_ratio, possible_ratio, destroy_ratio, size_ratio };
         Self { room, members: vec![first], steps: Vec::new(), steps_count: 0 }
     }
 
@@ -150,18 +189,31 @@ impl Ensemble {
     /// Returns whether the record leaves open what happens next.
     fn is_open(&self, step: &Step) -> bool {
         let served = &self.members[0].served;
-        let is_request =
-            |event: &Event| matches!(event.action, Action::Alloc | Action::UsageAlloc | Action::Oom);
         served.ended.is_none()
             && match step {
-                Step::Release(_, release) => *release != Release::Certain && served.policy.has_releasable(),
+                Step::Release(scope, release) => {
+                    *release != Release::Certain && served.policy.can_release(*scope)
+                }
+                Step::MayDestroy(pool) => {
+                    !served.policy.is_destroyed(*pool) && served.policy.can_release(Scope::Pool(*pool))
+                }
+                Step::ReleaseOfPool(pool, causes) => {
+                    let effect = |scope| served.policy.effect_once_destroyed(scope, *pool);
+                    let effects = causes.map(|scope| scope.map(effect).unwrap_or_default());
+                    effects.iter().any(|effect| *effect != effects[0])
+                }
                 Step::Event(event) if is_request(event) => {
                     let is_full =
                         |room: Range<u64>| served.policy.needs_more_than(room.min, event.size_bytes);
                     self.room.is_some_and(is_full)
                         || served.policy.has_tie(event.size_bytes, event.stream, event.pool)
+                        || served.policy.is_release_open(event.size_bytes, event.stream, event.pool)
                 }
-                Step::Event(_) | Step::Destroy(_) => false,
+                Step::Failed(event, least_bytes) => {
+                    let round = |bytes| served.policy.settings.round(bytes);
+                    round(*least_bytes) != round(event.size_bytes)
+                }
+                Step::Event(_) => false,
             }
     }
 
@@ -173,12 +225,14 @@ impl Ensemble {
             served.shuffle(Random::nth(1, number as u64));
             let mut random = Random::nth(2, number as u64);
             let (likely_ratio, possible_ratio) = RATIOS[number % RATIOS.len()];
+            let destroy_ratio = DESTROY_RATIOS[number % DESTROY_RATIOS.len()];
+            served.policy.releases_in_pools &= random.unit() < 0.5;
             // Where no likely release is made, the device was full.
             if let Some(Range { min, max }) = self.room.filter(|_| likely_ratio == 0.0) {
                 let share = (max.saturating_sub(min) as f64 * random.unit()) as u64;
                 served.policy.set_capacity(min.saturating_add(share));
             }
-            Member { served, random, likely_ratio, possible_ratio }
+            Member { served, random, likely_ratio, possible_ratio, destroy_ratio, size_ratio: 1.0 }
         });
         let others: Vec<Member> = others.collect();
         self.members.extend(others);
@@ -233,13 +287,23 @@ impl Ensemble {
         self.take(Step::Event(*event));
     }
 
-    /// Destroys a private pool. What is unused of it stays until everything unused is released.
-    pub(super) fn destroy(&mut self, pool: PoolId) {
-        self.take(Step::Destroy(pool));
+    /// Replays a request that failed on record, which has at least `least_bytes` and at most the event's.
+    pub(super) fn failed(&mut self, event: &Event, least_bytes: u64) {
+        self.take(Step::Failed(*event, least_bytes));
     }
 
-    /// Releases everything that is unused, or what is unused of a private pool, which has then been destroyed.
-    pub(super) fn release(&mut self, pool: PoolId, release: Release) {
-        self.take(Step::Release(pool, release));
+    /// Follows a time at which a private pool may have been destroyed.
+    pub(super) fn may_destroy(&mut self, pool: PoolId) {
+        self.take(Step::MayDestroy(pool));
+    }
+
+    /// Follows a release of memory of a private pool, which shows that the pool has been destroyed.
+    pub(super) fn release_of_pool(&mut self, pool: PoolId, causes: Causes) {
+        self.take(Step::ReleaseOfPool(pool, causes));
+    }
+
+    /// Releases what is unused.
+    pub(super) fn release(&mut self, scope: Scope, release: Release) {
+        self.take(Step::Release(scope, release));
     }
 }

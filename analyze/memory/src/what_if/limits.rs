@@ -1,6 +1,6 @@
 //! What a first pass over the events tells about an allocator: how much it could reserve, and why it released memory.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     allocator::Allocator,
@@ -8,7 +8,7 @@ use crate::{
     event::{Action, Event, PoolId},
     input::{Listener, Replay},
     totals::DEFAULT_POOL,
-    what_if::ensemble::Range,
+    what_if::ensemble::{Range, Release},
 };
 
 /// A request that followed a release directly, so that the release may have been made for it.
@@ -56,6 +56,10 @@ pub struct Limits {
     calling: Option<(u32, i64)>,
     /// The times of calls that released memory of private pools only: the destructor of a pool makes them for that pool.
     pool_calls: HashSet<i64>,
+    /// The times of calls that released memory of the default pool.
+    default_calls: HashSet<i64>,
+    /// The number of requests to each private pool.
+    pub(super) pool_requests: HashMap<PoolId, u64>,
     /// The thread that the driver refused memory last.
     refused_tid: Option<u32>,
 }
@@ -100,9 +104,15 @@ impl Limits {
         Some(Range { min: self.peak_reserved_bytes, max: needed - 1 })
     }
 
-    /// Returns whether a recorded call of `empty_cache()` was for all memory, not for that of a private pool.
-    pub(super) fn is_for_all(&self, ts: i64) -> bool {
-        !self.pool_calls.contains(&ts)
+    /// Returns what a recorded call of `empty_cache()` was for, if it is known that no release shows it: all memory, or
+    /// perhaps none where the program uses private pools. A call that released memory of private pools only is followed
+    /// when it did.
+    pub(super) fn call(&self, ts: i64) -> Option<Release> {
+        if self.pool_calls.contains(&ts) {
+            return None;
+        }
+        let is_certain = self.default_calls.contains(&ts) || self.pool_requests.is_empty();
+        Some(if is_certain { Release::Certain } else { Release::Likely })
     }
 
     /// Returns whether the program certainly released memory at some time.
@@ -124,6 +134,11 @@ pub(super) fn ends_burst(event: &Event) -> bool {
     matches!(event.action, Alloc | FreeRequested | Oom | UsageAlloc | UsageFree)
 }
 
+/// Returns whether an event is a request.
+pub(super) fn is_request(event: &Event) -> bool {
+    matches!(event.action, Action::Alloc | Action::UsageAlloc | Action::Oom)
+}
+
 impl Listener for BTreeMap<Key, Limits> {
     fn before(&mut self, key: Key, allocator: &Allocator, event: &Event) {
         let Some(pool) = released_pool(allocator, event) else { return };
@@ -131,7 +146,10 @@ impl Listener for BTreeMap<Key, Limits> {
         let is_default = pool == DEFAULT_POOL;
         let call = limits.calling.filter(|(tid, _)| *tid == event.tid);
         match call {
-            Some((_, ts)) if is_default => drop(limits.pool_calls.remove(&ts)),
+            Some((_, ts)) if is_default => {
+                limits.pool_calls.remove(&ts);
+                limits.default_calls.insert(ts);
+            }
             Some((_, ts)) if !limits.is_in_burst => drop(limits.pool_calls.insert(ts)),
             _ => (),
         }
@@ -154,13 +172,15 @@ impl Listener for BTreeMap<Key, Limits> {
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
         let limits = self.entry(key).or_insert_with(|| Limits::new(allocator));
         let settings = allocator.settings();
+        if is_request(event) && event.pool != DEFAULT_POOL {
+            *limits.pool_requests.entry(event.pool).or_default() += 1;
+        }
         if limits.is_in_burst
             && let Some(burst) = limits.bursts.last_mut()
         {
             burst.is_followed |= matches!(event.action, Action::SegmentAlloc | Action::SegmentMap);
             limits.is_in_burst = !ends_burst(event);
-            let is_request = matches!(event.action, Action::Alloc | Action::UsageAlloc);
-            if event.action == Action::Oom || is_request && burst.is_followed {
+            if event.action == Action::Oom || is_request(event) && burst.is_followed {
                 let (bytes, stream, pool) = (event.size_bytes, event.stream, event.pool);
                 let segment = settings.segment_bytes(settings.round(bytes));
                 let needed_bytes = burst.reserved_bytes.saturating_add(segment);

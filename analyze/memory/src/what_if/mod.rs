@@ -14,6 +14,7 @@ pub mod limits;
 mod oracle;
 mod order;
 pub mod policy;
+mod private_pools;
 pub mod record;
 pub mod requests;
 pub mod served;

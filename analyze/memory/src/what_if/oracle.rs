@@ -20,6 +20,7 @@ use super::{
         settings::Settings,
     },
     changes::{Alternative, Changes},
+    limits,
     policy::{Policy, Use},
     record::{Case, Cases},
     served::Served,
@@ -139,10 +140,15 @@ fn compare(from: &Side, settings: Settings, expected: &Side) -> Result<usize, St
     Ok(expected.said.len())
 }
 
+/// Returns folders of `testdata/oracle`, or the one that is compared instead.
+fn folders(names: &[&str]) -> Vec<PathBuf> {
+    let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle");
+    let other = std::env::var_os("INQUEST_PAIRS").map(|folder| vec![PathBuf::from(folder)]);
+    other.unwrap_or_else(|| names.iter().map(|name| ours.join(name)).collect())
+}
+
 /// Reads the pairs of a folder, each with its name.
-fn pairs(folder: &str) -> Vec<(String, [Side; 2])> {
-    let ours = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/oracle").join(folder);
-    let folder = std::env::var_os("INQUEST_PAIRS").map_or(ours, PathBuf::from);
+fn pairs(folder: PathBuf) -> Vec<(String, [Side; 2])> {
     let paths =
         fs::read_dir(folder).expect("the folder of pairs").map(|entry| entry.expect("an entry").path());
     let names = paths.map(|path| path.to_string_lossy().into_owned());
@@ -156,7 +162,7 @@ fn pairs(folder: &str) -> Vec<(String, [Side; 2])> {
 fn the_policy_is_that_of_the_real_allocator() {
     let (mut count, mut same, mut other, mut ended) = (0, 0, 0, 0);
     let mut different = Vec::new();
-    for (name, sides) in pairs("pairs") {
+    for (name, sides) in folders(&["pairs"]).into_iter().flat_map(pairs) {
         for (from, to) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
             match compare(&sides[from], sides[to].workload.settings.clone(), &sides[to]) {
                 Ok(count) => {
@@ -191,6 +197,16 @@ fn truth(side: &Side) -> (u64, usize) {
     (peak, side.workload.events.iter().filter(|event| event.action == Action::Oom).count())
 }
 
+/// Returns the time of the first request that was served in one of two runs only.
+fn first_difference(from: &Side, to: &Side) -> Option<i64> {
+    let requests = |side: &Side| -> Vec<(i64, bool)> {
+        let requests = side.workload.events.iter().filter(|event| limits::is_request(event));
+        requests.map(|event| (event.ts, event.action == Action::Oom)).collect()
+    };
+    let (from, to) = (requests(from), requests(to));
+    from.iter().zip(&to).find(|((_, one), (_, other))| one != other).map(|((ts, _), _)| *ts)
+}
+
 /// Replays the events of a run as those of a snapshot: nothing tells of the calls of `empty_cache()`.
 fn as_of_snapshot(from: &Side, to: &Side) -> Case {
     let mut allocators = [Allocator::new(from.workload.settings.clone(), Knowledge::default())];
@@ -220,7 +236,7 @@ fn feed(events: &[Event], allocator: &mut Allocator, listener: &mut impl Listene
 fn the_range_of_replays_has_what_the_real_allocator_reserved() {
     let (mut single, mut ranges, mut ended, mut inconclusive, mut first) = (0, 0, 0, 0, 0);
     let (mut widths, mut outside) = (Vec::new(), Vec::new());
-    for (name, sides) in [pairs("pairs"), pairs("addresses")].into_iter().flatten() {
+    for (name, sides) in folders(&["pairs", "addresses"]).into_iter().flat_map(pairs) {
         for (from, to) in [(0, 1), (1, 0)] {
             // Calls that are added are not known by their number alone.
             if sides[from].emptied.is_empty() && !sides[to].emptied.is_empty() {
@@ -229,11 +245,21 @@ fn the_range_of_replays_has_what_the_real_allocator_reserved() {
             let case = as_of_snapshot(&sides[from], &sides[to]);
             let replays = &case.asked[0].replays;
             let (peak, failed_count) = truth(&sides[to]);
+            let end = |served: &Served| served.ended.map_or(i64::MAX, |ended| ended.ts);
+            let ends = replays.range(end);
+            let difference = first_difference(&sides[from], &sides[to]).unwrap_or(i64::MAX);
+            let is_inconclusive =
+                case.difference_bytes > 0 || case.waits_in_calls && sides[to].emptied.is_empty();
+            if !is_inconclusive && !(ends.min..=ends.max).contains(&difference) {
+                outside.push(format!(
+                    "{name} {from} {to}: the outcome first differs at {difference}, not {ends:?}"
+                ));
+            }
             if replays.all().any(|served| served.ended.is_some()) || failed_count > 0 {
                 ended += 1;
                 continue;
             }
-            if case.difference_bytes > 0 || case.waits_in_calls && sides[to].emptied.is_empty() {
+            if is_inconclusive {
                 inconclusive += 1;
                 continue;
             }

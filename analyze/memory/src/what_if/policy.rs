@@ -1,6 +1,7 @@
 //! The allocator's own decisions, as c10/cuda/CUDACachingAllocator.cpp makes them: which free block serves a
 //! request, when memory is reserved, and what is released when the device is full. Of several blocks of the
-//! same size the allocator takes the one at the lowest address, so addresses matter a little: a segment that
+//! same size the allocator takes the one at the lowest address (since PyTorch 2.13 that in the segment that was
+//! reserved first), so addresses matter a little: a segment that
 //! was also recorded gets its recorded address, and all others get higher addresses in the order in which
 //! they are reserved. The driver may choose others in each process: after `Policy::shuffle` all are random.
 //!
@@ -52,6 +53,9 @@ pub(super) struct Block {
 /// A pool, and whether it is the pool of small blocks.
 type Class = (PoolId, bool);
 
+/// The rank of a free block: its stream, its size in bytes, the age of its segment if that counts, and its address.
+pub(super) type Rank = (u64, u64, usize, u64);
+
 /// A segment, or the address range of an expandable one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
@@ -89,7 +93,7 @@ pub struct Policy {
     /// The largest number of bytes that the device has room for.
     pub(super) capacity_bytes: u64,
     /// The largest number of bytes that the process may reserve.
-    limit_bytes: u64,
+    pub(super) limit_bytes: u64,
     /// Unused segments are released early if more than this many bytes are reserved; `None` means never.
     pub(super) collects_over_bytes: Option<u64>,
     /// The number of requests to the default pool of large blocks.
@@ -98,20 +102,24 @@ pub struct Policy {
     span_bytes: u64,
     pub(super) blocks: BTreeMap<u64, Block>,
     pub(super) spaces: Vec<Space>,
-    /// The free blocks by stream, size and address.
-    pub(super) free: HashMap<Class, BTreeSet<(u64, u64, u64)>>,
+    /// The free blocks, in the order in which the allocator prefers them.
+    pub(super) free: HashMap<Class, BTreeSet<Rank>>,
+    /// Whether the allocator prefers blocks of older segments to those at lower addresses.
+    pub(super) orders_by_age: bool,
     /// The unmapped blocks by stream and address.
     pub(super) unmapped: HashMap<Class, BTreeSet<(u64, u64)>>,
     pub(super) pending: BTreeSet<u64>,
     /// Private pools of the program that do not split blocks.
     whole_pools: HashSet<PoolId>,
     /// Private pools that nothing allocates from any more: what is unused of them is released with the default pool's.
-    destroyed_pools: BTreeSet<PoolId>,
+    pub(super) destroyed_pools: BTreeSet<PoolId>,
+    /// Whether requests to pools that the program made release unused memory if they find no room.
+    pub(super) releases_in_pools: bool,
     next_addr: u64,
     /// The source of the addresses of segments, once they are random.
     pub(super) random: Option<Random>,
-    /// The number of free blocks that `empty_cache()` would release, at least in part.
-    pub(super) releasable_count: usize,
+    /// The number of free blocks of each pool that are whole segments, or have whole pages of one.
+    pub(super) releasable: HashMap<PoolId, usize>,
     /// Recorded segments that were reserved for the next request: address and size.
     seen: Vec<(u64, u64)>,
     /// The counts so far.
@@ -142,6 +150,8 @@ impl Policy {
         let limit = settings.memory_ratio.zip(device_bytes).map(|(ratio, bytes)| share(ratio, bytes));
         let threshold = settings.gc_threshold_ratio.zip(limit).map(|(ratio, limit)| share(ratio, limit));
         Self {
+            releases_in_pools: settings.may_release_in_pools,
+            orders_by_age: settings.orders_by_age == Some(true),
             settings,
             capacity_bytes: capacity_bytes.unwrap_or(u64::MAX),
             limit_bytes: limit.unwrap_or(u64::MAX),
@@ -157,7 +167,7 @@ impl Policy {
             destroyed_pools: BTreeSet::new(),
             next_addr: FIRST_ADDR,
             random: None,
-            releasable_count: 0,
+            releasable: HashMap::new(),
             seen: Vec::new(),
             counts: Counts::default(),
         }
@@ -197,9 +207,11 @@ impl Policy {
             })
             .or_else(|| self.release_large(class, stream, size).then(|| self.more(class, stream, size))?)
             .or_else(|| {
-                self.counts.retries_count += 1;
-                self.empty_cache();
-                self.more(class, stream, size)
+                self.releases_for(pool).then(|| {
+                    self.counts.retries_count += 1;
+                    self.empty_cache();
+                    self.more(class, stream, size)
+                })?
             })?;
         let found = self.remove_free(addr)?;
         let rest = found.size_bytes - size;
@@ -234,42 +246,6 @@ impl Policy {
         }
     }
 
-    /// Releases everything unused of the default pool and of destroyed pools, after all pending frees have been
-    /// completed.
-    pub fn empty_cache(&mut self) {
-        for addr in std::mem::take(&mut self.pending) {
-            self.pending.insert(addr);
-            self.free_completed(addr);
-        }
-        self.release_pool(DEFAULT_POOL);
-        for pool in self.destroyed_pools.clone() {
-            self.release_pool(pool);
-        }
-    }
-
-    fn free_of_pool(&self, pool: PoolId) -> Vec<u64> {
-        let free = [true, false].into_iter().filter_map(|is_small| self.free.get(&(pool, is_small)));
-        free.flatten().map(|(_, _, addr)| *addr).collect()
-    }
-
-    /// Releases everything unused of a pool.
-    pub fn release_pool(&mut self, pool: PoolId) {
-        self.free_of_pool(pool).into_iter().for_each(|addr| self.release(addr));
-    }
-
-    /// Declares that nothing allocates from a private pool any more.
-    pub fn destroy_pool(&mut self, pool: PoolId) {
-        if self.destroyed_pools.insert(pool) {
-            self.releasable_count += self.releasable_of_pool(pool);
-        }
-    }
-
-    /// Returns the number of free blocks of a pool that `empty_cache()` would release, at least in part.
-    pub(super) fn releasable_of_pool(&self, pool: PoolId) -> usize {
-        let free = self.free_of_pool(pool).into_iter();
-        free.filter(|addr| self.is_releasable(*addr, &self.blocks[addr])).count()
-    }
-
     fn neighbour(&self, addr: u64, space: usize, is_after: bool) -> Option<(u64, Block)> {
         let (addr, block) = match is_after {
             true => self.blocks.range(addr + 1..).next()?,
@@ -278,29 +254,33 @@ impl Policy {
         (block.space == space).then_some((*addr, *block))
     }
 
-    /// Returns whether `empty_cache()` would release a block if it were free, or pages of it.
+    /// Returns whether a release of its pool would release a block if it were free, or pages of it.
     fn is_releasable(&self, addr: u64, block: &Block) -> bool {
         let space = &self.spaces[block.space];
-        let (pool, _) = space.class;
-        (pool == DEFAULT_POOL || self.destroyed_pools.contains(&pool))
-            && match space.page_bytes {
-                None => block.size_bytes == space.size_bytes,
-                Some(page) => !whole_pages(addr - space.addr, block.size_bytes, page).is_empty(),
-            }
+        match space.page_bytes {
+            None => block.size_bytes == space.size_bytes,
+            Some(page) => !whole_pages(addr - space.addr, block.size_bytes, page).is_empty(),
+        }
     }
 
     fn insert_free(&mut self, addr: u64, block: Block) {
-        self.releasable_count += usize::from(self.is_releasable(addr, &block));
-        let space = &self.spaces[block.space];
-        self.free.entry(space.class).or_default().insert((space.stream, block.size_bytes, addr));
+        let space = self.spaces[block.space];
+        if self.is_releasable(addr, &block) {
+            self.count_releasable(&space, true);
+        }
+        let rank = self.rank(addr, &block);
+        self.free.entry(space.class).or_default().insert(rank);
         self.blocks.insert(addr, Block { is: Use::Free, free_since: self.requests_count, ..block });
     }
 
     fn remove_free(&mut self, addr: u64) -> Option<Block> {
         let block = self.blocks.remove(&addr)?;
-        self.releasable_count -= usize::from(self.is_releasable(addr, &block));
-        let space = &self.spaces[block.space];
-        self.free.entry(space.class).or_default().remove(&(space.stream, block.size_bytes, addr));
+        let space = self.spaces[block.space];
+        if self.is_releasable(addr, &block) {
+            self.count_releasable(&space, false);
+        }
+        let rank = self.rank(addr, &block);
+        self.free.entry(space.class).or_default().remove(&rank);
         Some(block)
     }
 
@@ -343,9 +323,9 @@ impl Policy {
         let mut fitting = self
             .free
             .get(&class)?
-            .range((stream, size, 0)..)
+            .range((stream, size, 0, 0)..)
             .take_while(|(of, ..)| *of == stream)
-            .map(|(_, size, addr)| (*size, *addr));
+            .map(|(_, size, _, addr)| (*size, *addr));
         let (mut found_size, mut found) = fitting.next()?;
         if self.settings.expandable_segments {
             // A block that can grow counts as large as it can become.
@@ -491,7 +471,7 @@ impl Policy {
     }
 
     /// Releases a free block if it is a whole segment, or the whole pages in it if the segment is expandable.
-    fn release(&mut self, addr: u64) {
+    pub(super) fn release(&mut self, addr: u64) {
         let Some(block) = self.blocks.get(&addr).copied().filter(|block| block.is == Use::Free) else {
             return;
         };
@@ -526,7 +506,7 @@ impl Policy {
     /// least as many requests as they were on average, and so on with the others until enough is released.
     fn collect(&mut self) {
         let Some(threshold) = self.collects_over_bytes else { return };
-        let unused = self.free.get(&COLLECTED).into_iter().flatten().filter_map(|(_, size, addr)| {
+        let unused = self.free.get(&COLLECTED).into_iter().flatten().filter_map(|(_, size, _, addr)| {
             let block = self.blocks.get(addr)?;
             let space = &self.spaces[block.space];
             let is_whole = space.page_bytes.is_none() && space.size_bytes == *size;
@@ -557,17 +537,17 @@ impl Policy {
             let block = self.blocks.get(&addr);
             block.is_some_and(|block| self.spaces[block.space].page_bytes.is_none())
         };
-        let next = free.range((stream, wanted, 0)..).next();
-        let single = next.filter(|(of, _, addr)| *of == stream && is_released(*addr));
-        if let Some((_, _, addr)) = single.copied() {
+        let next = free.range((stream, wanted, 0, 0)..).next();
+        let single = next.filter(|(of, _, _, addr)| *of == stream && is_released(*addr));
+        if let Some((.., addr)) = single.copied() {
             self.release(addr);
             return true;
         }
-        let smaller = free.range(..(stream, wanted, 0)).rev();
-        let smaller = smaller.take_while(|(of, size, _)| *of == stream && *size >= limit);
+        let smaller = free.range(..(stream, wanted, 0, 0)).rev();
+        let smaller = smaller.take_while(|(of, size, ..)| *of == stream && *size >= limit);
         let mut total = 0;
         let mut chosen = Vec::new();
-        for (_, size, addr) in smaller {
+        for (_, size, _, addr) in smaller {
             if total >= wanted {
                 break;
             }

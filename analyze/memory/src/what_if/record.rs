@@ -16,6 +16,7 @@ use crate::{
         changes::{Alternative, Changes},
         ensemble::{Ensemble, Release},
         limits::{self, Limits},
+        private_pools::Scope,
         served::Served,
     },
 };
@@ -36,21 +37,66 @@ impl Asked {
         let comes = |ts: &i64| before.is_none_or(|before| *ts < before);
         while self.changes.empty_cache_ts.get(self.added_count).is_some_and(comes) {
             self.added_count += 1;
-            self.replays.release(DEFAULT_POOL, Release::Certain);
+            self.replays.release(Scope::All, Release::Certain);
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    /// Replays an event of a process that had these settings.
+    fn event(&mut self, event: &Event, settings: &Settings) {
         self.add_calls(Some(event.ts));
-        self.replays.event(&self.changes.request(event));
+        let event = self.changes.request(event);
+        match event.action {
+            // The allocator states the size of the block that it found no room for.
+            Action::Oom => self.replays.failed(&event, settings.least_request_bytes(event.size_bytes)),
+            _ => self.replays.event(&event),
+        }
     }
 
     /// Follows a release by the program, or one that it may have made.
     fn release(&mut self, release: Release) {
         if !self.changes.no_empty_cache || release == Release::Likely {
-            self.replays.release(DEFAULT_POOL, release);
+            self.replays.release(Scope::All, release);
         }
     }
+
+    /// Follows a call, which may have released less than everything: the destructor of a private pool makes one, and the
+    /// program may have been allocating from such a pool.
+    fn call(&mut self, scope: Scope, release: Release) {
+        if !self.changes.no_empty_cache {
+            self.replays.release(scope, release);
+        }
+    }
+
+    /// Follows the release of memory of a private pool, which was destroyed at that time (`is_first`) or before, and maybe
+    /// of what else was unused.
+    fn release_of_pool(&mut self, pool: PoolId, release: PrivateRelease) {
+        let PrivateRelease { is_first, is_destructor, is_recorded, leaves_default } = release;
+        let is_call_made = !self.changes.no_empty_cache;
+        let made = |scope| is_call_made.then_some(scope);
+        let causes = match (is_first, leaves_default) {
+            _ if is_destructor => [Some(Scope::Pool(pool)); 3],
+            (true, true) => [Some(Scope::Pool(pool)), made(Scope::Destroyed), made(Scope::Destroyed)],
+            (true, false) => [Some(Scope::Pool(pool)), made(Scope::All), made(Scope::Destroyed)],
+            (false, true) => [made(Scope::Destroyed); 3],
+            (false, false) if is_recorded => [made(Scope::All), made(Scope::All), made(Scope::Destroyed)],
+            // It may have been released because the device was full.
+            (false, false) => [Some(Scope::All), made(Scope::Destroyed), None],
+        };
+        self.replays.release_of_pool(pool, causes);
+    }
+}
+
+/// What the record tells about a release of memory of a private pool.
+#[derive(Clone, Copy, Debug)]
+struct PrivateRelease {
+    /// No memory of the pool was released before.
+    is_first: bool,
+    /// The pool was not destroyed before: something of it was unused all the time since the last request to it.
+    is_destructor: bool,
+    /// Every call of `empty_cache()` is on record.
+    is_recorded: bool,
+    /// Unused memory of the default pool was not released, so that the call was not for all memory.
+    leaves_default: bool,
 }
 
 /// Where the program called `empty_cache()`.
@@ -75,6 +121,9 @@ pub struct Case {
     pub device_bytes: Option<u64>,
     /// The requests served with the settings that the process had.
     pub control: Served,
+    /// What the control would be if blocks were preferred by the age of their segments, while it is not known whether
+    /// they are and both have reserved the same.
+    by_age: Option<Served>,
     /// The requests served with each of the alternatives, in the order in which they were given.
     pub asked: Vec<Asked>,
     /// The number of requests that were served on record.
@@ -113,6 +162,10 @@ pub struct Case {
     burst: Option<Release>,
     /// Private pools of which memory was released.
     destroyed: HashSet<PoolId>,
+    /// Private pools that may have been destroyed before memory of them was released.
+    maybe_destroyed: HashSet<PoolId>,
+    /// The number of requests to private pools so far.
+    pool_requests: HashMap<PoolId, u64>,
     /// The private pool of which memory was released last, without another event since.
     last_private: Option<PoolId>,
 }
@@ -120,10 +173,38 @@ pub struct Case {
 impl Case {
     /// Replays an event with the control and the alternatives.
     fn event(&mut self, event: &Event) {
-        if self.control.ended.is_none() {
-            self.control.event(event);
+        for control in std::iter::once(&mut self.control).chain(&mut self.by_age) {
+            if control.ended.is_none() {
+                control.event(event);
+            }
         }
-        self.asked.iter_mut().for_each(|asked| asked.event(event));
+        self.asked.iter_mut().for_each(|asked| asked.event(event, &self.settings));
+    }
+
+    /// Releases unused memory with the control: only a segment of the default pool if it is there.
+    fn release_control(&mut self, scope: Scope, segment: Option<(u64, u64)>) {
+        for control in std::iter::once(&mut self.control).chain(&mut self.by_age) {
+            let segment = segment.filter(|_| scope == Scope::All);
+            let is_released =
+                segment.is_some_and(|(addr, bytes)| control.policy.release_segment(addr, bytes));
+            if !is_released && control.ended.is_none() {
+                control.release(scope);
+            }
+        }
+    }
+
+    /// Compares the control with the bytes reserved on record after a request, and decides what blocks are preferred by,
+    /// once that makes a difference.
+    fn compare(&mut self, reserved_bytes: u64) {
+        let difference = |served: &Served| served.counts().reserved_bytes.abs_diff(reserved_bytes);
+        let is_same = |served: &Served| served.ended.is_none() && difference(served) == 0;
+        if self.by_age.as_ref().is_some_and(|by_age| is_same(by_age) != is_same(&self.control)) {
+            self.by_age.take().filter(is_same).into_iter().for_each(|by_age| self.control = by_age);
+        }
+        self.requests_count += 1;
+        let difference = difference(&self.control);
+        self.equal_count += u64::from(difference == 0);
+        self.difference_bytes = self.difference_bytes.max(difference);
     }
 
     /// Follows a release of the default pool that is on record; returns whether the program made it.
@@ -154,29 +235,50 @@ impl Case {
             return;
         }
         let is_first = self.destroyed.insert(pool);
-        let is_recorded = self.calls == Calls::Recorded;
-        // A call would have released what else was unused.
-        let is_own = self.control.ended.is_none() && self.control.policy.has_releasable_beside(pool);
+        let release = PrivateRelease {
+            is_first,
+            is_destructor: is_first && self.control.ended.is_none() && !self.maybe_destroyed.contains(&pool),
+            is_recorded: self.calls == Calls::Recorded,
+            leaves_default: self.control.ended.is_none() && self.control.policy.has_releasable_by_default(),
+        };
         for asked in &mut self.asked {
-            asked.replays.destroy(pool);
-            match self.burst {
-                Some(release) => asked.release(release),
-                None if is_own || is_first && (is_recorded || !asked.changes.no_empty_cache) => {
-                    asked.replays.release(pool, Release::Certain);
-                }
-                // The destructor, or a call that is not made now.
-                None if is_first => asked.replays.release(pool, Release::Likely),
-                None if is_recorded => (),
-                None => asked.release(Release::Likely),
+            asked.release_of_pool(pool, release);
+            // The default pool was released right before.
+            if let Some(release) = self.burst {
+                asked.release(release);
             }
+        }
+    }
+
+    /// Considers that a private pool is destroyed after an event of it, if nothing tells of it: nothing asks for its memory
+    /// any more, and nothing of it is unused on record.
+    fn consider_destruction(&mut self, event: &Event) {
+        let pool = event.pool;
+        if pool == DEFAULT_POOL {
+            return;
+        }
+        let count = self.pool_requests.entry(pool).or_default();
+        *count += u64::from(limits::is_request(event));
+        let is_last = *count >= self.limits.pool_requests.get(&pool).copied().unwrap_or_default();
+        let is_open = is_last && !self.destroyed.contains(&pool) && self.control.ended.is_none();
+        if is_open && !self.control.policy.can_release(Scope::Pool(pool)) {
+            self.maybe_destroyed.insert(pool);
+            self.asked.iter_mut().for_each(|asked| asked.replays.may_destroy(pool));
         }
     }
 
     /// Considers a call of `empty_cache()` at a time at which it releases nothing on record.
     fn consider_call(&mut self) {
         let is_open = self.calls == Calls::Partial && self.control.ended.is_none();
-        if is_open && !self.control.policy.has_releasable() {
-            self.asked.iter_mut().for_each(|asked| asked.release(Release::Possible));
+        let policy = &self.control.policy;
+        let scope = match (policy.can_release(Scope::All), policy.can_release(Scope::Destroyed)) {
+            (false, _) => Scope::All,
+            // While the program allocated from a private pool.
+            (true, false) if !self.destroyed.is_empty() => Scope::Destroyed,
+            (true, _) => return,
+        };
+        if is_open {
+            self.asked.iter_mut().for_each(|asked| asked.call(scope, Release::Possible));
         }
     }
 }
@@ -216,6 +318,8 @@ impl Cases {
                 served
             };
             let control = serve(settings.clone());
+            let by_age = settings.orders_by_age.is_none();
+            let by_age = by_age.then(|| serve(settings.clone().ordered_by_age()));
             let room = limits.room().filter(|_| capacity_bytes.is_none());
             let asked = asked.get(&(key.run, key.pid)).unwrap_or(default).iter().map(|alternative| Asked {
                 replays: Ensemble::new(
@@ -236,6 +340,7 @@ impl Cases {
                 capacity_bytes,
                 device_bytes,
                 control,
+                by_age,
                 requests_count: 0,
                 equal_count: 0,
                 difference_bytes: 0,
@@ -255,6 +360,8 @@ impl Cases {
                 bursts_count: 0,
                 burst: None,
                 destroyed: HashSet::new(),
+                maybe_destroyed: HashSet::new(),
+                pool_requests: HashMap::new(),
                 last_private: None,
             }
         })
@@ -267,6 +374,9 @@ impl Listener for Cases {
         case.began_late = true;
         for block in allocator.blocks().filter(|block| block.state == State::Active) {
             let pool = allocator.segment(block.segment).map_or(DEFAULT_POOL, |segment| segment.pool);
+            if !case.limits.pool_requests.contains_key(&pool) {
+                case.maybe_destroyed.insert(pool);
+            }
             case.event(&Event {
                 ts,
                 action: Action::Alloc,
@@ -290,10 +400,9 @@ impl Listener for Cases {
         } else if case.burst.is_none() {
             case.burst = Some(case.release());
         }
-        // The cause does not matter to the control, which releases what is unused.
-        if case.control.ended.is_none() {
-            case.control.release(pool);
-        }
+        // The cause does not matter to the control, which releases the segment, or what is unused.
+        let segment = (event.action == Action::SegmentFree).then_some((event.addr, event.size_bytes));
+        case.release_control(if pool == DEFAULT_POOL { Scope::All } else { Scope::Pool(pool) }, segment);
     }
 
     fn after(&mut self, key: Key, allocator: &Allocator, event: &Event) {
@@ -317,11 +426,9 @@ impl Listener for Cases {
             _ => (),
         }
         case.event(event);
+        case.consider_destruction(event);
         if matches!(event.action, Action::Alloc | Action::UsageAlloc) {
-            case.requests_count += 1;
-            let difference = case.control.counts().reserved_bytes.abs_diff(reserved);
-            case.equal_count += u64::from(difference == 0);
-            case.difference_bytes = case.difference_bytes.max(difference);
+            case.compare(reserved);
         }
         if limits::ends_burst(event) {
             (case.burst, case.last_private, case.is_late) = (None, None, false);
@@ -331,11 +438,17 @@ impl Listener for Cases {
 
     fn empty_cache(&mut self, run: u32, pid: u32, _tid: u32, ts: i64, _replay: &Replay) {
         let of_process = self.cases.iter_mut().filter(|(key, _)| (key.run, key.pid) == (run, pid));
-        for (_, case) in of_process.filter(|(_, case)| case.limits.is_for_all(ts)) {
-            if case.control.ended.is_none() {
-                case.control.release(DEFAULT_POOL);
-            }
-            case.asked.iter_mut().for_each(|asked| asked.release(Release::Certain));
+        for (_, case) in of_process {
+            let Some(release) = case.limits.call(ts) else { continue };
+            let scope = |leaves_default| match release == Release::Likely && leaves_default {
+                true => Scope::Destroyed,
+                false => Scope::All,
+            };
+            let policy = &case.control.policy;
+            // Pending frees may have been completed although nothing was released.
+            let called = scope(policy.releasable_of_pool(DEFAULT_POOL) > 0);
+            case.release_control(scope(policy.has_releasable_by_default()), None);
+            case.asked.iter_mut().for_each(|asked| asked.call(called, release));
         }
     }
 
@@ -350,38 +463,4 @@ impl Listener for Cases {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_after_the_last_event_releases_memory() {
-        let event = |ts, action| Event {
-            ts,
-            action,
-            addr: 1 << 20,
-            size_bytes: 30 << 20,
-            stream: 0,
-            pool: DEFAULT_POOL,
-            tid: 1,
-            stack: None,
-            is_of_empty_cache: false,
-        };
-        let events =
-            [event(10, Action::Alloc), event(20, Action::FreeRequested), event(30, Action::FreeCompleted)];
-        let end_bytes = |empty_cache_ts: Vec<i64>| {
-            let changes = Changes { empty_cache_ts, ..Changes::default() };
-            let default = vec![Alternative { settings: None, changes }];
-            let mut cases = Cases { default, ..Cases::default() };
-            let (key, allocator) = (Key { run: 0, pid: 1, device: 0 }, Allocator::default());
-            events.iter().for_each(|event| cases.after(key, &allocator, event));
-            cases.end();
-            let end = cases.cases[&key].asked[0].replays.range(|served| served.counts().reserved_bytes);
-            end.single().expect("nothing is open")
-        };
-        let cached = end_bytes(Vec::new());
-        assert!(cached >= 30 << 20, "{cached}");
-        assert_eq!(end_bytes(vec![15]), cached, "nothing is free yet");
-        assert_eq!(end_bytes(vec![15, 40]), 0);
-        assert_eq!(end_bytes(vec![30]), 0, "right after the last event, too");
-    }
-}
+mod tests;

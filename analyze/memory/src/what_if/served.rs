@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use analyze_run::random::Random;
 
-use super::policy::{Counts, Policy};
+use super::{
+    policy::{Counts, Policy},
+    private_pools::Scope,
+};
 use crate::{
-    event::{Action, Event, PoolId},
+    event::{Action, Event},
     settings::Settings,
-    totals::DEFAULT_POOL,
 };
 
 /// The recorded requests, served under one set of settings.
@@ -90,12 +92,8 @@ impl Served {
         }
     }
 
-    /// Releases everything that is unused, or what is unused of a private pool, which has then been destroyed.
-    pub(super) fn release(&mut self, pool: PoolId) {
-        if pool == DEFAULT_POOL {
-            return self.policy.empty_cache();
-        }
-        self.policy.destroy_pool(pool);
-        self.policy.release_pool(pool);
+    /// Releases what is unused.
+    pub(super) fn release(&mut self, scope: Scope) {
+        self.policy.release_scope(scope);
     }
 }

@@ -15,7 +15,7 @@ use parquet::{
 };
 
 use super::window::Windows;
-use crate::{error::AnalyzeError, panics, stored_file::StoredFile, times};
+use crate::{error::AnalyzeError, panics, parquet_pages::CheckedPages, stored_file::StoredFile, times};
 
 /// The number of rows decoded at once, small enough that what lies between decoder and reader fits into a
 /// cache.
@@ -111,7 +111,8 @@ impl Decoder {
         let windows = Windows::new(file.file()?, ranges)
             .map_err(|source| AnalyzeError::Io { path: file.path().to_owned(), source })?;
         let mask = ProjectionMask::leaves(schema, wanted.iter().copied());
-        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(windows, file.reader().clone())
+        let pages = CheckedPages(windows);
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, file.reader().clone())
             .with_row_groups(vec![place.index])
             .with_projection(mask)
             .with_batch_size(BATCH_ROWS)

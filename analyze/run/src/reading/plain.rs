@@ -11,7 +11,7 @@ use parquet::arrow::{
     arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
 };
 
-use crate::{error::AnalyzeError, panics, stored_file::StoredFile, times};
+use crate::{error::AnalyzeError, panics, parquet_pages::CheckedPages, stored_file::StoredFile, times};
 
 /// The number of rows read at once.
 const BATCH_ROWS: usize = 1 << 14;
@@ -44,7 +44,8 @@ impl Reader {
         let file = Arc::new(StoredFile::open(path)?);
         let batches = panics::decoding(path, || {
             let reader = file.reader().clone();
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.file()?, reader);
+            let mut builder =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(CheckedPages(file.file()?), reader);
             if let Some(columns) = columns {
                 let leaves = builder.parquet_schema().columns().iter().enumerate();
                 let wanted = leaves.filter(|(_, leaf)| columns.contains(&leaf.path().string().as_str()));

@@ -13,6 +13,7 @@ use crate::questions::{
         history_report::{
             CauseSum, ExitReport, HistoryReport, OomReport, PauseReport, PhaseReport, ReleaseReport,
         },
+        occupancy::Occupancy,
         state::{self, At, Moment},
     },
 };
@@ -160,6 +161,8 @@ fn failed(oom: &Oom, start_ns: i64) -> OomReport {
         "fragmentation"
     } else if oom.before.other_stream_bytes >= oom.block_bytes {
         "other_stream"
+    } else if oom.is_limited() {
+        "limit"
     } else {
         "capacity"
     };
@@ -193,6 +196,7 @@ fn failed(oom: &Oom, start_ns: i64) -> OomReport {
         segments_count: oom.segments.map(|of| of.segments_count),
         segments_in_use_bytes: oom.segments.map(|of| of.in_use_bytes),
         segments_in_use_count: oom.segments.map(|of| of.in_use_count),
+        occupancy: None,
         moment: None,
     }
 }
@@ -369,7 +373,16 @@ impl HistoryReport {
 
     /// Adds the whole states at the instants of [`Self::moments_wanted`], in the same order.
     pub fn add_moments(&mut self, moments: impl Iterator<Item = Moment>) {
-        self.ooms.iter_mut().zip(moments).for_each(|(oom, moment)| oom.moment = Some(moment));
+        for (oom, moment) in self.ooms.iter_mut().zip(moments) {
+            let occupancy = Occupancy::of(&moment, oom.pid);
+            let missing_bytes = oom.segment_bytes.saturating_sub(oom.device_free_bytes) as i64;
+            if oom.verdict == "capacity"
+                && occupancy.as_ref().is_some_and(|of| of.is_of_neighbours(missing_bytes))
+            {
+                oom.verdict = "neighbour";
+            }
+            (oom.occupancy, oom.moment) = (occupancy, Some(moment));
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::state::{Moment, Share};
+use super::{
+    occupancy::Occupancy,
+    state::{Moment, Share},
+};
 
 /// Segments of one allocator that were reserved or released for one cause.
 #[derive(Clone, Debug, Serialize)]
@@ -170,7 +173,8 @@ pub struct OomReport {
     /// The number of bytes that the driver reported as free on the device.
     pub device_free_bytes: u64,
     /// `fragmentation` (enough memory was free, but in no single block), `other_stream` (a free block was
-    /// large enough, but belonged to another stream), or `capacity`.
+    /// large enough, but belonged to another stream), `limit` (a limit of the process forbade what the device had
+    /// room for), `neighbour` (other processes had most of the memory in use, and more than was missing), or `capacity`.
     pub verdict: &'static str,
     /// Whether a limit of the process, not the device, forbade the segment.
     pub is_limited: bool,
@@ -214,6 +218,8 @@ pub struct OomReport {
     pub segments_in_use_bytes: Option<u64>,
     /// The number of blocks in use in these segments.
     pub segments_in_use_count: Option<u64>,
+    /// Who had the device's memory at that moment; `None` if that was not read, or for all but the first failures.
+    pub occupancy: Option<Occupancy>,
     /// The whole state at that moment; `None` for all but the first failures.
     pub moment: Option<Moment>,
 }

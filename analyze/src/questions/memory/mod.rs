@@ -7,5 +7,6 @@ pub mod exports;
 pub mod history;
 pub mod history_report;
 pub mod map;
+pub mod occupancy;
 pub mod overview;
 pub mod state;

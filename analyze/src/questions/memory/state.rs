@@ -43,7 +43,7 @@ const BLOCKS_NAMED: usize = 3;
 /// An instant of a run.
 #[derive(Clone, Debug)]
 pub enum At {
-    /// The time at which the most memory was reserved.
+    /// The time at which the most memory was reserved; without an allocator of PyTorch, allocated from the driver.
     Peak,
     /// The peak, if it is known already: the time of the event that caused it (ns, trace clock).
     Reached(i64),
@@ -302,6 +302,23 @@ async fn time(trace: &Trace, query: &str) -> Result<Option<i64>, AnalyzeError> {
 const PEAK: &str = "when most was reserved";
 const END: &str = "at the end of the run";
 
+/// What the peak is the peak of, with the query that returns its time: the first that has a row. Without an allocator of PyTorch it is that of
+/// the memory that all processes had allocated from the driver, and without the addresses of allocations that of a counter.
+const PEAKS: [(&str, &str); 3] = [
+    (PEAK, "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1"),
+    (
+        "when most was allocated from the driver",
+        "SELECT ts FROM (SELECT ts, sum(bytes) OVER (ORDER BY ts, bytes ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS held_bytes \
+         FROM (SELECT ts, size_bytes AS bytes FROM driver_allocations \
+         UNION ALL SELECT ts + dur AS ts, -size_bytes AS bytes FROM driver_allocations WHERE dur IS NOT NULL)) \
+         ORDER BY held_bytes DESC, ts LIMIT 1",
+    ),
+    (
+        "when most was in use on a GPU, by its counter",
+        "SELECT ts FROM memory_use ORDER BY used_bytes DESC, ts LIMIT 1",
+    ),
+];
+
 /// Resolves an instant to the time (ns, trace clock) before which everything has happened, and describes it.
 ///
 /// # Errors
@@ -312,11 +329,12 @@ pub async fn instant(trace: &Trace, at: &At, start_ns: i64) -> Result<(i64, Stri
         At::End => Ok((i64::MAX - 1, END.to_owned())),
         At::Reached(ts) => Ok((ts.saturating_add(1), PEAK.to_owned())),
         At::Peak => {
-            let query = "SELECT ts FROM memory_curve ORDER BY reserved_bytes DESC, ts LIMIT 1";
-            Ok(match time(trace, query).await? {
-                Some(ts) => (ts.saturating_add(1), PEAK.to_owned()),
-                None => (i64::MAX - 1, END.to_owned()),
-            })
+            for (label, query) in PEAKS {
+                if let Some(ts) = time(trace, query).await? {
+                    return Ok((ts.saturating_add(1), label.to_owned()));
+                }
+            }
+            Ok((i64::MAX - 1, END.to_owned()))
         }
         At::Mark(name) => {
             let query = format!(

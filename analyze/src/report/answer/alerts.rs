@@ -17,10 +17,13 @@ use crate::{
 pub const NOTHING_READ: &str = "no GPU was read, and no allocator of PyTorch was probed: see `analyze info`";
 
 /// Returns the name of what was measured.
-pub fn subject(subject: Subject) -> String {
+pub fn subject(subject: &Subject) -> String {
     match subject {
         Subject::Device { device } => format!("GPU {device}, in use"),
         Subject::Allocator { pid, device } => format!("process {pid}, device {device}, reserved by PyTorch"),
+        Subject::Process { pid } => format!("process {pid}, on all GPUs"),
+        Subject::Container { id } => format!("container {id}, on all GPUs"),
+        Subject::Pod { name } => format!("pod {name}, on all GPUs"),
     }
 }
 
@@ -67,7 +70,7 @@ fn spans(alert: &Alert, start_ns: i64) -> Table {
 pub fn document(alerts: &[Alert], warnings: Vec<String>, start_ns: i64) -> Document {
     let mut blocks = Vec::new();
     for alert in alerts {
-        let subject = subject(alert.subject);
+        let subject = subject(&alert.subject);
         let verdict = match alert.verdict {
             Verdict::Alert if alert.spans.len() == 1 => "1 alert".to_owned(),
             Verdict::Alert => format!("{} alerts", alert.spans.len()),

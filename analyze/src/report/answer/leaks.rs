@@ -1,4 +1,4 @@
-//! Whether the memory of PyTorch's allocator leaks, and from where.
+//! Whether the memory of PyTorch's allocator leaks, and from where; and that which others allocated from the driver.
 
 use trace_schema::Bytes;
 
@@ -9,6 +9,7 @@ use crate::report::{
 };
 use analyze_memory::leaks::{
     account::{Account, LiveSite, Suspect},
+    driver::DriverGrowth,
     growth::{Bin, Growth},
 };
 use analyze_run::symbols;
@@ -162,9 +163,27 @@ fn of_growth(growth: &Growth, top: usize) -> Vec<Block> {
     blocks
 }
 
-/// Arranges each allocator with its `top` sites.
-pub fn document(growth: &[Growth], warnings: Vec<String>, top: usize) -> Document {
+/// Arranges what a process allocated from the driver, other than segments of PyTorch's allocator.
+fn of_driver(growth: &DriverGrowth, top: usize) -> Vec<Block> {
+    let title = format!(
+        "process {}, allocations from the driver by other allocators: {}",
+        growth.pid,
+        growth.verdict.name()
+    );
+    let mut facts = growth.reasons.clone();
+    facts.push(format!("{} epochs: {}", growth.epochs.count(), growth.epochs.label()));
+    let mut blocks = vec![Block::Heading(title), Block::List(facts), of_account(&growth.account)];
+    if !growth.sites.is_empty() {
+        blocks.push(Block::Heading("retained by".to_owned()));
+        blocks.push(Block::Table(sites(&growth.sites, top)));
+    }
+    blocks
+}
+
+/// Arranges each allocator of PyTorch, and what processes allocated from the driver besides, with the `top` sites of each.
+pub fn document(growth: &[Growth], drivers: &[DriverGrowth], warnings: Vec<String>, top: usize) -> Document {
     let mut blocks: Vec<Block> = growth.iter().flat_map(|growth| of_growth(growth, top)).collect();
+    blocks.extend(drivers.iter().flat_map(|growth| of_driver(growth, top)));
     if blocks.is_empty() {
         blocks.push(Block::Note(
             "no allocator of PyTorch had events, or none was probed: see `analyze info`".to_owned(),

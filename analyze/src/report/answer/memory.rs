@@ -1,5 +1,7 @@
 //! Where the memory of PyTorch's allocators is at an instant, by the terms of `torch.cuda.memory_stats`.
 
+use std::cmp::Reverse;
+
 use trace_schema::{Bytes, Nanos};
 
 use crate::{
@@ -17,6 +19,9 @@ use analyze_run::symbols;
 
 /// Number of functions shown of a call stack, innermost first.
 const FRAMES: usize = 4;
+
+/// Largest number of sizes of driver allocations that are shown.
+const SIZES: usize = 20;
 
 /// A line of an account: what, bytes, size, meaning.
 type Line = [String; 4];
@@ -41,6 +46,9 @@ fn device(device: &Device) -> Vec<Block> {
             "allocator" => ("PyTorch's allocator", "reserved, see below"),
             "library" => (library, "allocated by its own calls of the driver"),
             "context" => ("context", "with loaded code, and what the driver rounds up"),
+            "before_recording" => {
+                ("before recording", "its context, and what it had allocated when recording began")
+            }
             "process" => ("in all", "cannot be split"),
             "other_process" => ("in all", "not recorded"),
             _ => ("unknown", "not attributed to a process by the driver"),
@@ -57,24 +65,35 @@ fn device(device: &Device) -> Vec<Block> {
 }
 
 fn driver(driver: &Driver) -> Vec<Block> {
-    let sizes: Vec<String> =
-        driver.sizes.iter().map(|(bytes, count)| format!("{count} × {}", Bytes(*bytes))).collect();
+    let mut by_bytes: Vec<(&i64, &u64)> = driver.sizes.iter().collect();
+    if by_bytes.len() > SIZES {
+        by_bytes.sort_by_key(|(bytes, count)| Reverse(i128::from(**bytes) * i128::from(**count)));
+    }
+    let shown = by_bytes.iter().take(SIZES);
+    let mut sizes: Vec<String> =
+        shown.map(|(bytes, count)| format!("{count} × {}", Bytes(**bytes))).collect();
+    if by_bytes.len() > SIZES {
+        sizes.push(format!("and {} other sizes", by_bytes.len() - SIZES));
+    }
     let (least, recorded) = if driver.is_partial { ("at least ", "; on record") } else { ("", "") };
+    let functions: Vec<&str> = driver.functions.iter().map(String::as_str).collect();
     let title = format!(
-        "process {}: {least}{} cudaMalloc calls allocated {least}{}{recorded}: {}",
+        "process {}: {least}{} {} calls allocated {least}{}{recorded}: {}",
         driver.pid,
         driver.allocs_count,
+        functions.join(" and "),
         size(driver.alloc_bytes),
         sizes.join(", ")
     );
     let frees = driver.frees_count;
+    let free = if driver.functions.iter().all(|op| op == "cudaMalloc") { "cudaFree" } else { "freeing" };
     let mut facts = vec![match driver.held_bytes {
-        Some(held) => format!("after {frees} cudaFree calls, {} of it are left", Bytes(held)),
+        Some(held) => format!("after {frees} {free} calls, {} of it are left", Bytes(held)),
         None if driver.is_partial => format!(
-            "at least {frees} cudaFree calls released some of it; how much is not known: only a part of the calls is on record"
+            "at least {frees} {free} calls released some of it; how much is not known: only a part of the calls is on record"
         ),
         None => format!(
-            "{frees} cudaFree calls released some of it; how much is not known: the source does not record their addresses"
+            "{frees} {free} calls released some of it; how much is not known: the source does not record their addresses"
         ),
     }];
     if driver.is_like_torch {

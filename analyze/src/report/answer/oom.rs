@@ -15,6 +15,17 @@ fn bytes(value: u64) -> String {
     size(value as i64)
 }
 
+/// Number of other processes named.
+const NAMED: usize = 3;
+
+/// Describes what a process that did not make the request had.
+fn other((pid, of_bytes): &(Option<u32>, i64)) -> String {
+    match pid {
+        Some(pid) => format!("process {pid} {}", size(*of_bytes)),
+        None => format!("no process that the driver names {}", size(*of_bytes)),
+    }
+}
+
 fn facts(oom: &OomReport) -> Vec<String> {
     let limit = match oom.is_limited {
         true => ": a limit of the process (set_per_process_memory_fraction) forbade a segment of this size",
@@ -26,6 +37,8 @@ fn facts(oom: &OomReport) -> Vec<String> {
             let free = bytes(oom.other_stream_bytes);
             format!("other_stream: another stream had a free block of {free}")
         }
+        "limit" => "limit: the device had room, and the process may not use it".to_owned(),
+        "neighbour" => "neighbour: other processes had most of the memory in use".to_owned(),
         _ => "capacity: more was in use than left room".to_owned(),
     };
     let mut facts = vec![
@@ -43,6 +56,12 @@ fn facts(oom: &OomReport) -> Vec<String> {
             bytes(oom.segment_bytes)
         ),
     ];
+    if let Some(of) = &oom.occupancy {
+        let named: Vec<String> = of.others.iter().take(NAMED).map(other).collect();
+        let named = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        let (own, others) = (size(of.own_bytes), size(of.others_bytes));
+        facts.push(format!("of the device's memory the process had {own}, and others had {others}{named}"));
+    }
     if let (Some(addr), Some(size), Some(count)) =
         (oom.hole_addr, oom.hole_in_use_bytes, oom.hole_in_use_count)
     {

@@ -88,8 +88,7 @@ fn call(call: &Call) -> String {
 pub fn text(document: &Document) -> String {
     let mut text = String::new();
     if !document.title.is_empty() {
-        text +=
-            &format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.scheduler));
+        text += &format!("# {}\n\n**{}**\n\n", escaped(&document.title), escaped(&document.verdict.main));
     }
     for answer in &document.verdict.answers {
         text += &format!("**{}:** {}\n\n", escaped(answer.question), escaped(&answer.text));

@@ -129,8 +129,8 @@ pub fn text(document: &Document, screen: Screen) -> String {
     if !document.title.is_empty() {
         text += &format!("{}\n\n", palette.bold(&cut(&text::harmless(&document.title), terminal.width)));
     }
-    if !verdict.scheduler.is_empty() {
-        let main = terminal.wrapped(&verdict.scheduler, "");
+    if !verdict.main.is_empty() {
+        let main = terminal.wrapped(&verdict.main, "");
         text += &format!("{}\n\n", palette.painted(main.trim_end(), verdict.tone.class()));
     }
     for answer in &verdict.answers {

@@ -1,11 +1,13 @@
-//! Comparison of two sets of runs as a document: first the gates, then the parts of the differences, then
-//! everything that changed.
+//! Comparison of two sets of runs as a document: first what the difference of the wall times was spent on, then the gates,
+//! then the parts of other differences, then everything that changed.
 
 use crate::{
     compare::{
         change::Change,
         facts::Discord,
+        findings::{Difference, FindingChange},
         judge::{Comparison, Judged, Outcome, Taking, p_shown},
+        run_time::{Name, Part, RunTime, Stage, signed_ns},
         why::Account,
     },
     report::{
@@ -41,9 +43,14 @@ fn headline(comparison: &Comparison) -> Headline {
         Outcome::Inconclusive => "Inconclusive.".to_owned(),
     };
     let work = if comparison.work.is_empty() { "" } else { "The sides do different work. " };
-    let scheduler = format!("{work}{verdict}");
+    let verdict = format!("{work}{verdict}");
+    let (main, verdict) = match &comparison.run_time {
+        Some(run_time) => (run_time.sentence(), Some(verdict)),
+        None => (verdict, None),
+    };
     let count = |outcome: Outcome| of(outcome).count();
-    let mut sentences = vec![format!(
+    let mut sentences: Vec<String> = verdict.into_iter().collect();
+    sentences.push(format!(
         "{} on {} and {} runs: {} fail, {} pass, {} inconclusive.",
         match comparison.gates.len() {
             1 => "1 gate".to_owned(),
@@ -54,7 +61,11 @@ fn headline(comparison: &Comparison) -> Headline {
         count(Outcome::Regression),
         count(Outcome::Pass),
         count(Outcome::Inconclusive) + count(Outcome::Suspect)
-    )];
+    ));
+    let is_worse = |change: &&FindingChange| matches!(change.difference, Difference::New | Difference::More);
+    for change in comparison.findings.iter().flatten().filter(is_worse).take(REASONS) {
+        sentences.push(format!("{}: {}.", change.difference.name(), finding(comparison, change)));
+    }
     if matches!(comparison.outcome, Outcome::Regression | Outcome::Suspect) {
         sentences.extend(comparison.accounts.iter().take(REASONS).map(Account::sentence));
     }
@@ -66,7 +77,114 @@ fn headline(comparison: &Comparison) -> Headline {
         }
         sentences.append(&mut reasons);
     }
-    Headline { scheduler, sentences, answers: Vec::new(), tone: tone(comparison.outcome) }
+    Headline { main, sentences, answers: Vec::new(), tone: tone(comparison.outcome) }
+}
+
+/// Names a finding with its cost in the new runs, and who is behind it if the account of the wall time has it.
+fn finding(comparison: &Comparison, change: &FindingChange) -> String {
+    let part = change.kind.replace('-', "_");
+    let parts = comparison.run_time.iter().flat_map(|run_time| &run_time.parts);
+    let name = parts.filter(|one| one.part == part).find_map(|one| one.names.first());
+    let by = name.map_or_else(String::new, |name| format!(" ({})", name.name));
+    format!("{} {}{by}", change.kind, finding_cost(change.new_ns, change.new_bytes))
+}
+
+/// Formats what findings cost.
+fn finding_cost(ns: f64, bytes: f64) -> String {
+    let costs = [(ns, super::time(ns)), (bytes, super::size(bytes.round() as i64))];
+    let costs: Vec<String> =
+        costs.into_iter().filter(|(cost, _)| *cost > 0.0).map(|(_, text)| text).collect();
+    if costs.is_empty() { "–".to_owned() } else { costs.join(", ") }
+}
+
+fn findings(comparison: &Comparison) -> Option<Section> {
+    let found = comparison.findings.as_ref().filter(|found| !found.is_empty())?;
+    let row = |change: &FindingChange| {
+        [
+            change.kind.clone(),
+            change.difference.name().to_owned(),
+            finding_cost(change.base_ns, change.base_bytes),
+            finding_cost(change.new_ns, change.new_bytes),
+            format!("{} of {}", change.base_runs_count, comparison.base.len()),
+            format!("{} of {}", change.new_runs_count, comparison.new.len()),
+        ]
+    };
+    let columns = [
+        whole("Finding"),
+        whole("It is"),
+        number("Base"),
+        number("New"),
+        number("Base runs"),
+        number("New runs"),
+    ];
+    let note = "Costs are means over the runs of a side. `analyze RUN` lists the findings of a run with their evidence and what to do.";
+    Some(Section {
+        id: "findings",
+        short: "Findings",
+        question: "What is wrong on one side and not on the other?".to_owned(),
+        blocks: vec![
+            Block::Table(Table::texts(&columns, found.iter().map(row))),
+            Block::Note(note.to_owned()),
+        ],
+    })
+}
+
+/// Builds the table of parts of the wall time.
+fn parts_table(parts: &[&Part], is_tested: bool, total: &Part) -> Table {
+    let row = |part: &Part, what: &str| -> Row {
+        let name = |name: &Name| format!("{} {}", name.name, signed_ns(name.delta_ns()));
+        let mut cells: Vec<Cell> = vec![
+            what.into(),
+            super::time(part.base_ns).into(),
+            super::time(part.new_ns).into(),
+            signed_ns(part.delta_ns).into(),
+            super::percent(part.share_ratio).into(),
+        ];
+        if is_tested {
+            cells.push(part.q.map_or_else(|| "–".to_owned(), p_shown).into());
+        }
+        cells.push(part.names.iter().map(name).collect::<Vec<_>>().join(", ").into());
+        cells.into()
+    };
+    let mut columns =
+        vec![word("The process"), number("Base"), number("New"), number("Difference"), number("Share of it")];
+    if is_tested {
+        columns.push(number("q"));
+    }
+    columns.push(word("Functions, threads or tasks"));
+    let mut rows: Vec<Row> = parts.iter().map(|part| row(part, part.meaning())).collect();
+    rows.push(row(total, "all"));
+    Table::new(&columns, rows, "SELECT * FROM metrics_run_time")
+}
+
+fn run_time(comparison: &Comparison) -> Option<Section> {
+    let found: &RunTime = comparison.run_time.as_ref()?;
+    let is_tested = found.q.is_some();
+    let whole = Part {
+        stage: Stage::All,
+        part: String::new(),
+        base_ns: found.base.mean_ns,
+        new_ns: found.new.mean_ns,
+        delta_ns: found.delta_ns,
+        share_ratio: 1.0,
+        q: found.q,
+        names: Vec::new(),
+    };
+    let mut blocks = vec![Block::Table(parts_table(&found.outermost(), is_tested, &whole))];
+    let before: Vec<&Part> = found.parts.iter().filter(|part| part.stage == Stage::StartUp).collect();
+    if let Some(start_up) = found.start_up.as_ref().filter(|_| found.is_recorded && !before.is_empty()) {
+        let table = parts_table(&before, is_tested, start_up);
+        blocks.push(Block::Table(table.caption("Before the first launch").folded()));
+    }
+    blocks.push(Block::Note(
+        "The account of each run follows its process with the longest wall time, without overlap and without rest. Times are means over the runs of a side: so the differences of the parts sum to that of the wall times.".to_owned(),
+    ));
+    Some(Section {
+        id: "run-time",
+        short: "Wall time",
+        question: "What was the difference in wall time spent on?".to_owned(),
+        blocks,
+    })
 }
 
 fn gates(comparison: &Comparison) -> Section {
@@ -277,7 +395,11 @@ pub fn document(comparison: &Comparison) -> Document {
     Document {
         title: format!("{} → {}", name(&comparison.base), name(&comparison.new)),
         verdict: headline(comparison),
-        sections: vec![gates(comparison), why(comparison), changes(comparison), runs(comparison)],
+        sections: run_time(comparison)
+            .into_iter()
+            .chain(findings(comparison))
+            .chain([gates(comparison), why(comparison), changes(comparison), runs(comparison)])
+            .collect(),
         is_overview: true,
     }
 }

@@ -1,10 +1,10 @@
 //! Time between launches, in which the GPU got no new work, by what the host did.
 
-use trace_schema::Nanos;
+use trace_schema::{Kind, Nanos};
 
 use super::{percent, time};
 use crate::{
-    questions::host_gaps::Gap,
+    questions::host_gaps::{Gap, is_launch},
     report::{
         data::Report,
         document::{Block, Part, Row, Section, Table, number, word},
@@ -27,6 +27,9 @@ pub(super) fn build(report: &Report) -> Option<Section> {
                 format!(
                     "{rows} of at least {made} launches are stored, and any of the others may lie between two of them"
                 )
+            }
+            None if report.info.provenance.is_partial(Kind::Call, is_launch) => {
+                "not all launches are stored, and how many there were is not known: any number may lie between two of them".to_owned()
             }
             None => "no thread has two launches on record".to_owned(),
         };
@@ -60,11 +63,15 @@ pub(super) fn build(report: &Report) -> Option<Section> {
     ];
     let sql = "SELECT * FROM launch_gaps ORDER BY dur DESC";
     let causes = Table::of_parts("Host was", &parts, sql);
+    let total_time = time(gaps.total_ns as f64);
+    let sum = match gaps.threads_count {
+        1 => format!("{total_time} in all"),
+        threads => format!("{total_time} summed over {threads} threads, whose gaps may overlap"),
+    };
     section(vec![
         Block::Note(format!(
-            "{} times between two launches of a thread, {} in all. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
-            gaps.gaps_count,
-            time(gaps.total_ns as f64)
+            "{} times between two launches of a thread, {sum}. The GPU may still have had work: what is not a wait for it is time in which the host gave it none.",
+            gaps.gaps_count
         )),
         Block::Parts(parts),
         Block::Table(causes),

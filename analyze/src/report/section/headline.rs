@@ -1,15 +1,18 @@
-//! The first lines of the report: what was slow, why, what was not a factor, and where the memory was.
+//! The first lines of the report: what is wrong, where the time went, what was slow and why, and where the memory was.
 
-use super::{percent, size, time};
+use std::cmp::Reverse;
+
+use super::{findings::cost, percent, size, time};
 use crate::{
     questions::{
         chains::{Chains, Scheduler, Verdict},
+        findings::Findings,
         memory::{overview::Overview, state::Held},
         share::{Share, share_of},
     },
     report::{
         data::Report,
-        document::{Answer, Headline, Link, Tone},
+        document::{Answer, Headline, Link},
     },
 };
 use analyze_verdict::causes::Cause;
@@ -32,8 +35,8 @@ fn main_culprit(chains: &Chains) -> Option<(String, f64)> {
     Some((label, ratio(name)))
 }
 
-/// Describes the scheduler's part in one sentence.
-fn scheduler(chains: &Chains) -> (String, Tone) {
+/// Describes the scheduler's part in slow calls in one sentence.
+fn scheduler(chains: &Chains) -> String {
     let own = share_of(&chains.overall, Cause::Scheduler);
     let found =
         Scheduler::of(own, chains.scheduler_behind_ratio, share_of(&chains.overall, Cause::Inconclusive));
@@ -41,28 +44,22 @@ fn scheduler(chains: &Chains) -> (String, Tone) {
         format!("; {name} held the CPU for {} of the waiting", percent(ratio))
     });
     match found {
-        Scheduler::NotAFactor => (
-            format!("The scheduler is not a factor: it caused {} of the excess latency.", percent(own)),
-            Tone::Good,
-        ),
-        Scheduler::MainCause => {
-            (format!("The scheduler caused {} of the excess latency{by}.", percent(own)), Tone::Bad)
+        Scheduler::NotAFactor => {
+            format!("The scheduler is not a factor: it caused {} of the excess latency.", percent(own))
         }
-        Scheduler::Behind => (
-            format!(
-                "The scheduler caused {} of the excess latency, because threads that slow calls waited for had to wait for a CPU{by}.",
-                percent(chains.scheduler_behind_ratio)
-            ),
-            Tone::Bad,
+        Scheduler::MainCause => {
+            format!("The scheduler caused {} of the excess latency{by}.", percent(own))
+        }
+        Scheduler::Behind => format!(
+            "The scheduler caused {} of the excess latency, because threads that slow calls waited for had to wait for a CPU{by}.",
+            percent(chains.scheduler_behind_ratio)
         ),
-        Scheduler::Inconclusive => (
-            "The scheduler's part is inconclusive: events were lost while slow calls ran.".to_owned(),
-            Tone::Open,
-        ),
-        Scheduler::Minor => (
-            format!("The scheduler is a minor factor: it caused {} of the excess latency{by}.", percent(own)),
-            Tone::Open,
-        ),
+        Scheduler::Inconclusive => {
+            "The scheduler's part is inconclusive: events were lost while slow calls ran.".to_owned()
+        }
+        Scheduler::Minor => {
+            format!("The scheduler is a minor factor: it caused {} of the excess latency{by}.", percent(own))
+        }
     }
 }
 
@@ -108,19 +105,41 @@ fn ruled_out(chains: &Chains) -> String {
     format!("examined, and ruled out: {}.", names.join(", "))
 }
 
+/// Describes the parts of what one allocator had reserved.
+fn parts(held: &Held) -> String {
+    format!(
+        "{} was allocated, {} was inactive split, and {} was reclaimable by empty_cache().",
+        size(held.allocated_bytes + held.pending_bytes),
+        size(held.pinned_bytes),
+        size(held.releasable_bytes)
+    )
+}
+
 fn memory(of: Option<&Overview>) -> String {
     let Some(memory) = of else { return "no event of PyTorch's allocator is on record.".to_owned() };
-    let sum = |of: fn(&Held) -> i64| -> i64 { memory.review.peak.allocators.iter().map(of).sum() };
     if memory.curve.peak_reserved_bytes == 0 {
         return "not known: PyTorch's blocks are on record, but no segment that it reserved.".to_owned();
     }
-    let mut words = format!(
-        "PyTorch reserved at most {}; at that time {} was allocated, {} was inactive split, and {} was reclaimable by empty_cache().",
-        size(memory.curve.peak_reserved_bytes),
-        size(sum(|held| held.allocated_bytes + held.pending_bytes)),
-        size(sum(|held| held.pinned_bytes)),
-        size(sum(|held| held.releasable_bytes))
-    );
+    let mut held: Vec<&Held> = memory.review.peak.allocators.iter().collect();
+    held.sort_by_key(|held| (Reverse(held.reserved_bytes), held.pid, held.device));
+    let all = size(memory.curve.peak_reserved_bytes);
+    let mut words = match held.as_slice() {
+        [] => format!("PyTorch reserved at most {all}."),
+        [one] => format!("PyTorch reserved at most {all}; at that time {}", parts(one)),
+        several => {
+            let of = |held: &&Held| {
+                let reserved = size(held.reserved_bytes.unwrap_or_default());
+                format!(
+                    " Process {} had {reserved} on device {} when one of them had most: {}",
+                    held.pid,
+                    held.device,
+                    parts(held)
+                )
+            };
+            let named: String = several.iter().take(NAMED).map(of).collect();
+            format!("PyTorch's {} allocators reserved at most {all} together.{named}", several.len())
+        }
+    };
     if let Some(oom) = memory.review.history.ooms.first() {
         let count = memory.review.history.ooms.len();
         words += &format!(
@@ -136,11 +155,26 @@ fn memory(of: Option<&Overview>) -> String {
     words
 }
 
+/// Names the findings after the first one, with their costs; `None` if there are none.
+fn further(findings: &Findings) -> Option<String> {
+    let others = findings.findings.iter().skip(1);
+    let named = others.clone().take(NAMED).map(|finding| format!("{} ({})", finding.title, cost(finding)));
+    let named: Vec<String> = named.collect();
+    let more = match others.count().saturating_sub(NAMED) {
+        0 => String::new(),
+        count => format!(" And {count} more."),
+    };
+    (!named.is_empty()).then(|| format!("{}{more}", named.join(" ")))
+}
+
 /// Builds the first lines.
 pub(crate) fn build(report: &Report) -> Headline {
     let chains = &report.chains;
     let answer = |question, text, links| Answer { question, text, links };
     let mut answers = Vec::new();
+    if let Some(others) = further(&report.findings) {
+        answers.push(answer("Also", others, vec![Link::to_section("findings", "all findings")]));
+    }
     if let Some(process) = report.run_time.first() {
         let others = match report.run_time.len() - 1 {
             0 => String::new(),
@@ -150,10 +184,12 @@ pub(crate) fn build(report: &Report) -> Headline {
         let text = format!("{}{others}", super::run_time::sentence(process));
         answers.push(answer("Time", text, vec![Link::to_section("run-time", "all of it")]));
     }
-    let (main, tone) = if chains.overall_slow_count == 0 {
+    if let Some(text) = super::kernels::sentence(report) {
+        answers.push(answer("GPU", text, vec![Link::to_section("kernels", "all kernels")]));
+    }
+    if chains.overall_slow_count == 0 {
         let text = "No slow call could be judged in this run.".to_owned();
         answers.push(answer("Slow", text, vec![Link::to_section("functions", "functions")]));
-        ("The scheduler's part is not known.".to_owned(), Tone::Open)
     } else {
         answers.push(answer("Slow", slow(chains), vec![Link::to_section("chains", "the slowest calls")]));
         let mut links = vec![Link::to_section("causes", "all causes")];
@@ -164,11 +200,12 @@ pub(crate) fn build(report: &Report) -> Headline {
         let links = vec![Link::to_section("causes", "what rules them out")];
         let links = if chains.alibis.is_empty() { Vec::new() } else { links };
         answers.push(answer("Not a factor", ruled_out(chains), links));
-        match report.has_schedule {
+        let text = match report.has_schedule {
             true => scheduler(chains),
-            false => ("Nothing of the scheduler is on record: its part is not known.".to_owned(), Tone::Open),
-        }
-    };
+            false => "Nothing of the scheduler is on record: its part is not known.".to_owned(),
+        };
+        answers.push(answer("Scheduler", text, vec![Link::to_section("causes", "its part")]));
+    }
     let links = vec![Link::to_section("memory", "where it was")];
     answers.push(answer("Memory", memory(report.memory.as_ref()), links));
     let steps = super::next_steps::all(report);
@@ -177,5 +214,6 @@ pub(crate) fn build(report: &Report) -> Headline {
         steps.join("\n"),
         vec![Link::to_section("provenance", "what was not measured")],
     ));
-    Headline { scheduler: main, sentences: Vec::new(), answers, tone }
+    let (main, tone) = super::findings::main_sentence(&report.findings);
+    Headline { main, sentences: Vec::new(), answers, tone }
 }

@@ -1,6 +1,7 @@
 //! Sections of the report. Each turns the results of an analysis into blocks, and none runs a query.
 
 pub(super) mod comparison;
+pub(super) mod findings;
 mod headline;
 mod leaks;
 mod next_steps;
@@ -20,17 +21,19 @@ macro_rules! sections {
         $(mod $section;)*
 
         /// The builders of all sections, in order. A builder returns `None` if the run has nothing for its section.
-        pub(super) const ALL: &[fn(&super::Report) -> Option<super::document::Section>] = &[$($section::build),*];
+        pub(super) const ALL: &[fn(&super::Report) -> Option<super::document::Section>] = &[findings::build, $($section::build),*];
     };
 }
 
 sections! {
     run_time,
+    steps,
     causes,
     functions,
     culprits,
     chains,
     gaps,
+    kernels,
     nccl,
     phases,
     memory,

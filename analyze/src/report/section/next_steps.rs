@@ -1,5 +1,5 @@
-//! What to do next: a step for each cause with a substantial share, which follows from the nature of the
-//! cause, and the first recommendation on memory. A cause with a small share gets no step.
+//! What to do next: what the first findings say. Without findings, it is a step for each cause of slow calls with a substantial
+//! share, which follows from the nature of the cause, and the first recommendation on memory.
 
 use super::amount;
 use crate::{
@@ -11,8 +11,11 @@ use crate::{
 };
 use analyze_verdict::{blocker::Blocker, causes::Cause};
 
-/// Number of causes that get a step.
+/// Number of findings or causes that get a step.
 const STEPS: usize = 2;
+
+/// Step for waits for the GPU where its work is on record.
+const WITH_KERNELS: &str = "Look at the kernels, whose work is on record: this is expected synchronization.";
 
 /// Step that suggests itself if this cause took the time.
 fn step(cause: Cause) -> &'static str {
@@ -60,11 +63,27 @@ fn step(cause: Cause) -> &'static str {
 
 /// Returns the steps; at least one sentence.
 pub(super) fn all(report: &Report) -> Vec<String> {
+    let of_findings = report.findings.findings.iter().filter(|finding| !finding.to_do.is_empty());
+    let mut steps: Vec<String> = of_findings.map(|finding| finding.to_do.clone()).collect();
+    steps.dedup();
+    steps.truncate(STEPS);
+    if steps.is_empty() {
+        return of_causes(report);
+    }
+    if !report.has_schedule {
+        steps.push(WITHOUT_SCHEDULE.to_owned());
+    }
+    steps
+}
+
+/// Returns the steps that follow from the causes of slow calls and from the memory; at least one sentence.
+fn of_causes(report: &Report) -> Vec<String> {
     let mut shares: Vec<&Share> = report.chains.overall.iter().collect();
     shares.retain(|share| share.share_ratio >= MAIN_CAUSE_RATIO);
     shares.sort_by(|a, b| b.share_ratio.total_cmp(&a.share_ratio));
     let step = |cause| match cause {
         Cause::Inconclusive if !report.has_schedule => WITHOUT_SCHEDULE,
+        Cause::GpuWait if report.kernels.is_some() => WITH_KERNELS,
         cause => step(cause),
     };
     let mut steps: Vec<String> = shares

@@ -24,7 +24,7 @@ fn colour(part: &str) -> &'static str {
         "copy" => "size",
         "nccl" => "nccl",
         "module" => "first-call",
-        "other_thread" => "nested",
+        "other_thread" | "gil" => "nested",
         "waiting_for_cpu" => "scheduler",
         "throttled" => "throttled",
         "stopped" => "stopped",

@@ -36,6 +36,22 @@ impl Calls {
         self.all.len()
     }
 
+    /// Number of calls that begin before a time in nanoseconds.
+    pub(super) fn before(&self, ts: i64) -> usize {
+        self.all.partition_point(|call| call.ts < ts)
+    }
+
+    /// Start, end and function of each call. The end is `i64::MAX` if the recording has none.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, i64, u32)> {
+        self.all.iter().enumerate().map(|(index, call)| (call.ts, self.end(index), call.op))
+    }
+
+    /// Functions of the calls that begin in `[from, to)`, in nanoseconds.
+    pub(super) fn begun(&self, from: i64, to: i64) -> impl Iterator<Item = u32> {
+        let until = self.before(to);
+        self.all[self.before(from).min(until)..until].iter().map(|call| call.op)
+    }
+
     /// Start of the first call in nanoseconds.
     pub(super) fn first_ts(&self) -> Option<i64> {
         self.all.first().map(|call| call.ts)
@@ -93,6 +109,15 @@ impl Calls {
         }
     }
 
+    /// Returns the end of the last call of some functions that begins before a time, or that time if the call is longer, and
+    /// the start of the next one, in nanoseconds.
+    pub(super) fn around(&self, ts: i64, is_wanted: impl Fn(u32) -> bool) -> (Option<i64>, Option<i64>) {
+        let index = self.all.partition_point(|call| call.ts <= ts);
+        let before = (0..index).rev().find(|index| is_wanted(self.all[*index].op));
+        let after = self.all[index..].iter().find(|call| is_wanted(call.op));
+        (before.map(|index| self.end(index).min(ts)), after.map(|call| call.ts))
+    }
+
     /// Returns the function of the call that the thread is in at a time.
     pub(super) fn at(&self, ts: i64) -> Option<u32> {
         let index = self.all.partition_point(|call| call.ts <= ts).checked_sub(1)?;
@@ -140,5 +165,22 @@ mod tests {
         assert_eq!((calls.at(99 + 2 * long), calls.at(100 + 2 * long)), (Some(4), None));
         assert_eq!((calls.count(), calls.first_ts(), calls.last_end()), (6, Some(10), Some(200 + 3 * long)));
         assert_eq!(Calls::default().at(5), None);
+        let around = |ts| calls.around(ts, |op| op == 1 || op == 3);
+        assert_eq!(
+            (around(5), around(15), around(40)),
+            ((None, Some(10)), (Some(15), Some(50)), (Some(20), Some(50)))
+        );
+        assert_eq!(around(90), (Some(70), None));
+        let all = [
+            (10, 20, 1),
+            (30, 50, 2),
+            (50, 70, 3),
+            (100, 100 + 2 * long, 4),
+            (200 + 2 * long, 200 + 3 * long, 5),
+            (200 + 3 * long, 200 + 3 * long, 6),
+        ];
+        assert_eq!(calls.iter().collect::<Vec<_>>(), all);
+        assert_eq!(calls.begun(30, 100).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!((calls.before(30), calls.before(31), calls.begun(60, 30).count()), (1, 2, 0));
     }
 }

@@ -10,15 +10,27 @@
 //! ```
 //! The account follows the thread that drives the GPU: the one with most launches, or with most calls if none are on record.
 //! While it sleeps, the account follows the thread that woke it, as `walk` does, so that time that several threads spend at
-//! once counts once. Before that thread's first event, and after its exit, the account follows the process's main thread.
+//! once counts once. A thread that waits for CPython's global interpreter lock is woken by a timer again and again: the
+//! account then follows the thread that has the lock. Before the driving thread's first event, and after its exit, the
+//! account follows the process's main thread.
 //! A process lasts from its fork to the exit of its main thread, as far as the recording has them, else from the beginning
 //! of the recording to its end.
+//!
+//! This walk accounts for the time of each step (`_steps`), too: what it passes on is cut at the borders of the steps.
 
 mod busy;
 mod calls;
+mod interpreter_lock;
+mod lives;
 mod part;
+mod spent;
+mod stage;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use analyze_engine::{
     derived_table::{Output, Writer},
@@ -26,42 +38,51 @@ use analyze_engine::{
     rows::Rows,
 };
 use analyze_run::{
-    columns::{integers, strings},
     coverage::Coverage,
     error::AnalyzeError,
-    events::Events,
     hash::HashMap,
     reading::{Names, TASK_COLUMNS},
 };
 use analyze_verdict::{
-    call::{Call, Sink},
+    blocker::{Blocker, syscall_name},
+    call::{Call, Marked, Sink},
     derived::{Source, thread_names},
     schedule::Schedule,
     thread_state::State,
     time_split::Parts,
     walk::{Link, Walker},
 };
-use futures::TryStreamExt;
 use trace_schema::{Class, Kind};
 
 use self::{
     busy::Busy,
     calls::Calls,
+    interpreter_lock::{Wait, holder_at, waits},
+    lives::Lives,
     part::{Part, state_name},
+    spent::{Key, Spent},
+    stage::{Stage, Stages},
 };
-use super::def::TableDef;
+use super::{
+    def::TableDef,
+    steps::{
+        find::{self, Found, LEAST_STEPS, Range},
+        times::{StepRows, Steps, Times},
+    },
+};
+
+pub(super) use part::STEP_COLUMNS;
 
 /// Number of off-CPU intervals that are walked at once, so that the links of a whole run are never in memory together.
 const WALKED: usize = 1024;
-
-const LIVES: &str = "SELECT run, CAST(op AS VARCHAR) AS op, CAST(pid AS BIGINT) AS pid, CAST(tid AS BIGINT) AS tid, ts \
-     FROM events WHERE kind = 'process' AND op IN ('fork', 'exit')";
+/// Largest depth that is told apart: a thread is the driving one, woke it, or is further away.
+const DEPTH: usize = 2;
 
 pub(crate) const TABLE: TableDef = TableDef {
     name: "_run_time",
     needs: &[Kind::Call],
     schema: TimeRows::schema,
-    make: |source, output| Box::pin(fill(source, output)),
+    make: |source, output| Box::pin(fill(source, Some(output), None)),
 };
 
 rows! {
@@ -85,35 +106,11 @@ rows! {
         intervals_count: i64,
         gpu_busy_ns: Option<i64>,
         gpu_idle_ns: Option<i64>,
-    }
-}
-
-/// When processes began and threads ended, in nanoseconds, by the run's name, process and thread.
-#[derive(Debug, Default)]
-struct Lives {
-    forks: HashMap<(String, u32), i64>,
-    exits: HashMap<(String, u32, u32), i64>,
-}
-
-impl Lives {
-    async fn read(events: &dyn Events) -> Result<Self, AnalyzeError> {
-        let mut lives = Self::default();
-        let mut batches = events.select(LIVES);
-        while let Some(batch) = batches.try_next().await? {
-            let (runs, ops) = (strings(&batch, "run")?, strings(&batch, "op")?);
-            let (pids, tids) = (integers(&batch, "pid")?, integers(&batch, "tid")?);
-            let times = integers(&batch, "ts")?;
-            for row in 0..batch.num_rows() {
-                let (run, ts) = (runs.value(row).to_owned(), times.value(row));
-                let (pid, tid) = (pids.value(row) as u32, tids.value(row) as u32);
-                if ops.value(row) == "exit" {
-                    lives.exits.insert((run, pid, tid), ts);
-                } else {
-                    lives.forks.insert((run, pid), ts);
-                }
-            }
-        }
-        Ok(lives)
+        depth: i64,
+        waited_in: Option<&'a str>,
+        syscall: Option<&'a str>,
+        waits_count: i64,
+        longest_ns: i64,
     }
 }
 
@@ -125,26 +122,13 @@ struct Thread {
     first_launch_ts: Option<i64>,
 }
 
-/// What time was spent on. Names are numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    is_start_up: Option<bool>,
-    part: Part,
-    state: &'static str,
-    op: Option<u32>,
-    /// Process and thread whose time it is.
-    thread: (u32, u32),
-    /// Process and name of the task that had the CPU or ended the sleep.
-    task: Option<(u32, u32)>,
-}
-
-/// How much time was spent, in nanoseconds, and in how many intervals.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    time_ns: i64,
-    intervals_count: i64,
-    gpu_busy_ns: i64,
-    gpu_idle_ns: i64,
+/// A range that a thread marked over `[ts, end)`, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    slot: usize,
+    name: u32,
+    ts: i64,
+    end: i64,
 }
 
 /// A process whose time is accounted for: run, process, driving thread and its wall time.
@@ -155,14 +139,37 @@ struct Process<'a> {
     driver: usize,
     /// Start and end in nanoseconds.
     wall: (i64, i64),
-    /// Time of the first launch on record; `None` if there is none, or if it need not be the first.
-    first_launch_ts: Option<i64>,
+    stages: Stages,
     busy: Option<&'a Busy>,
 }
 
-/// The sink that accounts for the time of each process once all rows are read. It keeps every top-level call at 16 bytes.
+impl Process<'_> {
+    /// Adds `[ts, end)`, in nanoseconds, which was spent on one thing, cut at the stages; `slept_from` is when the driving
+    /// thread fell asleep, if it slept.
+    fn add(
+        &self,
+        spent: &mut HashMap<Key, Spent>,
+        (ts, end): (i64, i64),
+        key: &Key,
+        slept_from: Option<i64>,
+    ) {
+        self.stages.cut(ts, end, |ts, end, stage| {
+            let gpu = self.busy.map_or((0, 0), |busy| busy.split(ts, end));
+            spent.entry(Key { stage, ..*key }).or_default().add(end - ts, gpu, slept_from);
+        });
+    }
+}
+
+/// The sink that accounts for the time of each process, and of each of its steps, once all rows are read. It keeps every
+/// top-level call at 16 bytes, and every marked range at 32 if steps are asked for.
 struct Accounts {
-    writer: Writer<TimeRows>,
+    /// Where the rows of `_run_time` go, if they are asked for.
+    times: Option<Writer<TimeRows>>,
+    /// Where the rows of `_steps` go, if they are asked for.
+    steps: Option<Writer<StepRows>>,
+    marks: Vec<Mark>,
+    /// When marks were lost, or stored in part, by run, in nanoseconds.
+    lost_marks: HashMap<u32, Vec<(i64, i64)>>,
     /// Threads with calls by their number in the schedule.
     threads: Vec<Thread>,
     thread_names: HashMap<(u32, u32), u32>,
@@ -181,6 +188,12 @@ impl Accounts {
         for slot in (0..self.threads.len()).filter(|slot| self.threads[*slot].calls.count() > 0) {
             let (run, pid, _) = schedule.key(slot);
             slots.entry((run, pid)).or_default().push(slot);
+        }
+        let mut launching: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for ((run, pid), slots) in &slots {
+            if slots.iter().any(|slot| self.threads[*slot].launches_count > 0) {
+                launching.entry(*run).or_default().insert(*pid);
+            }
         }
         let process = |((run, pid), slots): ((u32, u32), Vec<usize>)| {
             let rank = |slot: &&usize| {
@@ -202,8 +215,18 @@ impl Accounts {
             let launches = threads().filter_map(|thread| thread.first_launch_ts);
             let first_launch_ts =
                 launches.min().filter(|_| has_first && self.coverage.has_kernel_launches(run));
-            let busy = self.busy.get(&(name.clone(), pid)).or_else(|| self.busy.get(&(name, 0)));
-            Some(Process { run, pid, driver, wall: (start, end), first_launch_ts, busy })
+            let is_launch = |op: u32| schedule.names.class(op) == Some(Class::Launch);
+            let pause_at = |ts: i64| {
+                let around = threads().map(|thread| thread.calls.around(ts, is_launch));
+                let around: Vec<(Option<i64>, Option<i64>)> = around.collect();
+                let from = around.iter().filter_map(|(before, _)| *before).max()?;
+                let to = around.iter().filter_map(|(_, after)| *after).min();
+                Some((from, to.unwrap_or(end).min(end)))
+            };
+            let compilers = self.lives.compilers(&name, pid, launching.get(&run)).filter(|ts| *ts < end);
+            let stages = Stages::new(first_launch_ts, compilers, pause_at);
+            let busy = self.busy.get(&(name.clone(), pid)).or_else(|| self.busy.get(&(name.clone(), 0)));
+            Some(Process { run, pid, driver, wall: (start, end), stages, busy })
         };
         slots.into_iter().filter_map(process).collect()
     }
@@ -224,14 +247,40 @@ impl Accounts {
         spans.into_iter().filter(|(_, from, to)| from < to).collect()
     }
 
-    /// Adds a link of the path of the thread `asked`, cut at the calls of the link's own thread and at the first launch.
-    fn add(
+    /// Finds the steps of a process that are on record: those in which no call was lost, nor a mark if they were found in marks.
+    fn find_steps(&self, process: &Process<'_>, schedule: &Schedule) -> Option<Found> {
+        let calls = &self.threads.get(process.driver)?.calls;
+        let names = &schedule.names;
+        let ranges = self.marks.iter().filter_map(|mark| {
+            let (run, pid, tid) = schedule.key(mark.slot);
+            let is_driver = mark.slot == process.driver;
+            let (name, ts, end) = (names.name(mark.name), mark.ts, mark.end);
+            ((run, pid) == (process.run, process.pid)).then_some(Range { name, tid, is_driver, ts, end })
+        });
+        let mut found = find::by_marks(ranges, calls.count(), |ts| calls.before(ts))
+            .or_else(|| find::by_calls(|| calls.iter(), names))?;
+        let lost_marks = match found.by {
+            find::FoundBy::Marks => self.lost_marks.get(&process.run).map_or(&[][..], Vec::as_slice),
+            find::FoundBy::Graph | find::FoundBy::Sequence => &[],
+        };
+        found.spans.retain(|(ts, end)| {
+            *ts >= process.wall.0
+                && *end <= process.wall.1
+                && self.coverage.has_calls((process.run, process.pid), *ts, *end, |_| true)
+                && !lost_marks.iter().any(|(from, to)| from < end && ts < to)
+        });
+        (found.spans.len() >= LEAST_STEPS).then_some(found)
+    }
+
+    /// Passes on the time of a link of the path of the thread `asked`, cut at the calls of the link's own thread: start and end
+    /// in nanoseconds, what the time was spent on, and when the thread `asked` fell asleep, if it slept. `has_gil` is whether the
+    /// link's thread had the global interpreter lock that another one waited for.
+    fn cut(
         &self,
-        spent: &mut HashMap<Key, Spent>,
-        process: &Process<'_>,
         asked: usize,
-        link: &Link,
+        (link, has_gil): (&Link, bool),
         schedule: &Schedule,
+        mut spend: impl FnMut((i64, i64), &Key, Option<i64>),
     ) {
         let names = &schedule.names;
         let (run, pid, tid) = link.thread;
@@ -251,28 +300,20 @@ impl Accounts {
                 self.threads.get(asked).and_then(|asked| asked.calls.at(ts))
             };
             let class = |op: Option<u32>| op.map(|op| names.class(op));
-            let part = Part::of(&Link { state, ..*link }, class(own), class(around), drives);
-            let key = |is_start_up| Key {
-                is_start_up,
+            let part = Part::of(&Link { state, ..*link }, class(own), class(around), drives, has_gil);
+            let is_asleep = matches!(state, State::Blocked(_));
+            let key = Key {
+                stage: None,
                 part,
                 state: state_name(state),
                 op: own.or(around),
                 thread: (pid, tid),
                 task: link.task.filter(|_| state != State::OnCpu).map(|task| (task.pid, task.comm)),
+                depth: link.depth.min(DEPTH),
+                waited_in: link.slept_in,
+                syscall: link.syscall.filter(|_| is_asleep).and_then(syscall_name),
             };
-            let launched = process.first_launch_ts.map(|first| first.clamp(ts, end));
-            let stages = match launched {
-                Some(first) => [(ts, first, Some(true)), (first, end, Some(false))],
-                None => [(ts, end, None), (end, end, None)],
-            };
-            for (ts, end, is_start_up) in stages.into_iter().filter(|(ts, end, _)| ts < end) {
-                let total = spent.entry(key(is_start_up)).or_default();
-                let (busy, idle) = process.busy.map_or((0, 0), |busy| busy.split(ts, end));
-                total.time_ns += end - ts;
-                total.intervals_count += 1;
-                total.gpu_busy_ns += busy;
-                total.gpu_idle_ns += idle;
-            }
+            spend((ts, end), &key, link.slept_from.or(is_asleep.then_some(link.ts)));
         };
         match thread {
             Some(thread) => thread.calls.cut(link.ts, link.end, piece),
@@ -280,22 +321,89 @@ impl Accounts {
         }
     }
 
-    /// Returns what the wall time of a process was spent on, in the order of the keys.
-    fn account(&self, process: &Process<'_>, schedule: &Schedule) -> BTreeMap<Key, Spent> {
-        let mut spent = HashMap::default();
-        let mut walker = Walker::new(schedule);
+    /// Passes on what the wall time of a process was spent on, in the order of time, without gap or overlap.
+    fn account(
+        &self,
+        process: &Process<'_>,
+        schedule: &Schedule,
+        mut spend: impl FnMut((i64, i64), &Key, Option<i64>),
+    ) {
+        let (mut walker, mut of_holder) = (Walker::new(schedule), Walker::new(schedule));
+        let mut waits_of: HashMap<usize, Vec<Wait>> = HashMap::default();
+        let mut holder = |slot: usize, ts: i64| {
+            holder_at(waits_of.entry(slot).or_insert_with(|| waits(schedule, slot)), ts)
+        };
         for (slot, from, to) in self.followed(process, schedule) {
             let ends = schedule.pieces_of(slot).iter().map(|state| state.end);
             let ends = ends.filter(|end| (from + 1..to).contains(end)).skip(WALKED - 1).step_by(WALKED);
             let mut at = from;
             for end in ends.chain([to]) {
                 for link in walker.walk(slot, at, end) {
-                    self.add(&mut spent, process, slot, link, schedule);
+                    let is_futex = link.state == State::Blocked(Blocker::Futex);
+                    let sleeper = is_futex.then(|| schedule.known_slot(link.thread)).flatten();
+                    let Some(holder) = sleeper.and_then(|sleeper| holder(sleeper, link.ts)) else {
+                        let has_gil = link.slept_from.is_some_and(|from| holder(slot, from).is_some());
+                        self.cut(slot, (link, has_gil), schedule, &mut spend);
+                        continue;
+                    };
+                    for of_holder in of_holder.walk(holder, link.ts, link.end) {
+                        let link = Link {
+                            depth: link.depth + 1 + of_holder.depth,
+                            slept_in: link.slept_in.or(Some(Blocker::Futex)),
+                            slept_from: link.slept_from.or(Some(link.ts)),
+                            ..*of_holder
+                        };
+                        self.cut(slot, (&link, true), schedule, &mut spend);
+                    }
                 }
                 at = end;
             }
         }
-        spent.into_iter().collect()
+    }
+
+    /// Makes the rows of `_run_time` of a process.
+    fn write(
+        &self,
+        writer: &mut Writer<TimeRows>,
+        process: &Process<'_>,
+        spent: HashMap<Key, Spent>,
+        schedule: &Schedule,
+    ) -> Result<(), AnalyzeError> {
+        let names = &schedule.names;
+        let (_, _, tid) = schedule.key(process.driver);
+        let (wall_ts, wall_end) = process.wall;
+        let has_gpu = process.busy.is_some();
+        for (key, spent) in spent.into_iter().collect::<BTreeMap<_, _>>() {
+            let (thread_pid, thread_tid) = key.thread;
+            let comm = self.thread_names.get(&(process.run, thread_tid)).map(|comm| names.name(*comm));
+            writer.push(TimeRow {
+                run: names.name(process.run),
+                pid: process.pid,
+                tid,
+                wall_ts,
+                wall_ns: wall_end - wall_ts,
+                stage: key.stage.map(Stage::name),
+                part: key.part.name(),
+                state: key.state,
+                op: key.op.map(|op| names.name(op)),
+                thread_pid,
+                thread_tid,
+                thread_comm: comm.filter(|comm| !comm.is_empty()),
+                task_pid: key.task.map(|(pid, _)| pid),
+                task_comm: key.task.map(|(_, comm)| names.name(comm)).filter(|comm| !comm.is_empty()),
+                time_ns: spent.time_ns,
+                intervals_count: spent.intervals_count,
+                gpu_busy_ns: has_gpu.then_some(spent.gpu_busy_ns),
+                gpu_idle_ns: has_gpu.then_some(spent.gpu_idle_ns),
+                depth: key.depth as i64,
+                waited_in: key.waited_in.map(Blocker::name),
+                syscall: key.syscall,
+                waits_count: spent.waits_count,
+                longest_ns: spent.longest_ns,
+            });
+            writer.send(false)?;
+        }
+        Ok(())
     }
 }
 
@@ -320,56 +428,126 @@ impl Sink for Accounts {
         Ok(())
     }
 
+    fn marked(&mut self, range: &Marked) {
+        let end = range.dur.filter(|dur| *dur > 0).map(|dur| range.ts.saturating_add(dur));
+        if let Some(end) = end.filter(|_| self.steps.is_some()) {
+            self.marks.push(Mark { slot: range.slot, name: range.name, ts: range.ts, end });
+        }
+    }
+
+    fn join(&mut self, other: Box<dyn Sink>) -> Option<Box<dyn Sink>> {
+        let any: &dyn Any = &*other;
+        let adds = any.downcast_ref::<Self>().is_some_and(|other| {
+            !(self.times.is_some() && other.times.is_some() || self.steps.is_some() && other.steps.is_some())
+        });
+        if !adds {
+            return Some(other);
+        }
+        let any: Box<dyn Any> = other;
+        if let Ok(other) = any.downcast::<Self>() {
+            let Self { times, steps, busy, .. } = *other;
+            if times.is_some() {
+                (self.times, self.busy) = (times, busy);
+            }
+            if steps.is_some() {
+                self.steps = steps;
+            }
+        }
+        None
+    }
+
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let names = &schedule.names;
-        let mut rows = Vec::new();
+        let (mut times, mut steps) = (self.times.take(), self.steps.take());
         for process in self.processes(schedule) {
             let (_, _, tid) = schedule.key(process.driver);
-            let spent = self.account(&process, schedule);
-            let head = (process.run, process.pid, tid, process.wall, process.busy.is_some());
-            rows.extend(spent.into_iter().map(|(key, spent)| (head, key, spent)));
-        }
-        for ((run, pid, tid, (wall_ts, wall_end), has_gpu), key, spent) in rows {
-            let (thread_pid, thread_tid) = key.thread;
-            let comm = self.thread_names.get(&(run, thread_tid)).map(|comm| names.name(*comm));
-            self.writer.push(TimeRow {
-                run: names.name(run),
-                pid,
-                tid,
-                wall_ts,
-                wall_ns: wall_end - wall_ts,
-                stage: key.is_start_up.map(|is_start_up| if is_start_up { "start-up" } else { "running" }),
-                part: key.part.name(),
-                state: key.state,
-                op: key.op.map(|op| names.name(op)),
-                thread_pid,
-                thread_tid,
-                thread_comm: comm.filter(|comm| !comm.is_empty()),
-                task_pid: key.task.map(|(pid, _)| pid),
-                task_comm: key.task.map(|(_, comm)| names.name(comm)).filter(|comm| !comm.is_empty()),
-                time_ns: spent.time_ns,
-                intervals_count: spent.intervals_count,
-                gpu_busy_ns: has_gpu.then_some(spent.gpu_busy_ns),
-                gpu_idle_ns: has_gpu.then_some(spent.gpu_idle_ns),
+            let found = if steps.is_some() { self.find_steps(&process, schedule) } else { None };
+            let mut of_steps = steps.as_mut().zip(found.as_ref()).map(|(writer, found)| {
+                let calls = &self.threads[process.driver].calls;
+                let counts = move |from: i64, to: i64| {
+                    calls.begun(from, to).fold((0_i64, 0_i64), |(calls_count, launches_count), op| {
+                        let is_launch = names.class(op) == Some(Class::Launch);
+                        (calls_count + 1, launches_count + i64::from(is_launch))
+                    })
+                };
+                let steps = Steps {
+                    run: names.name(process.run),
+                    pid: process.pid,
+                    tid,
+                    found_by: found.by,
+                    name: &found.name,
+                    spans: &found.spans,
+                };
+                Times::new(writer, steps, counts)
             });
-            self.writer.send(false)?;
+            if times.is_none() && of_steps.is_none() {
+                continue;
+            }
+            let (mut spent, is_asked) = (HashMap::default(), times.is_some());
+            self.account(&process, schedule, |(ts, end), key, slept_from| {
+                if let Some(steps) = &mut of_steps {
+                    steps.add(ts, end, key.part.step_column());
+                }
+                if is_asked {
+                    process.add(&mut spent, (ts, end), key, slept_from);
+                }
+            });
+            if let Some(steps) = of_steps {
+                steps.end()?;
+            }
+            if let Some(writer) = &mut times {
+                self.write(writer, &process, spent, schedule)?;
+            }
         }
-        self.writer.send(true)
+        if let Some(writer) = &mut times {
+            writer.send(true)?;
+        }
+        steps.as_mut().map_or(Ok(()), |writer| writer.send(true))
     }
 }
 
-async fn fill(source: Arc<Source>, output: Output) -> Result<(), AnalyzeError> {
-    let lives = Lives::read(&**source.events()).await?;
-    let busy = busy::read(&**source.events()).await?;
+/// Makes the rows of `_run_time` and of `_steps`, as far as they are asked for.
+///
+/// # Errors
+/// Returns an error if the events cannot be read.
+pub(super) async fn fill(
+    source: Arc<Source>,
+    times: Option<Output>,
+    steps: Option<Output>,
+) -> Result<(), AnalyzeError> {
+    let mut lives = Lives::read(&**source.events()).await?;
+    for file in source.files() {
+        let processes = file.run.processes.iter();
+        lives.parents.extend(processes.map(|process| ((file.name.clone(), process.pid), process.parent_pid)));
+    }
+    let busy = if times.is_some() { busy::read(&**source.events()).await? } else { HashMap::default() };
     let of_runs = Arc::clone(&source);
     let accounts = move |names: &mut Names, coverage| {
-        let runs = of_runs.files().iter().map(|file| {
-            let clock = &file.run.clock;
-            (names.number(&file.name), (clock.start_ns, clock.end_ns, !file.run.joined_running))
-        });
-        let runs = runs.collect();
+        let mut runs = HashMap::default();
+        let mut lost_marks: HashMap<u32, Vec<(i64, i64)>> = HashMap::default();
+        for file in of_runs.files() {
+            let (clock, run) = (&file.run.clock, names.number(&file.name));
+            runs.insert(run, (clock.start_ns, clock.end_ns, !file.run.joined_running));
+            let lost = file.run.lost.iter().filter(|lost| lost.count > 0 && lost.probe == "mark");
+            let stored =
+                file.run.stored.iter().filter(|stored| stored.is_of(Kind::Mark) && !stored.is_whole());
+            let spans = lost.map(|lost| (lost.from_ns, lost.to_ns));
+            let spans = spans.chain(stored.map(|stored| (stored.from_ns, stored.to_ns)));
+            lost_marks.entry(run).or_default().extend(spans);
+        }
         let thread_names = thread_names(of_runs.files(), names);
-        Accounts { writer: output.writer(), threads: Vec::new(), thread_names, lives, busy, runs, coverage }
+        Accounts {
+            times: times.map(|output| output.writer()),
+            steps: steps.map(|output| output.writer()),
+            marks: Vec::new(),
+            lost_marks,
+            threads: Vec::new(),
+            thread_names,
+            lives,
+            busy,
+            runs,
+            coverage,
+        }
     };
     source.sweep(TASK_COLUMNS, false, accounts).await
 }

@@ -3,6 +3,24 @@
 use analyze_verdict::{blocker::Blocker, thread_state::State, walk::Link};
 use trace_schema::Class;
 
+/// Columns of the parts of a step. Sleep is one of them, whatever the thread slept for.
+pub(in crate::tables) const STEP_COLUMNS: [&str; 14] = [
+    "host_ns",
+    "launch_ns",
+    "sync_ns",
+    "alloc_ns",
+    "copy_ns",
+    "nccl_ns",
+    "module_ns",
+    "other_call_ns",
+    "other_thread_ns",
+    "waiting_for_cpu_ns",
+    "throttled_ns",
+    "blocked_ns",
+    "stopped_ns",
+    "unknown_ns",
+];
+
 /// What a span of time on the path was spent on. The order is that of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Part {
@@ -12,6 +30,8 @@ pub(super) enum Part {
     Call(CallPart),
     /// A thread that the driving thread waited for ran, and is none that drives the GPU.
     OtherThread,
+    /// A thread waited for CPython's global interpreter lock, and the thread that had the lock ran.
+    InterpreterLock,
     /// A thread was runnable, and another task had the CPU.
     WaitingForCpu,
     /// A thread was runnable, and its control group had used up its quota.
@@ -64,6 +84,7 @@ impl Part {
             Self::Call(CallPart::Module) => "module",
             Self::Call(CallPart::Other) => "other_call",
             Self::OtherThread => "other_thread",
+            Self::InterpreterLock => "gil",
             Self::WaitingForCpu => "waiting_for_cpu",
             Self::Throttled => "throttled",
             Self::Blocked(blocker) => match blocker {
@@ -80,9 +101,29 @@ impl Part {
         }
     }
 
+    /// Returns the index of the part's column in [`STEP_COLUMNS`].
+    pub(super) fn step_column(self) -> usize {
+        match self {
+            Self::Host => 0,
+            Self::Call(CallPart::Launch) => 1,
+            Self::Call(CallPart::Sync) => 2,
+            Self::Call(CallPart::Alloc) => 3,
+            Self::Call(CallPart::Copy) => 4,
+            Self::Call(CallPart::Nccl) => 5,
+            Self::Call(CallPart::Module) => 6,
+            Self::Call(CallPart::Other) => 7,
+            Self::OtherThread | Self::InterpreterLock => 8,
+            Self::WaitingForCpu => 9,
+            Self::Throttled => 10,
+            Self::Blocked(_) => 11,
+            Self::Stopped => 12,
+            Self::Unknown => 13,
+        }
+    }
+
     /// Returns what a link of the path was spent on. `own` is the class of the top-level call that the link's thread was
     /// in, if it was in one; `asked` is that of the driving thread, whose path it is; `drives` is whether the link's thread
-    /// launches work, too.
+    /// launches work, too; `has_gil` is whether it had the global interpreter lock that the driving thread waited for.
     ///
     /// Waiting for a CPU, for quota or for a signal is that, wherever it happens. A thread that waits for the GPU may
     /// sleep until another thread of the driver wakes it: what that one did is part of the synchronizing call.
@@ -91,6 +132,7 @@ impl Part {
         own: Option<Option<Class>>,
         asked: Option<Option<Class>>,
         drives: bool,
+        has_gil: bool,
     ) -> Self {
         let in_sync = asked == Some(Some(Class::Sync));
         match link.state {
@@ -102,6 +144,7 @@ impl Part {
                 Self::Call(CallPart::of(own.flatten()))
             }
             State::Blocked(_) if own == Some(Some(Class::Sync)) => Self::Call(CallPart::Sync),
+            State::OnCpu if has_gil => Self::InterpreterLock,
             State::OnCpu if drives => Self::Host,
             State::OnCpu => Self::OtherThread,
             State::Blocked(blocker) => Self::Blocked(blocker),
@@ -136,9 +179,37 @@ mod tests {
             state,
             task: None,
             slept_in: None,
+            slept_from: None,
             cpu: None,
             syscall: None,
         }
+    }
+
+    #[test]
+    fn each_part_has_the_column_of_its_name() {
+        let calls = [
+            CallPart::Launch,
+            CallPart::Sync,
+            CallPart::Alloc,
+            CallPart::Copy,
+            CallPart::Nccl,
+            CallPart::Module,
+            CallPart::Other,
+        ];
+        let others = [
+            Part::Host,
+            Part::OtherThread,
+            Part::WaitingForCpu,
+            Part::Throttled,
+            Part::Blocked(Blocker::Other),
+            Part::Stopped,
+            Part::Unknown,
+        ];
+        for part in calls.map(Part::Call).into_iter().chain(others) {
+            assert_eq!(STEP_COLUMNS[part.step_column()], format!("{}_ns", part.name()));
+        }
+        let columns = [Blocker::Futex, Blocker::Disk].map(|blocker| Part::Blocked(blocker).step_column());
+        assert_eq!(columns, [Part::Blocked(Blocker::Other).step_column(); 2]);
     }
 
     #[test]
@@ -168,8 +239,21 @@ mod tests {
             (0, State::Throttled, sync, sync, true, "throttled"),
             (0, State::Stopped, None, None, true, "stopped"),
         ] {
-            let found = Part::of(&link(depth, state), own, asked, drives);
+            let found = Part::of(&link(depth, state), own, asked, drives, false);
             assert_eq!(found.name(), expected, "{depth} {state:?} {own:?} {asked:?} {drives}");
+        }
+        for (state, own, asked, expected) in [
+            (State::OnCpu, None, None, "gil"),
+            (State::OnCpu, launch, None, "launch"),
+            (State::OnCpu, None, sync, "sync"),
+            (State::Preempted, None, None, "waiting_for_cpu"),
+            (State::Blocked(Blocker::Disk), None, None, "disk"),
+        ] {
+            assert_eq!(
+                Part::of(&link(1, state), own, asked, true, true).name(),
+                expected,
+                "{state:?} {own:?}"
+            );
         }
     }
 }

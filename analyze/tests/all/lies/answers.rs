@@ -89,6 +89,7 @@ pub(super) struct Times {
     causes: Rows,
     summary: Rows,
     run_time: Rows,
+    steps: Rows,
     ranges: Rows,
     phases: Rows,
     path: Vec<Span>,
@@ -103,6 +104,7 @@ impl Times {
             causes: rows(trace, call, CAUSES, "slow_calls").await,
             summary: rows(trace, "op", "calls_count, total_ns, max_ns", SUMMARY).await,
             run_time: rows(trace, "concat(pid, ' ', tid, ' ', part)", "time_ns", RUN_TIME).await,
+            steps: rows(trace, "concat(pid, ' ', ts)", "dur_ns, calls_count, launches_count", "steps").await,
             ranges: rows(trace, "phase", "ranges_count, total_ns", "phases").await,
             phases: rows(trace, "phase", PHASES, "phases").await,
             path: spans(
@@ -127,6 +129,10 @@ impl Times {
         }
         tallies.of("summary", cut, |tally| tally.at_most_if(!has_calls, &self.summary, &part.summary));
         tallies.of("run_time", cut, |tally| tally.at_most_if(true, &self.run_time, &part.run_time));
+        // No step may reach across what is gone.
+        if !self.steps.is_empty() {
+            tallies.of("steps", cut, |tally| tally.equal(&self.steps, &part.steps));
+        }
         tallies.of("phases", cut, |tally| {
             tally.at_most_if(!has_marks, &self.ranges, &part.ranges);
             tally.at_most_if(!has_calls || !has_marks, &self.phases, &part.phases);

@@ -2,7 +2,7 @@
 
 use analyze::{
     questions::{
-        alerts, chains, info,
+        alerts, chains, findings, info,
         memory::{
             advice, expandable, history,
             state::{self, At},
@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 
 /// The questions, as verbs of the command line.
-pub(super) const QUESTIONS: [&str; 11] = [
+pub(super) const QUESTIONS: [&str; 12] = [
+    "findings",
     "info",
     "summary",
     "chains",
@@ -37,9 +38,9 @@ pub(super) const QUESTIONS: [&str; 11] = [
 
 /// Verbs that answer no question about one run: they answer queries (the other tables), compare runs by their metrics (the last
 /// table), arrange the answers of other verbs, or write runs and files.
-pub(super) const OTHERS: [&str; 13] = [
-    "sql", "queries", "report", "compare", "baseline", "trend", "export", "head", "slice", "merge", "import",
-    "align", "recover",
+pub(super) const OTHERS: [&str; 14] = [
+    "check", "sql", "queries", "report", "compare", "baseline", "trend", "export", "head", "slice", "merge",
+    "import", "align", "recover",
 ];
 
 /// Fields of a report that describe it.
@@ -52,6 +53,10 @@ async fn ask(trace: &Trace, question: &str) -> (Value, Document) {
     let warnings: Vec<String> = trace.files().iter().flat_map(|file| info::warnings(&file.run)).collect();
     let said = warnings.clone();
     match question {
+        "findings" => {
+            let found = findings::run(trace).await.unwrap();
+            (json!(found), document::findings::document(&found))
+        }
         "info" => {
             let found = info::run(trace).await.unwrap();
             (json!(found), document::info::document(&found))
@@ -84,7 +89,10 @@ async fn ask(trace: &Trace, question: &str) -> (Value, Document) {
         "leaks" => {
             let params = growth::Params { epochs: None };
             let found = growth::run(&trace.events(), trace.files(), &params).await.unwrap();
-            (json!({ "allocators": found, "warnings": warnings }), document::leaks::document(&found, said, 1))
+            (
+                json!({ "allocators": found, "warnings": warnings }),
+                document::leaks::document(&found, &[], said, 1),
+            )
         }
         "alerts" => {
             let (over, lasts_ns) = ("90%".parse::<Threshold>().unwrap(), 300_000_000_000);

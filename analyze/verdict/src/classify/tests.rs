@@ -237,6 +237,7 @@ fn only_waits_of_other_threads_for_a_cpu_are_behind_a_call() {
         state,
         task: None,
         slept_in: None,
+        slept_from: None,
         cpu: None,
         syscall: None,
     };

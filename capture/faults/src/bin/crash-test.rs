@@ -1,14 +1,16 @@
 //! Tries the programs beside this one under injected failures and kills, and counts what they leave on the disk.
 //!
-//! Each line is a tally; the last is that of all. It ends with 1 if anything was wrong, and then says what.
+//! Each line is a tally; the last is that of all. It ends with 1 if anything was wrong, and then says what. `--out` writes each
+//! tally, once it is complete, as a line of JSON.
 
 use std::{
     env,
+    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::Parser;
@@ -49,6 +51,49 @@ struct Args {
     /// What decides which failures and moments these are
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write a JSON object a line for each campaign, and one for all, to this new file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What is tried, and where the results go.
+struct Results {
+    file: Option<File>,
+    seed: u64,
+    all: Tally,
+}
+
+impl Results {
+    /// Begins without results.
+    fn new(args: &Args) -> Result<Self, FaultError> {
+        let file = args.out.as_ref().map(|path| {
+            let what = path.display().to_string();
+            File::create_new(path).map_err(|source| FaultError::Test { what, source })
+        });
+        Ok(Self { file: file.transpose()?, seed: args.seed, all: Tally::default() })
+    }
+
+    /// Prints and writes the tally of a campaign that has just ended.
+    fn write(&mut self, campaign: &str, tally: &Tally, took: Duration) -> Result<(), FaultError> {
+        say(&format!("{campaign}: {tally}"));
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let line = tally.json(campaign, self.seed, took);
+        let what = "the file of results".to_owned();
+        writeln!(file, "{line}").map_err(|source| FaultError::Test { what, source })
+    }
+
+    /// Tries something, and adds its tally.
+    fn add(
+        &mut self,
+        campaign: &str,
+        tried: impl FnOnce() -> Result<Tally, FaultError>,
+    ) -> Result<(), FaultError> {
+        let start = Instant::now();
+        let tally = tried()?;
+        self.write(campaign, &tally, start.elapsed())?;
+        self.all += tally;
+        Ok(())
+    }
 }
 
 /// A program or folder of this build.
@@ -74,11 +119,7 @@ fn can_record(capture: &Path) -> bool {
 fn crash(args: &Args) -> Result<Tally, FaultError> {
     let threads_count = thread::available_parallelism().map_or(1, usize::from);
     let (record_rows, analyze, capture) = (built("record-rows")?, built("analyze")?, built("capture")?);
-    let mut all = Tally::default();
-    let mut add = |what: &str, tally: Tally| {
-        say(&format!("{what}: {tally}"));
-        all += tally;
-    };
+    let (start, mut results) = (Instant::now(), Results::new(args)?);
     let mut tried: Vec<Box<dyn Scenario>> = Vec::new();
     for recorder in scenarios::recorders(&record_rows, ROWS_COUNT) {
         tried.push(Box::new(recorder));
@@ -93,32 +134,40 @@ fn crash(args: &Args) -> Result<Tally, FaultError> {
             // The first get what cannot be divided.
             let share = trials_count / tried.len() + usize::from(index < trials_count % tried.len());
             let effort = Effort { trials_count: share, threads_count, seed: args.seed };
-            let tally = campaign::walk(scenario.as_ref(), effort, |fault: Fault| fault.kills() == kills)?;
-            add(&format!("{what}, {}", scenario.name()), tally);
+            let is_wanted = |fault: Fault| fault.kills() == kills;
+            results.add(&format!("{what}, {}", scenario.name()), || {
+                campaign::walk(scenario.as_ref(), effort, is_wanted)
+            })?;
         }
     }
     let rows = Recording::rows(&record_rows, TIMED_ROWS_COUNT, None, true);
     let effort = Effort { trials_count: args.random_kills, threads_count: WAITING_COUNT, seed: args.seed };
-    add("kills at random moments, record-rows", campaign::kill_at_random(&rows, effort, SPAN)?);
+    results.add("kills at random moments, record-rows", || campaign::kill_at_random(&rows, effort, SPAN))?;
     if can_record(&capture) {
         let (stub, libraries) = (built("cuda-stub")?, built("examples")?);
         let workload = [stub.to_string_lossy(), libraries.to_string_lossy()].map(String::from).to_vec();
         let workload = [workload, ["/dev/null", "steady", LAUNCHES].map(str::to_owned).to_vec()].concat();
         let captured = Recording::captured(&capture, &workload);
         let effort = Effort { threads_count: 1, ..effort };
-        add("kills at random moments, capture", campaign::kill_at_random(&captured, effort, SPAN)?);
+        results
+            .add("kills at random moments, capture", || campaign::kill_at_random(&captured, effort, SPAN))?;
     } else {
         say("This machine cannot record with eBPF (`capture check` says why): capture is not tried.");
     }
+    let all = std::mem::take(&mut results.all);
+    all.wrong.iter().for_each(|wrong| say(&format!("WRONG: {wrong}")));
+    results.write("all", &all, start.elapsed())?;
     Ok(all)
 }
 
 fn main() -> ExitCode {
     match crash(&Args::parse()) {
         Ok(tally) => {
-            tally.wrong.iter().for_each(|wrong| say(&format!("WRONG: {wrong}")));
-            say(&format!("all: {tally}"));
-            if tally.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WRONG) }
+            if tally.wrong.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(EXIT_WRONG)
+            }
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "crash-test: {error}");

@@ -1,6 +1,6 @@
 //! Tests of the allocator's decisions: each at its boundary, and the accounts of any workload.
 
-use super::*;
+use super::{super::private_pools::Scope, *};
 
 mod properties;
 
@@ -210,11 +210,11 @@ fn an_expandable_segment_grows_and_shrinks_by_pages() {
     // Whole pages are released: that of the first two blocks.
     policy.free_completed(first);
     policy.empty_cache();
-    assert_eq!((policy.counts.reserved_bytes, policy.releasable_count), (40 * MIB, 0));
+    assert_eq!((policy.counts.reserved_bytes, policy.effect(Scope::All).released_count), (40 * MIB, 0));
     policy.free_completed(second);
-    assert_eq!(policy.releasable_count, 1);
+    assert_eq!(policy.effect(Scope::All).released_count, 1);
     policy.empty_cache();
-    assert_eq!((policy.counts.reserved_bytes, policy.releasable_count), (20 * MIB, 0));
+    assert_eq!((policy.counts.reserved_bytes, policy.effect(Scope::All).released_count), (20 * MIB, 0));
     // It does not fit into the page at the beginning, and goes on from the free end of the last one.
     let long = alloc(&mut policy, 30 * MIB).expect("memory");
     assert_eq!((long - first, policy.counts.reserved_bytes), (25 * MIB, 40 * MIB));
@@ -255,15 +255,17 @@ fn unused_memory_of_a_private_pool_is_released_once_the_pool_is_destroyed() {
     let mut policy = Policy::new(Settings::default(), None, None);
     let addr = policy.alloc(20 * MIB, 0, POOL).expect("memory");
     policy.free_completed(addr);
-    assert!(!policy.has_releasable() && policy.best_fit(LARGE, 0, MIB).is_none());
+    assert!(!policy.can_release(Scope::All) && policy.best_fit(LARGE, 0, MIB).is_none());
     policy.empty_cache();
     assert_eq!(policy.counts.reserved_bytes, 20 * MIB);
     policy.destroy_pool(POOL);
     policy.destroy_pool(POOL);
-    assert_eq!((policy.releasable_count, policy.has_releasable_beside(POOL)), (1, false));
-    assert!(policy.has_releasable_beside(DEFAULT_POOL));
+    assert!(
+        [Scope::All, Scope::Destroyed, Scope::Pool(POOL)].into_iter().all(|scope| policy.can_release(scope))
+    );
+    assert!(!policy.has_releasable_by_default());
     policy.empty_cache();
-    assert_eq!((policy.counts.reserved_bytes, policy.releasable_count), (0, 0));
+    assert_eq!((policy.counts.reserved_bytes, policy.can_release(Scope::All)), (0, false));
 }
 
 #[test]
@@ -291,10 +293,10 @@ fn a_block_that_other_streams_use_is_active_until_they_are_done() {
     assert_eq!(bytes(&policy), (20, 20));
     policy.free_requested(addr);
     policy.free_requested(addr);
-    assert_eq!((bytes(&policy), policy.has_releasable()), ((0, 20), true));
+    assert_eq!((bytes(&policy), policy.can_release(Scope::All)), ((0, 20), true));
     policy.free_completed(addr);
     policy.free_completed(addr);
-    assert_eq!((bytes(&policy), policy.has_releasable()), ((0, 0), true));
+    assert_eq!((bytes(&policy), policy.can_release(Scope::All)), ((0, 0), true));
     assert_eq!(alloc(&mut policy, 20 * MIB), Some(addr));
 }
 
@@ -315,4 +317,72 @@ fn a_segment_that_was_recorded_has_its_address_if_nothing_is_there() {
         alloc(&mut policy, 30 * MIB).is_some_and(|addr| addr >= FIRST_ADDR),
         "it was for the request before"
     );
+}
+
+#[test]
+fn a_request_to_a_private_pool_releases_nothing_before_pytorch_2_13_and_for_cuda_graphs() {
+    for (version, pool, is_served, is_open) in [
+        ("2.12.0", (0, 7), false, false),
+        ("2.13.0", (0, 7), true, true),
+        ("", (0, 7), true, true),
+        ("2.13.0", (7, 0), false, false),
+        ("2.12.0", DEFAULT_POOL, true, false),
+    ] {
+        let mut policy = Policy::new(Settings::parse("", version), Some(60 * MIB), None);
+        use_once(&mut policy, 40 * MIB);
+        assert_eq!(policy.is_release_open(30 * MIB, 0, pool), is_open, "{version} {pool:?}");
+        assert!(!policy.is_release_open(20 * MIB, 0, pool), "there is room");
+        assert_eq!(policy.alloc(30 * MIB, 0, pool).is_some(), is_served, "{version} {pool:?}");
+        assert_eq!(policy.counts.given_back_count, u64::from(is_served && pool != DEFAULT_POOL));
+    }
+}
+
+#[test]
+fn each_release_is_for_its_pools() {
+    const POOLS: [PoolId; 2] = [(1, 0), (2, 0)];
+    let unused = || {
+        let mut policy = Policy::new(Settings::default(), None, None);
+        for (pool, bytes) in POOLS.into_iter().chain([DEFAULT_POOL]).zip([20 * MIB, 40 * MIB, 80 * MIB]) {
+            let addr = policy.alloc(bytes, 0, pool).expect("memory");
+            policy.free_completed(addr);
+        }
+        policy.destroy_pool(POOLS[0]);
+        policy
+    };
+    for (scope, expected) in [
+        (Scope::All, 40),
+        (Scope::Destroyed, 40 + 80),
+        (Scope::Pool(POOLS[0]), 40 + 80),
+        (Scope::Pool(POOLS[1]), 20 + 80),
+    ] {
+        let mut policy = unused();
+        assert!(policy.can_release(scope));
+        policy.release_scope(scope);
+        assert_eq!(policy.counts.reserved_bytes, expected * MIB, "{scope:?}");
+        assert!(!policy.can_release(scope));
+    }
+    let policy = unused();
+    let count = |scope, pool| policy.effect_once_destroyed(scope, pool).released_count;
+    assert_eq!((count(Scope::All, POOLS[1]), count(Scope::All, POOLS[0])), (3, 2));
+    assert_eq!((count(Scope::Destroyed, POOLS[1]), count(Scope::Pool(POOLS[0]), POOLS[1])), (2, 1));
+}
+
+#[test]
+fn older_segments_are_preferred_since_pytorch_2_13() {
+    for (version, prefers_older, has_tie) in
+        [("2.12.0", false, true), ("2.13.0", true, false), ("", false, true)]
+    {
+        let mut policy = Policy::new(Settings::parse("", version), None, None);
+        let mut blocks = Vec::new();
+        for start in [90, 30] {
+            policy.see(start * MIB, 20 * MIB);
+            blocks.extend((0..2).map(|_| alloc(&mut policy, 9 * MIB).expect("memory")));
+        }
+        assert_eq!(blocks, [90, 99, 30, 39].map(|start| start * MIB));
+        policy.free_completed(blocks[1]);
+        policy.free_completed(blocks[3]);
+        assert_eq!(policy.has_tie(9 * MIB, 0, DEFAULT_POOL), has_tie, "{version}");
+        let expected = if prefers_older { blocks[1] } else { blocks[3] };
+        assert_eq!(alloc(&mut policy, 9 * MIB), Some(expected), "{version}");
+    }
 }

@@ -1,0 +1,51 @@
+//! What is read of a run for detectors alone: one field and one line a kind of record.
+
+mod driver_growth;
+mod failures;
+pub(super) mod gpu;
+mod gpu_memory;
+mod handoffs;
+pub(super) mod ranks;
+
+pub use failures::{CallSum, CollectiveSum, End, Failures, OpenCall, OpenSleep};
+pub use gpu_memory::GpuMemory;
+pub use handoffs::Handoff;
+
+use crate::{questions::info::Present, trace::Trace};
+use analyze_memory::leaks::driver::DriverGrowth;
+use analyze_run::error::AnalyzeError;
+
+/// What detectors know besides the answers of other questions.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// How processes ended, and which calls failed or were open.
+    pub failures: Failures,
+    /// Calls that launch, copy, wait and allocate, what GPUs ran, and throttled clocks.
+    pub gpu: gpu::GpuRecord,
+    /// Who entered collective operations last.
+    pub ranks: ranks::Ranks,
+    /// Which threads ended the sleeps of which.
+    pub handoffs: Vec<Handoff>,
+    /// Growth of the memory that processes allocated from the driver.
+    pub driver_growth: Vec<DriverGrowth>,
+    /// The memory of GPUs, by their counters.
+    pub gpu_memory: GpuMemory,
+}
+
+impl Records {
+    /// Reads them; `present` says which rows there are, so that what a run has no rows of is not looked for.
+    ///
+    /// # Errors
+    /// Returns an error if the run cannot be read.
+    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
+        let (failures, handoffs, gpu, ranks, driver_growth, gpu_memory) = tokio::try_join!(
+            Failures::read(trace, present),
+            handoffs::read(trace, present),
+            gpu::GpuRecord::read(trace, present),
+            ranks::Ranks::read(trace, present),
+            driver_growth::read(trace, present),
+            GpuMemory::read(trace, present),
+        )?;
+        Ok(Self { failures, handoffs, gpu, ranks, driver_growth, gpu_memory })
+    }
+}
