@@ -118,11 +118,12 @@ def check(browser, file, sections=SECTIONS, version="report_version"):
         light = background(page)
         page.click("#theme")
         assert background(page) < light, "the switch darkens"
-        # Chromium stores it in another process: the next page may begin before that is done, the one after it does not.
-        for _ in range(3):
+        # Chromium stores it in another process: on a busy machine many a page may begin before that is done.
+        for _ in range(50):
             page.reload()
             if background(page) < light:
                 break
+            page.wait_for_timeout(200)
         assert background(page) < light, "and is remembered"
         axe(page)
         if page.locator("#download").count():

@@ -9,7 +9,10 @@ use futures::TryStreamExt;
 use serde::Serialize;
 
 use crate::trace::Trace;
-use analyze_memory::settings::{LARGE_SEGMENT_BYTES, SMALL_SEGMENT_BYTES};
+use analyze_memory::{
+    decode::DRIVER_ALLOCATIONS,
+    settings::{LARGE_SEGMENT_BYTES, SMALL_SEGMENT_BYTES},
+};
 use analyze_run::{
     columns::{Cell, integers, strings},
     coverage::{Coverage, Watched},
