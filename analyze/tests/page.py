@@ -143,9 +143,8 @@ def check(browser, file, sections=SECTIONS, version="report_version"):
             assert page.locator(f"section#{section} h2").is_visible(), f"{section}, scripts off"
 
 
-def recorded(analyze, run, folder, pictures, browser):
+def recorded(file, pictures, browser):
     """The report of a run."""
-    file = report(analyze, run, folder)
     check(browser, file)
     fits(browser, file)
     if pictures:
@@ -161,6 +160,27 @@ def compared(analyze, fault, folder, browser):
     check(browser, file, ["gates", "why", "changes", "runs"], "comparison_version")
     fits(browser, file)
     return file
+
+
+def parts(file):
+    """What a page is made of: classes, elements with a name, attributes; numbers in them are left out."""
+    text = file.read_text()
+    names = {name for listed in re.findall(r'class="([^"]*)"', text) for name in listed.split()}
+    names.update(re.findall(r'<(\w+)[^>]* id="', text))
+    names.update(re.sub(r"\d+", "", name) for name in re.findall(r' id="([^"]*)"', text))
+    return names | set(re.findall(r"<(\w+)", text))
+
+
+def telling(files):
+    """The pages that have every part that any page has: first the one with most parts, then what adds most to those chosen."""
+    left, known = {file: parts(file) for file in files}, set()
+    while left:
+        file = max(left, key=lambda file: len(left[file] - known))
+        found = left.pop(file) - known
+        if not found:
+            return
+        known |= found
+        yield file
 
 
 def linked(page, links):
@@ -280,6 +300,7 @@ def main():
     parser.add_argument("analyze", type=pathlib.Path, help="the binary; with --latency: a page")
     parser.add_argument("runs", nargs="*", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--all", action="store_true", help="drive the pages of all bundled runs, not only those that differ in their parts")
     parser.add_argument("--latency", action="store_true", help="only measure a page: first paint, and steps of zoom")
     arguments = parser.parse_args()
     analyze = arguments.analyze.resolve()
@@ -299,14 +320,18 @@ def main():
         if not arguments.runs:
             runs.append(hostile_run(analyze, folder))
         assert runs, "no run"
-        jobs = collections.deque((f"{run.parent.name}/{run.name}", functools.partial(recorded, analyze, run, folder, arguments.screenshots)) for run in runs)
+        with ThreadPoolExecutor(BROWSERS) as pool:
+            pages = list(pool.map(functools.partial(report, analyze, folder=folder), runs))
+        # Every page is made. Of those of the bundled runs, the ones that have a part that no other has are driven, unless all are asked for.
+        chosen = pages if arguments.runs or arguments.all else [*telling(pages[:-1]), pages[-1]]
+        jobs = collections.deque((file.stem, functools.partial(recorded, file, arguments.screenshots)) for file in chosen)
         if not arguments.runs:
             jobs.extend((f"none and {fault}", functools.partial(compared, analyze, fault, folder)) for fault in COMPARED)
         count = len(jobs)
         with ThreadPoolExecutor(BROWSERS) as pool:
             for drive in [pool.submit(driven, chromium, jobs) for _ in range(BROWSERS)]:
                 drive.result()
-        print(f"{count} pages are whole, inert and accessible")
+        print(f"{len(pages)} pages made; {count}, with those of comparisons, driven: whole, inert and accessible")
 
 
 if __name__ == "__main__":
