@@ -11,7 +11,10 @@ pub use failures::{CallSum, CollectiveSum, End, Failures, OpenCall, OpenSleep};
 pub use gpu_memory::GpuMemory;
 pub use handoffs::Handoff;
 
-use crate::{questions::info::Present, trace::Trace};
+use crate::{
+    questions::info::Present,
+    trace::{Together, Trace},
+};
 use analyze_memory::leaks::driver::DriverGrowth;
 use analyze_run::error::AnalyzeError;
 
@@ -33,19 +36,27 @@ pub struct Records {
 }
 
 impl Records {
-    /// Reads them; `present` says which rows there are, so that what a run has no rows of is not looked for.
+    /// Returns the future of them. `present` says which rows there are, so that what a run has no rows of is not looked for. What
+    /// reads calls is a part of `together`, which is made of `trace`.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
-        let (failures, handoffs, gpu, ranks, driver_growth, gpu_memory) = tokio::try_join!(
-            Failures::read(trace, present),
-            handoffs::read(trace, present),
-            gpu::GpuRecord::read(trace, present),
-            ranks::Ranks::read(trace, present),
-            driver_growth::read(trace, present),
-            GpuMemory::read(trace, present),
-        )?;
-        Ok(Self { failures, handoffs, gpu, ranks, driver_growth, gpu_memory })
+    pub fn read<'a>(
+        trace: &'a Trace,
+        together: &'a Together,
+        present: &'a Present,
+    ) -> impl Future<Output = Result<Self, AnalyzeError>> + Send + 'a {
+        let gpu = gpu::GpuRecord::read(trace, together, present);
+        async move {
+            let (failures, handoffs, gpu, ranks, driver_growth, gpu_memory) = tokio::try_join!(
+                Failures::read(trace, present),
+                handoffs::read(trace, present),
+                gpu,
+                ranks::Ranks::read(trace, present),
+                driver_growth::read(trace, present),
+                GpuMemory::read(trace, present),
+            )?;
+            Ok(Self { failures, handoffs, gpu, ranks, driver_growth, gpu_memory })
+        }
     }
 }

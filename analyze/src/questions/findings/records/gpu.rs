@@ -10,7 +10,7 @@ use crate::{
         info::Present,
         kernels::{self, Kernels},
     },
-    trace::Trace,
+    trace::{Together, Trace},
 };
 use analyze_run::{
     columns::{Cell, booleans, integers, strings},
@@ -144,22 +144,32 @@ pub struct GpuRecord {
 }
 
 impl GpuRecord {
-    /// Reads them; what the run has no rows of is not looked for.
+    /// Returns the future of them; what the run has no rows of is not looked for. The waits are a part of `together`, which is
+    /// made of `trace`.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
+    pub fn read<'a>(
+        trace: &'a Trace,
+        together: &'a Together,
+        present: &'a Present,
+    ) -> impl Future<Output = Result<Self, AnalyzeError>> + Send + 'a {
+        let calls = together.trace();
         let has_waits = listed(present, |class| matches!(class, Class::Sync | Class::Copy)).is_some();
+        let waits =
+            together.part(async move { if has_waits { overlaps(calls).await } else { Ok(Vec::new()) } });
         let has_kernels = present.has(Kind::Device, "kernel");
-        let (overlaps, (launches, calls), copies, kernels, throttled) = tokio::try_join!(
-            async { if has_waits { overlaps(trace).await } else { Ok(Vec::new()) } },
-            launches_and_calls(trace, present),
-            copies(trace, present),
-            async { if has_kernels { kernels::run(trace).await.map(Some) } else { Ok(None) } },
-            throttled(trace, present),
-        )?;
-        let joined_running = trace.files().iter().any(|file| file.run.joined_running);
-        Ok(Self { launches, copies, calls, overlaps, joined_running, kernels, throttled })
+        async move {
+            let (overlaps, (launches, calls), copies, kernels, throttled) = tokio::try_join!(
+                waits,
+                launches_and_calls(trace, present),
+                copies(trace, present),
+                async { if has_kernels { kernels::run(trace).await.map(Some) } else { Ok(None) } },
+                throttled(trace, present),
+            )?;
+            let joined_running = trace.files().iter().any(|file| file.run.joined_running);
+            Ok(Self { launches, copies, calls, overlaps, joined_running, kernels, throttled })
+        }
     }
 
     /// Returns the streams of some launches or waits of a process.
