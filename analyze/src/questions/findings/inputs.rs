@@ -9,7 +9,7 @@ use super::{facts::Facts, records::Records};
 use crate::{
     questions::{
         chains::{self, Chains},
-        info::{self, Info, Present},
+        info::{self, Info, Present, ProcessCount},
         memory::overview::{self, Overview},
         where_time_went::{self, ProcessTime},
     },
@@ -27,6 +27,8 @@ pub struct Outline {
     pub span_ns: (i64, i64),
     /// The kinds and operations that it has rows of.
     pub present: Present,
+    /// The numbers of its rows by kind, operation and process.
+    pub processes: Vec<ProcessCount>,
 }
 
 /// What the findings of one run are made of.
@@ -47,9 +49,14 @@ impl Outline {
     /// # Errors
     /// Returns an error if the run cannot be read.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
-        let (info, span_ns) = info::with_span_ns(trace).await?;
+        let (info, processes) = info::with_processes(trace).await?;
+        let is_spanned =
+            |of: &&ProcessCount| [Kind::Call, Kind::Alloc].iter().any(|kind| kind.name() == of.kind);
+        let spans = processes.iter().filter(is_spanned).map(|of| (of.first_ts, of.last_end));
+        let span_ns = spans.reduce(|(start, end), (first, last)| (start.min(first), end.max(last)));
+        let span_ns = span_ns.map_or((0, 0), |(start, end)| (start, end.max(start + 1)));
         let present = Present::in_run(&info);
-        Ok(Self { info, span_ns, present })
+        Ok(Self { info, span_ns, present, processes })
     }
 
     /// Returns whether the run has rows of a kind whose operation begins with a prefix.
@@ -79,7 +86,7 @@ impl Outline {
         let run_time = together
             .part(async move { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } });
         let chains = together.part(chains::run(calls, Params::default(), examples));
-        let records = Records::read(trace, together, &self.present);
+        let records = Records::read(trace, together, &self.present, &self.processes);
         async move {
             let memory = overview::run(trace, &self.present);
             let (run_time, chains, memory, records) = tokio::try_join!(run_time, chains, memory, records)?;

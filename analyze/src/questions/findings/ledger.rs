@@ -80,7 +80,10 @@ impl<'a> Ledger<'a> {
 
     /// Returns the query of the rows of the account that meet a condition, as evidence.
     pub fn sql(&self, condition: &str) -> String {
-        format!("SELECT * FROM run_time WHERE pid = {} AND {condition} ORDER BY time_ns DESC", self.process.pid)
+        format!(
+            "SELECT * FROM run_time WHERE pid = {} AND {condition} ORDER BY time_ns DESC",
+            self.process.pid
+        )
     }
 
     /// Returns what is left of some slices without claiming it.
