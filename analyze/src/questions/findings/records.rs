@@ -62,7 +62,7 @@ impl Records {
                 handoffs::read(trace, present),
                 gpu,
                 ranks::Ranks::read(trace, processes),
-                driver_growth::read(trace, present),
+                driver_growth::read(trace, processes),
                 GpuMemory::read(trace, present),
             )?;
             let gpu = gpu::GpuRecord { launches, copies, calls, ..gpu };
