@@ -129,7 +129,7 @@ impl ProcessCount {
 /// # Errors
 /// Returns an error if the trace has no run, or cannot be read.
 pub async fn with_processes(trace: &Trace) -> Result<(Info, Vec<ProcessCount>), AnalyzeError> {
-    let query = "SELECT kind, op, CAST(pid AS BIGINT) AS pid, count(*) AS n, min(ts) AS first_ts, max(ts) AS last_ts, \
+    let query = "SELECT kind, op, pid, count(*) AS n, min(ts) AS first_ts, max(ts) AS last_ts, \
          max(ts + coalesce(dur, 0)) AS last_end FROM events GROUP BY 1, 2, 3 ORDER BY 1, 2, 3";
     let mut processes = Vec::new();
     let mut sums: BTreeMap<(String, String), i64> = BTreeMap::new();
