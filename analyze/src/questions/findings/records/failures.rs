@@ -5,7 +5,7 @@ use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
 };
-use trace_schema::{ErrorCode, Kind, Op};
+use trace_schema::{ErrorCode, Kind, Layer, Op};
 
 /// Finished and open calls of one function by one thread that have the same return code.
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +167,9 @@ impl Failures {
                 syscall: syscalls.at(row),
                 ts: times.value(row),
             }));
+        }
+        if !self.calls.iter().any(|calls| calls.op.layer() == Layer::Nccl) {
+            return Ok(());
         }
         for batch in &trace.batches(COLLECTIVES).await? {
             let (pids, ops) = (integers(batch, "pid")?, strings(batch, "op")?);
