@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use trace_schema::Nanos;
+use trace_schema::{Nanos, UnitError};
 
 use super::{print_json, show};
 use crate::{
@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// The run
     run: PathBuf,
     /// Largest share of the wall time that a finding may cost
-    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percentage)]
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = part)]
     max_share: f64,
     /// Largest time that a finding may cost, such as 2s [default: any]
     #[arg(long, value_name = "TIME")]
@@ -40,12 +40,8 @@ pub(super) struct Args {
     json: bool,
 }
 
-fn percentage(text: &str) -> Result<f64, String> {
-    let percent = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
-    percent
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .map(|percent| percent / 100.0)
-        .ok_or_else(|| "must be a part from 0% to 100%".to_owned())
+fn part(text: &str) -> Result<f64, UnitError> {
+    trace_schema::parse_share(text, 100.0)
 }
 
 fn kind(text: &str) -> Result<String, String> {

@@ -14,7 +14,7 @@ use arrow::{
     array::{Float64Array, Int64Array, RecordBatch, StringArray},
     datatypes::{DataType, Field, Schema},
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::OptionFuture, stream};
 use parquet::{
     arrow::{
         ArrowWriter,
@@ -24,11 +24,12 @@ use parquet::{
     file::{metadata::KeyValue, properties::WriterProperties},
 };
 use serde::{Deserialize, Serialize};
+use tokio::try_join;
 use trace_writer::{Access, NewFile};
 
 use super::{
     facts::Facts,
-    figure::{self, Figure, Key, Wanted},
+    figure::{Asked, Figure, Key, Wanted},
     findings,
     gate::Rules,
     metric::{Declaration, Metric},
@@ -36,7 +37,7 @@ use super::{
     runs::{About, Builder, RunFigures, Runs},
 };
 use crate::{
-    questions,
+    questions::findings::{Findings, Outline},
     trace::{Options, Trace, expand},
 };
 use analyze_run::{
@@ -208,8 +209,8 @@ pub fn open(path: &Path) -> Result<Runs, AnalyzeError> {
     })
 }
 
-/// Measures the wanted figures of one run, or reads those of a baseline. Nothing of the run stays in memory
-/// afterwards.
+/// Measures the wanted figures of one run, or reads those of a baseline. The figures and the findings share one sweep of the
+/// rows. Nothing of the run stays in memory afterwards.
 async fn measure(path: PathBuf, options: Options, wanted: Wanted) -> Result<Runs, AnalyzeError> {
     if let Some(runs) = read(&path)? {
         return Ok(runs);
@@ -219,10 +220,18 @@ async fn measure(path: PathBuf, options: Options, wanted: Wanted) -> Result<Runs
         return Err(AnalyzeError::Query(format!("{} stands for several runs", path.display())));
     };
     let (name, facts) = (file.name.clone(), Facts::read(&trace, file).await?);
-    let mut figures = figure::of_wanted(&trace, &wanted).await?;
+    let asked = Asked::of(&trace, &wanted).await?;
     // Where the scheduler is not on record, finding nothing proves nothing.
-    if wanted.is_all() && run_time::is_recorded(&figures) {
-        figures.extend(findings::figures(&questions::findings::run(&trace).await?));
+    let outline = if wanted.is_all() { Some(Outline::of(&trace).await?) } else { None };
+    let outline = outline.filter(Outline::has_schedule);
+    let together = trace.together();
+    let inputs = outline.as_ref().map(|outline| outline.read(&trace, &together, 0));
+    let (mut figures, inputs) =
+        try_join!(asked.read(&together), async { OptionFuture::from(inputs).await.transpose() })?;
+    if let (Some(outline), Some(inputs)) = (&outline, &inputs)
+        && run_time::is_recorded(&figures)
+    {
+        figures.extend(findings::figures(&Findings::of(&inputs.facts(outline))));
     }
     Runs::new([RunFigures { name, facts, figures }])
 }

@@ -18,7 +18,7 @@ use futures::future::try_join_all;
 use serde::Serialize;
 
 use super::metric::Metric;
-use crate::trace::Trace;
+use crate::trace::{Together, Trace};
 use analyze_run::{
     columns::{Cell, floats, integers, strings},
     error::AnalyzeError,
@@ -99,8 +99,14 @@ impl Wanted {
     }
 
     /// Returns those of some views that have figures of the wanted metrics, or of metrics that show whether a run measures them.
-    fn views<'a>(&self, views: &'a [View<'a>]) -> Vec<&'a View<'a>> {
-        let Some(names) = &self.0 else { return views.iter().collect() };
+    fn views<'a>(&self, views: Vec<View<'a>>) -> Vec<View<'a>> {
+        let Some(names) = &self.0 else { return views };
+        let wanted = Self::wanted(names, &views);
+        views.into_iter().zip(wanted).filter_map(|(view, is_wanted)| is_wanted.then_some(view)).collect()
+    }
+
+    /// Returns for each of some views whether it is needed for the metrics of these names.
+    fn wanted(names: &[(String, bool)], views: &[View<'_>]) -> Vec<bool> {
         let is_of_runs =
             |metric: &Metric| views.iter().any(|view| !view.has_subject() && view.metrics.contains(metric));
         let is_named = |view: &View<'_>, metric: &Metric| {
@@ -115,7 +121,7 @@ impl Wanted {
         let is_wanted = |view: &View<'_>, metric: &Metric| {
             is_named(view, metric) || measured_with.contains(metric.name())
         };
-        views.iter().filter(|view| view.metrics.iter().any(|metric| is_wanted(view, metric))).collect()
+        views.iter().map(|view| view.metrics.iter().any(|metric| is_wanted(view, metric))).collect()
     }
 }
 
@@ -200,40 +206,68 @@ impl<'a> View<'a> {
     }
 }
 
-/// Reads all figures of a run.
+/// What is asked of a run to read its figures.
+pub(super) struct Asked<'a> {
+    /// The views of the wanted metrics.
+    views: Vec<View<'a>>,
+    /// The rows of the views that read no calls, by the number of the view.
+    rows: BTreeMap<usize, Vec<RecordBatch>>,
+    /// The numbers of the views that read calls.
+    sharing: Vec<usize>,
+}
+
+impl<'a> Asked<'a> {
+    /// Chooses the views of the wanted metrics. Those that read no calls are queried one after the other, so that the memory of
+    /// one query is released before the next begins.
+    ///
+    /// # Errors
+    /// Returns an error if the run's data cannot be read, or if a user's view has no metric.
+    pub(super) async fn of(trace: &'a Trace, wanted: &Wanted) -> Result<Self, AnalyzeError> {
+        let views = wanted.views(View::all(trace)?);
+        let mut rows = BTreeMap::new();
+        let mut sharing = Vec::new();
+        for (number, view) in views.iter().enumerate() {
+            match view.shares_sweep(trace).await? {
+                true => sharing.push(number),
+                false => drop(rows.insert(number, view.rows(trace).await?)),
+            }
+        }
+        Ok(Self { views, rows, sharing })
+    }
+
+    /// Returns the future of the figures. The views that read calls are parts of `together`.
+    ///
+    /// # Errors
+    /// Returns an error if the run's data cannot be read, or if a user's view has a non-finite value or two rows with the same
+    /// key.
+    pub(super) fn read<'b>(
+        &'b self,
+        together: &'b Together,
+    ) -> impl Future<Output = Result<Figures, AnalyzeError>> + Send + 'b {
+        let calls = together.trace();
+        let part = |number: &usize| together.part(self.views[*number].rows(calls));
+        let asked: Vec<_> = self.sharing.iter().map(part).collect();
+        async move {
+            let mut rows = self.rows.clone();
+            rows.extend(self.sharing.iter().copied().zip(try_join_all(asked).await?));
+            let mut figures = Figures::new();
+            for (number, batches) in rows {
+                self.views[number].add(&batches, &mut figures)?;
+            }
+            Ok(figures)
+        }
+    }
+}
+
+/// Reads all figures of a run. Views that read calls share one sweep of the rows.
 ///
 /// # Errors
 /// Returns an error if the run's data cannot be read, or if a user's view has no metric, a non-finite value,
 /// or two rows with the same key.
 pub async fn of(trace: &Trace) -> Result<Figures, AnalyzeError> {
-    of_wanted(trace, &Wanted::default()).await
-}
-
-/// Reads the figures of a run that are in views of the wanted metrics. Views that read calls share one sweep of the rows. The
-/// others are queried one after the other, so that the memory of one query is released before the next begins.
-///
-/// # Errors
-/// Returns an error in the same cases as [`of`].
-pub async fn of_wanted(trace: &Trace, wanted: &Wanted) -> Result<Figures, AnalyzeError> {
-    let views = View::all(trace)?;
-    let views = wanted.views(&views);
-    let mut rows: BTreeMap<usize, Vec<RecordBatch>> = BTreeMap::new();
-    let mut sharing = Vec::new();
-    for (number, view) in views.iter().enumerate() {
-        match view.shares_sweep(trace).await? {
-            true => sharing.push(number),
-            false => drop(rows.insert(number, view.rows(trace).await?)),
-        }
-    }
+    let asked = Asked::of(trace, &Wanted::default()).await?;
     let together = trace.together();
-    let calls = together.trace();
-    let asked: Vec<_> = sharing.iter().map(|number| together.part(views[*number].rows(calls))).collect();
-    rows.extend(sharing.iter().copied().zip(try_join_all(asked).await?));
-    let mut figures = Figures::new();
-    for (number, batches) in rows {
-        views[number].add(&batches, &mut figures)?;
-    }
-    Ok(figures)
+    asked.read(&together).await
 }
 
 #[cfg(test)]
@@ -243,9 +277,9 @@ mod tests {
     #[tokio::test]
     async fn only_views_of_what_is_wanted_are_read() {
         let trace = Trace::literal().await.unwrap();
-        let all = View::all(&trace).unwrap();
+        let all = || View::all(&trace).unwrap();
         let names = |wanted: &Wanted| {
-            let views = wanted.views(&all);
+            let views = wanted.views(all());
             let mut names: Vec<&str> = views.iter().map(|view| view.query.name.as_str()).collect();
             names.sort_unstable();
             names.join(" ")
@@ -260,7 +294,7 @@ mod tests {
             "metrics_causes metrics_run",
             "wall_ns tells whether a run measures it"
         );
-        assert_eq!(names(&Wanted::default()).split(' ').count(), all.len());
+        assert_eq!(names(&Wanted::default()).split(' ').count(), all().len());
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@
 use std::{path::Path, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use trace_schema::UnitError;
 
 use super::quantity::quantity;
 use super::{
@@ -173,13 +174,12 @@ const MAX_GATES: usize = 4096;
 /// Default of [`Rules::alpha`].
 pub const ALPHA: f64 = 0.05;
 
-/// Parses a share such as `10%` to a ratio, here 0.1.
-pub fn share(text: &str) -> Result<f64, String> {
-    let number = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
-    number
-        .filter(|p| (0.0..=1e6).contains(p))
-        .map(|p| p / 100.0)
-        .ok_or_else(|| format!("{text:?} is no share such as 10%"))
+/// Parses a share such as `10%` to a ratio, here 0.1. What grows can grow to more than twice what it was.
+///
+/// # Errors
+/// Returns an error if the text is not a share, or if the share is negative or more than 1,000,000 %.
+pub fn share(text: &str) -> Result<f64, UnitError> {
+    trace_schema::parse_share(text, 1e6)
 }
 
 impl Rules {

@@ -1,6 +1,6 @@
 //! What a run is: its provenance, its probes, the events it lost, and the number of rows it contains.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use arrow::array::RecordBatch;
 use serde::Serialize;
@@ -96,45 +96,86 @@ pub async fn run(trace: &Trace) -> Result<Vec<Info>, AnalyzeError> {
     described(trace, &trace.batches(query).await?)
 }
 
-/// Describes the only run of a trace, with the time from the start of its first call or allocation to the end of the last one,
-/// in nanoseconds; zeros if it has none.
+/// The rows of one kind and operation of one process; times are in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct ProcessCount {
+    /// Name of the event kind.
+    pub kind: String,
+    /// Function or operation.
+    pub op: String,
+    /// Process ID.
+    pub pid: i64,
+    /// Number of rows.
+    pub rows_count: i64,
+    /// Start of the first one.
+    pub first_ts: i64,
+    /// Start of the last one.
+    pub last_ts: i64,
+    /// Latest end of one; what did not end counts as its start.
+    pub last_end: i64,
+}
+
+impl ProcessCount {
+    /// Creates the count of two rows of a process, the second of which begins and ends at the last time.
+    #[cfg(test)]
+    pub(super) fn of_test(kind: Kind, op: &str, pid: i64, (first_ts, last_ts): (i64, i64)) -> Self {
+        let (kind, op) = (kind.name().to_owned(), op.to_owned());
+        Self { kind, op, pid, rows_count: 2, first_ts, last_ts, last_end: last_ts }
+    }
+}
+
+/// Describes the only run of a trace, with the numbers of its rows by kind, operation and process.
 ///
 /// # Errors
 /// Returns an error if the trace has no run, or cannot be read.
-pub async fn with_span_ns(trace: &Trace) -> Result<(Info, (i64, i64)), AnalyzeError> {
-    let query = "SELECT run, kind, op, count(*) AS n, min(ts) AS first, max(ts + coalesce(dur, 0)) AS last FROM events \
-         GROUP BY run, kind, op ORDER BY run, kind, n DESC, op";
-    let batches = trace.batches(query).await?;
-    let mut span_ns: Option<(i64, i64)> = None;
-    for batch in &batches {
-        let kinds = strings(batch, "kind")?;
-        let (first, last) = (integers(batch, "first")?, integers(batch, "last")?);
+pub async fn with_processes(trace: &Trace) -> Result<(Info, Vec<ProcessCount>), AnalyzeError> {
+    let query = "SELECT kind, op, pid, count(*) AS n, min(ts) AS first_ts, max(ts) AS last_ts, \
+         max(ts + coalesce(dur, 0)) AS last_end FROM events GROUP BY 1, 2, 3 ORDER BY 1, 2, 3";
+    let mut processes = Vec::new();
+    let mut sums: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for batch in &trace.batches(query).await? {
+        let (kinds, ops) = (strings(batch, "kind")?, strings(batch, "op")?);
+        let whole = |name| integers(batch, name);
+        let (pids, counts) = (whole("pid")?, whole("n")?);
+        let (firsts, lasts, ends) = (whole("first_ts")?, whole("last_ts")?, whole("last_end")?);
         for row in 0..batch.num_rows() {
-            if [Kind::Call, Kind::Alloc].iter().any(|kind| kind.name() == kinds.value(row)) {
-                let (start, end) = span_ns.unwrap_or((i64::MAX, i64::MIN));
-                span_ns = Some((start.min(first.value(row)), end.max(last.value(row))));
-            }
+            let (kind, op) = (kinds.value(row).to_owned(), ops.value(row).to_owned());
+            *sums.entry((kind.clone(), op.clone())).or_default() += counts.value(row);
+            processes.push(ProcessCount {
+                kind,
+                op,
+                pid: pids.value(row),
+                rows_count: counts.value(row),
+                first_ts: firsts.value(row),
+                last_ts: lasts.value(row),
+                last_end: ends.value(row),
+            });
         }
     }
-    let info = described(trace, &batches)?.into_iter().next();
-    let info = info.ok_or_else(|| AnalyzeError::Internal("a trace without a run".to_owned()))?;
-    Ok((info, span_ns.map_or((0, 0), |(start, end)| (start, end.max(start + 1)))))
+    let info = blank(trace).next();
+    let mut info = info.ok_or_else(|| AnalyzeError::Internal("a trace without a run".to_owned()))?;
+    info.counts = sums.into_iter().map(|((kind, op), rows_count)| Count { kind, op, rows_count }).collect();
+    info.counts.sort_by(|a, b| {
+        a.kind.cmp(&b.kind).then(b.rows_count.cmp(&a.rows_count)).then_with(|| a.op.cmp(&b.op))
+    });
+    Ok((info, processes))
+}
+
+/// Describes the runs of a trace without the numbers of their rows.
+fn blank(trace: &Trace) -> impl Iterator<Item = Info> {
+    trace.files().iter().map(|file| Info {
+        run: file.name.clone(),
+        rows_count: file.rows_count,
+        size_bytes: file.size_bytes,
+        provenance: file.run.clone(),
+        counts: Vec::new(),
+        warnings: warnings(&file.run),
+    })
 }
 
 /// Describes the runs of a trace, given the numbers of their rows by kind and operation.
 fn described(trace: &Trace, batches: &[RecordBatch]) -> Result<Vec<Info>, AnalyzeError> {
-    let mut infos: Vec<Info> = trace
-        .files()
-        .iter()
-        .map(|file| Info {
-            run: file.name.clone(),
-            rows_count: file.rows_count,
-            size_bytes: file.size_bytes,
-            provenance: file.run.clone(),
-            counts: Vec::new(),
-            warnings: warnings(&file.run),
-        })
-        .collect();
+    let mut infos: Vec<Info> = blank(trace).collect();
     for batch in batches {
         let (runs, kinds, ops) = (strings(batch, "run")?, strings(batch, "kind")?, strings(batch, "op")?);
         let n = integers(batch, "n")?;

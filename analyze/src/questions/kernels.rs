@@ -1,5 +1,7 @@
 //! Kernels that GPUs ran, by name, as an imported profile has them.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::trace::Trace;
@@ -10,6 +12,8 @@ use analyze_run::{
 
 /// Number of kernels that are kept by name.
 const NAMED: usize = 20;
+/// Number of characters of a name that a sentence has room for.
+const NAME_CHARS: usize = 60;
 
 const QUERY: &str = "SELECT coalesce(CAST(detail AS VARCHAR), '') AS name, count(*) AS n, coalesce(sum(dur), 0) AS total_ns, \
      coalesce(max(dur), 0) AS longest_ns FROM events WHERE kind = 'device' AND op = 'kernel' GROUP BY 1 \
@@ -41,6 +45,16 @@ pub struct Kernels {
     pub total_ns: i64,
     /// The kernels with most time, longest first.
     pub kernels: Vec<Kernel>,
+}
+
+impl Kernel {
+    /// Returns the name, of which a sentence has room for so much; what is left out stands as `…`.
+    pub fn short_name(&self) -> Cow<'_, str> {
+        match self.name.char_indices().nth(NAME_CHARS) {
+            Some((end, _)) => Cow::Owned(format!("{}…", &self.name[..end])),
+            None => Cow::Borrowed(&self.name),
+        }
+    }
 }
 
 impl Kernels {
@@ -88,6 +102,14 @@ pub async fn run(trace: &Trace) -> Result<Kernels, AnalyzeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_names_are_cut_between_characters() {
+        let kernel =
+            |name: String| Kernel { name, runs_count: 1, total_ns: 1, longest_ns: 1, share_ratio: 1.0 };
+        assert_eq!(kernel("é".repeat(60)).short_name(), "é".repeat(60));
+        assert_eq!(kernel("é".repeat(61)).short_name(), format!("{}…", "é".repeat(60)));
+    }
 
     #[test]
     fn kernels_that_are_not_named_count_in_the_whole() {

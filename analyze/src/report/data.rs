@@ -5,24 +5,23 @@ use tokio::try_join;
 
 use crate::{
     questions::{
-        chains::{self, Chains, EXAMPLES},
+        chains::{Chains, EXAMPLES},
         devices::{self, Device},
-        findings::{Facts, Findings, Records},
+        findings::{Findings, Inputs, Outline},
         host_gaps::{self, Gaps},
-        info::{self, Info, Present},
+        info::Info,
         kernels::Kernels,
-        memory::overview::{self, Overview},
+        memory::overview::Overview,
         nccl::{self, Volume},
         phases::{self, Phase},
         steps::{self, ProcessSteps},
         summary::{self, Line},
         timeline::{self, Timeline},
-        where_time_went::{self, ProcessTime},
+        where_time_went::ProcessTime,
     },
     trace::Trace,
 };
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::params::Params;
 use trace_schema::Kind;
 
 /// Version of the report's JSON. Additions keep it; changes and removals raise it.
@@ -67,41 +66,27 @@ pub struct Report {
 impl Report {
     /// Runs every analysis. Those of calls share one sweep of the rows, while the memory is replayed.
     pub async fn of(trace: &Trace) -> Result<Self, AnalyzeError> {
-        let (info, span_ns) = info::with_span_ns(trace).await?;
+        let outline = Outline::of(trace).await?;
         // Each analysis of calls reads all of them: none is made of what the run has no row of.
-        let has = |kind: Kind, begins: &str| {
-            info.counts.iter().any(|count| count.kind == kind.name() && count.op.starts_with(begins))
-        };
-        let (has_schedule, has_ranges) = (has(Kind::OffCpu, ""), has(Kind::Mark, "range"));
-        let (has_calls, has_nccl) = (has(Kind::Call, ""), has(Kind::Call, "nccl"));
-        let has_samples = has(Kind::Sample, "");
-        let present = Present::in_run(&info);
+        let (has_calls, has_ranges) = (outline.has(Kind::Call, ""), outline.has(Kind::Mark, "range"));
+        let (has_nccl, has_samples) = (outline.has(Kind::Call, "nccl"), outline.has(Kind::Sample, ""));
         let together = trace.together();
         let calls = together.trace();
-        let (run_time, steps, chains, strata, phases, launch_gaps, timeline, nccl, memory, records) = try_join!(
-            together
-                .part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
+        let (inputs, steps, strata, phases, launch_gaps, timeline, nccl) = try_join!(
+            outline.read(trace, &together, EXAMPLES),
             together.part(async { if has_calls { steps::run(calls).await } else { Ok(Vec::new()) } }),
-            together.part(chains::run(calls, Params::default(), EXAMPLES)),
             together.part(summary::run(calls)),
             together.part(async { if has_ranges { phases::run(calls).await } else { Ok(Vec::new()) } }),
             together.part(host_gaps::run(calls)),
-            together.part(timeline::run(calls, span_ns)),
+            together.part(timeline::run(calls, outline.span_ns)),
             together.part(async { if has_nccl { nccl::run(calls).await } else { Ok(Vec::new()) } }),
-            overview::run(trace, &present),
-            together.part(Records::read(calls, &present)),
         )?;
-        let findings = Findings::of(&Facts {
-            info: &info,
-            has_schedule,
-            run_time: &run_time,
-            chains: &chains,
-            memory: memory.as_ref(),
-            records: &records,
-        });
+        let findings = Findings::of(&inputs.facts(&outline));
+        let has_schedule = outline.has_schedule();
+        let Inputs { run_time, chains, memory, records } = inputs;
         Ok(Self {
             report_version: VERSION,
-            info,
+            info: outline.info,
             has_schedule,
             findings,
             run_time,

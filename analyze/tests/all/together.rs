@@ -31,7 +31,7 @@ use super::support::run;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Queries that scan one table of calls each, one of which ends before the rows do.
-const QUERIES: [&str; 10] = [
+const QUERIES: [&str; 11] = [
     "SELECT op, count(*) AS n, sum(dur) AS ns, sum(on_cpu_ns) AS on_cpu, sum(preempted_ns) AS preempted FROM op_time GROUP BY op ORDER BY op",
     "SELECT op, direction, first_call, count(*) AS n, count(stream) AS streams, max(addr) AS addr FROM ops GROUP BY op, direction, first_call \
      ORDER BY op, direction, first_call",
@@ -41,6 +41,7 @@ const QUERIES: [&str; 10] = [
     "SELECT op, count(*) AS n, round(sum(excess_ns)) AS ns FROM slow_calls GROUP BY op ORDER BY op",
     "SELECT state, count(*) AS n, sum(dur) AS ns FROM chain_links GROUP BY state ORDER BY state",
     "SELECT part, count(*) AS n, sum(time_ns) AS ns FROM run_time GROUP BY part ORDER BY part",
+    "SELECT pid, stage, sum(time_ns) AS ns, sum(waits_count) AS waits FROM run_time GROUP BY pid, stage ORDER BY pid, stage",
     "SELECT found_by, count(*) AS n, sum(dur_ns) AS ns, sum(host_ns) AS host, sum(waiting_for_cpu_ns) AS waiting FROM steps GROUP BY found_by",
     "SELECT op, calls_count, p50_ns, p99_ns, total_ns FROM op_summary ORDER BY total_ns DESC, op, direction, size_class, first_call",
 ];

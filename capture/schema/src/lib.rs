@@ -32,4 +32,4 @@ pub use run::{
 pub use stored::Stored;
 pub use text::Text;
 pub use times::{metadata_fault, time_fault};
-pub use unit::{Bytes, Nanos, UnitError};
+pub use unit::{Bytes, Counted, Nanos, UnitError, parse_share};

@@ -1,6 +1,6 @@
 //! Quantities with a unit: how they are parsed from options and shown in output.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 /// A time span in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,11 +10,15 @@ pub struct Nanos(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub i64);
 
+/// A number of things, shown with their noun in the singular or plural: `1 sleep`, `2 sleeps`, `0 processes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<N>(pub N, pub &'static str);
+
 /// The error of text that is not a quantity with a known unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     text: String,
-    expected: &'static str,
+    expected: Cow<'static, str>,
 }
 
 impl fmt::Display for UnitError {
@@ -57,9 +61,10 @@ impl FromStr for Nanos {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, TIMES)
-            .map(Self)
-            .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a time such as 90s, 1.5ms or 2min" })
+        parse(text, TIMES).map(Self).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            expected: "a time such as 90s, 1.5ms or 2min".into(),
+        })
     }
 }
 
@@ -70,9 +75,22 @@ impl FromStr for Bytes {
         let plain = || text.trim().parse::<u64>().ok().and_then(|bytes| i64::try_from(bytes).ok());
         parse(text, SIZES).or_else(plain).map(Self).ok_or_else(|| UnitError {
             text: text.to_owned(),
-            expected: "a size such as 512KiB, 64MiB or 1048576 (bytes)",
+            expected: "a size such as 512KiB, 64MiB or 1048576 (bytes)".into(),
         })
     }
+}
+
+/// Parses a share in percent, such as `10%`, to a ratio, here 0.1. The share is at least 0 % and at most `most_percent`.
+///
+/// # Errors
+/// Returns an error if the text is not a number with `%`, or out of that range.
+pub fn parse_share(text: &str, most_percent: f64) -> Result<f64, UnitError> {
+    let percent = text.trim().strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+    let in_range = percent.filter(|percent| (0.0..=most_percent).contains(percent));
+    in_range.map(|percent| percent / 100.0).ok_or_else(|| UnitError {
+        text: text.to_owned(),
+        expected: format!("a share from 0% to {most_percent}%, such as 10%").into(),
+    })
 }
 
 /// Three significant digits, without an exponent.
@@ -83,6 +101,18 @@ fn three_digits(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resu
         _ => 0,
     };
     write!(f, "{value:.digits$} {unit}")
+}
+
+impl<N: fmt::Display + PartialEq + From<u8>> fmt::Display for Counted<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(number, noun) = self;
+        let ending = match noun {
+            _ if *number == N::from(1_u8) => "",
+            noun if ["s", "ch", "sh", "x"].iter().any(|hiss| noun.ends_with(*hiss)) => "es",
+            _ => "s",
+        };
+        write!(f, "{number} {noun}{ending}")
+    }
 }
 
 impl fmt::Display for Nanos {
@@ -114,6 +144,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn things_are_counted_in_the_singular_or_plural() {
+        let shown = |number: i64, noun| Counted(number, noun).to_string();
+        assert_eq!([0, 1, 2].map(|number| shown(number, "sleep")), ["0 sleeps", "1 sleep", "2 sleeps"]);
+        assert_eq!(["process", "launch"].map(|noun| shown(2, noun)), ["2 processes", "2 launches"]);
+        assert_eq!(shown(1, "process"), "1 process");
+        assert_eq!(Counted(1_usize, "other thread").to_string(), "1 other thread");
+    }
+
+    #[test]
+    fn shares_have_a_range() {
+        for (text, most_percent, ratio) in
+            [("10%", 100.0, 0.1), (" 100 % ", 100.0, 1.0), ("0%", 100.0, 0.0), ("101%", 1e6, 1.01)]
+        {
+            assert_eq!(parse_share(text, most_percent), Ok(ratio), "{text}");
+        }
+        for text in ["101%", "-1%", "10", "%", "NaN%", "inf%", "ten%"] {
+            let error = parse_share(text, 100.0).unwrap_err().to_string();
+            assert_eq!(error, format!("{text:?} is not a share from 0% to 100%, such as 10%"));
+        }
+    }
 
     #[test]
     fn shows_three_digits() {

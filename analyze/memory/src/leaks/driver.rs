@@ -62,8 +62,9 @@ const PAIRS: [(&[&str], &[&str]); 3] = [
 const MIN_LAUNCHES: i64 = 100;
 /// The smallest growth that is a leak: the driver takes device memory in pages of 2 MiB, so that less costs nothing.
 const MIN_LEAK_BYTES: i64 = SMALL_SEGMENT_BYTES as i64;
-/// The smallest number of allocations that can leak by the rule of [`super::site`], which wants five epochs with one.
-const MIN_ALLOCATIONS: i64 = 5;
+/// The smallest number of allocations of a process that can leak by the rule of [`super::site`], which wants five epochs with
+/// one.
+pub const MIN_ALLOCATIONS: i64 = 5;
 
 /// The growth of the memory that one process allocated from the driver.
 #[derive(Clone, Debug, Serialize)]

@@ -310,6 +310,10 @@ pub(super) async fn marked(
     events: &dyn Events,
     allocating: &Allocating,
 ) -> Result<BTreeMap<String, Candidates>, AnalyzeError> {
+    // Without an allocator there is nothing to divide.
+    if allocating.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let of_run = |(run, sources): (&String, &BTreeSet<Source>)| {
         (run.clone(), Candidates { sources: sources.clone(), ..Candidates::default() })
     };
@@ -320,7 +324,6 @@ pub(super) async fn marked(
         let (pids, times, durs) =
             (integers(&batch, "pid")?, integers(&batch, "ts")?, integers(&batch, "dur")?);
         for row in 0..batch.num_rows() {
-            // Without an allocator there is nothing to divide.
             let Some(of_run) = found.get_mut(runs.value(row)) else { continue };
             let pid = pids.at(row).unwrap_or_default() as u32;
             let name = names.at(row).unwrap_or_default();

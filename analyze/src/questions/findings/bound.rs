@@ -3,7 +3,7 @@
 //! A thread that waits for the GPU is bound by it, and one that never does is bound by the host. A launch takes long, too, if the
 //! GPU has more work queued than its queue holds: then the launch is a wait.
 
-use trace_schema::Nanos;
+use trace_schema::{Counted, Nanos};
 
 use super::records::gpu::GpuRecord;
 use crate::questions::where_time_went::{ProcessTime, Slice};
@@ -16,21 +16,16 @@ const BUSY_RATIO: f64 = 0.8;
 const LEAST_WAIT_RATIO: f64 = 0.05;
 /// Least mean time of a launch in nanoseconds that is a wait for room in the GPU's queue: ten times what launching takes.
 const FULL_QUEUE_NS: i64 = 50_000;
-/// Number of kernels that are named, and of characters of a name.
+/// Number of kernels that are named.
 const NAMED: usize = 2;
-const NAME_CHARS: usize = 60;
 
 /// Names the kernels with most time; empty if none is on record.
 fn kernels(gpu: &GpuRecord) -> String {
     let kernels =
         gpu.kernels.iter().flat_map(|kernels| &kernels.kernels).filter(|kernel| !kernel.name.is_empty());
-    let word = |name: &str| match name.char_indices().nth(NAME_CHARS) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    };
     let named: Vec<String> = kernels
         .take(NAMED)
-        .map(|kernel| format!("{} ({:.0} %)", word(&kernel.name), 100.0 * kernel.share_ratio))
+        .map(|kernel| format!("{} ({:.0} %)", kernel.short_name(), 100.0 * kernel.share_ratio))
         .collect();
     if named.is_empty() { String::new() } else { format!("; most time of kernels: {}", named.join(", ")) }
 }
@@ -97,8 +92,9 @@ pub(super) fn of(process: &ProcessTime, gpu: &GpuRecord) -> String {
         };
         let what = if ratio(launch_ns) >= ratio(host_ns) { "launch-bound" } else { "bound by the host" };
         return format!(
-            "{after}the process launched for {} of the time ({launches} launches of {}), ran host code for {}, and waited for the GPU for {}: {what}{idle}{}.",
+            "{after}the process launched for {} of the time ({} of {}), ran host code for {}, and waited for the GPU for {}: {what}{idle}{}.",
             percent(launch_ns),
+            Counted(launches, "launch"),
             Nanos(launch_mean_ns),
             percent(host_ns),
             percent(wait_ns),

@@ -23,12 +23,6 @@ impl<'a> Claim<'a> {
         self.0.iter().fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 
-    /// Returns the part of it before the first launch, in nanoseconds, as far as that is known.
-    pub fn start_up_ns(&self) -> i64 {
-        let before = self.0.iter().filter(|(slice, _)| slice.is_start_up == Some(true));
-        before.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
-    }
-
     /// Returns the number of intervals.
     pub fn intervals_count(&self) -> i64 {
         self.0.iter().fold(0, |sum, (slice, _)| sum.saturating_add(slice.intervals_count))
@@ -80,7 +74,10 @@ impl<'a> Ledger<'a> {
 
     /// Returns the query of the rows of the account that meet a condition, as evidence.
     pub fn sql(&self, condition: &str) -> String {
-        format!("SELECT * FROM run_time WHERE pid = {} AND {condition} ORDER BY time_ns DESC", self.process.pid)
+        format!(
+            "SELECT * FROM run_time WHERE pid = {} AND {condition} ORDER BY time_ns DESC",
+            self.process.pid
+        )
     }
 
     /// Returns what is left of some slices without claiming it.
@@ -125,7 +122,6 @@ mod tests {
             task_comm: Some(task.to_owned()),
             time_ns,
             intervals_count: 2,
-            is_start_up: Some(part == "host"),
             ..Slice::default()
         };
         ProcessTime {
@@ -149,12 +145,12 @@ mod tests {
         assert_eq!(ledger.look(waiting).time_ns(), 70);
         let first = ledger.claim_at_most(50, waiting);
         assert_eq!(first.by(|slice| slice.task_comm.as_deref()), [("b", 40), ("a", 10)]);
-        assert_eq!((first.time_ns(), first.intervals_count(), first.start_up_ns()), (50, 4, 0));
+        assert_eq!((first.time_ns(), first.intervals_count()), (50, 4));
         let second = ledger.claim(waiting);
         assert_eq!(second.by(|slice| slice.task_comm.as_deref()), [("a", 20)]);
         assert_eq!(ledger.claim(waiting).time_ns(), 0);
         assert_eq!(ledger.left_ns(), 30);
-        assert_eq!(ledger.claim(|_| true).start_up_ns(), 30);
+        assert_eq!(ledger.claim(|_| true).time_ns(), 30);
         assert_eq!(ledger.left_ns(), 0);
     }
 }

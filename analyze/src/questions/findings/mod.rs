@@ -12,6 +12,7 @@ mod bound;
 mod detect;
 mod facts;
 mod finding;
+mod inputs;
 mod ledger;
 mod limits;
 mod records;
@@ -21,22 +22,14 @@ use serde::Serialize;
 pub use detect::all as detectors;
 pub use facts::{Detector, Facts};
 pub use finding::{Confidence, Evidence, Finding, LEAST_SHARE_RATIO, Rank};
+pub use inputs::{Inputs, Outline};
 pub use ledger::{Claim, Ledger};
 pub use limits::{Decision, Limits};
 pub use records::{CallSum, CollectiveSum, End, Failures, GpuMemory, Handoff, OpenCall, OpenSleep, Records};
 
-use crate::{
-    questions::{
-        chains,
-        info::{self, Present},
-        memory::overview,
-        where_time_went::{self, ProcessTime},
-    },
-    trace::Trace,
-};
+use crate::{questions::where_time_went::ProcessTime, trace::Trace};
 use analyze_run::error::AnalyzeError;
-use analyze_verdict::params::Params;
-use trace_schema::{Kind, Nanos};
+use trace_schema::Nanos;
 
 /// The answer for one run.
 #[derive(Clone, Debug, Serialize)]
@@ -116,24 +109,8 @@ fn recorder(processes: &[ProcessTime]) -> Option<String> {
 /// # Errors
 /// Returns an error if the run cannot be read.
 pub async fn run(trace: &Trace) -> Result<Findings, AnalyzeError> {
-    let (info, _) = info::with_span_ns(trace).await?;
-    let has = |kind: Kind| info.counts.iter().any(|count| count.kind == kind.name());
-    let (has_schedule, has_calls) = (has(Kind::OffCpu), has(Kind::Call));
-    let present = Present::in_run(&info);
+    let outline = Outline::of(trace).await?;
     let together = trace.together();
-    let calls = together.trace();
-    let (run_time, chains, memory, records) = tokio::try_join!(
-        together.part(async { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } }),
-        together.part(chains::run(calls, Params::default(), 0)),
-        overview::run(trace, &present),
-        together.part(Records::read(calls, &present)),
-    )?;
-    Ok(Findings::of(&Facts {
-        info: &info,
-        has_schedule,
-        run_time: &run_time,
-        chains: &chains,
-        memory: memory.as_ref(),
-        records: &records,
-    }))
+    let inputs = outline.read(trace, &together, 0).await?;
+    Ok(Findings::of(&inputs.facts(&outline)))
 }

@@ -1,5 +1,6 @@
 //! What is read of a run for detectors alone: one field and one line a kind of record.
 
+mod calls;
 mod driver_growth;
 mod failures;
 pub(super) mod gpu;
@@ -11,7 +12,11 @@ pub use failures::{CallSum, CollectiveSum, End, Failures, OpenCall, OpenSleep};
 pub use gpu_memory::GpuMemory;
 pub use handoffs::Handoff;
 
-use crate::{questions::info::Present, trace::Trace};
+use self::calls::CallRecord;
+use crate::{
+    questions::info::{Present, ProcessCount},
+    trace::{Together, Trace},
+};
 use analyze_memory::leaks::driver::DriverGrowth;
 use analyze_run::error::AnalyzeError;
 
@@ -33,19 +38,35 @@ pub struct Records {
 }
 
 impl Records {
-    /// Reads them; `present` says which rows there are, so that what a run has no rows of is not looked for.
+    /// Returns the future of them. `present` says which rows there are, so that what a run has no rows of is not looked for, and
+    /// `processes` how many. What reads calls in the order of time is a part of `together`, which is made of `trace`.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
-        let (failures, handoffs, gpu, ranks, driver_growth, gpu_memory) = tokio::try_join!(
-            Failures::read(trace, present),
-            handoffs::read(trace, present),
-            gpu::GpuRecord::read(trace, present),
-            ranks::Ranks::read(trace, present),
-            driver_growth::read(trace, present),
-            GpuMemory::read(trace, present),
-        )?;
-        Ok(Self { failures, handoffs, gpu, ranks, driver_growth, gpu_memory })
+    pub fn read<'a>(
+        trace: &'a Trace,
+        together: &'a Together,
+        present: &'a Present,
+        processes: &'a [ProcessCount],
+    ) -> impl Future<Output = Result<Self, AnalyzeError>> + Send + 'a {
+        let gpu = gpu::GpuRecord::read(trace, together, present);
+        async move {
+            let of_calls = async {
+                let CallRecord { calls, open_calls, launches, sums, copies } =
+                    CallRecord::read(trace, present, processes).await?;
+                let failures = Failures::read(trace, present, calls, open_calls).await?;
+                Ok::<_, AnalyzeError>((failures, launches, sums, copies))
+            };
+            let ((failures, launches, calls, copies), handoffs, gpu, ranks, driver_growth, gpu_memory) = tokio::try_join!(
+                of_calls,
+                handoffs::read(trace, present),
+                gpu,
+                ranks::Ranks::read(trace, processes),
+                driver_growth::read(trace, processes),
+                GpuMemory::read(trace, present),
+            )?;
+            let gpu = gpu::GpuRecord { launches, copies, calls, ..gpu };
+            Ok(Self { failures, handoffs, gpu, ranks, driver_growth, gpu_memory })
+        }
     }
 }

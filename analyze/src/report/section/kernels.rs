@@ -22,9 +22,8 @@ fn busy_and_idle(process: &ProcessTime) -> Option<(i64, i64)> {
 
 /// Returns the kernels with most time, and how long the GPU was busy, in one or two sentences; `None` if no kernel is on record.
 pub(super) fn sentence(report: &Report) -> Option<String> {
-    /// Number of kernels that are named, and of characters of a name.
+    /// Number of kernels that are named.
     const NAMED: usize = 3;
-    const NAME_CHARS: usize = 60;
     let kernels = report.kernels.as_ref().filter(|kernels| kernels.runs_count > 0)?;
     let busy =
         report.run_time.first().and_then(busy_and_idle).map_or_else(String::new, |(busy_ns, idle_ns)| {
@@ -36,10 +35,7 @@ pub(super) fn sentence(report: &Report) -> Option<String> {
                 percent(busy_ns as f64 / span_ns.max(1) as f64)
             )
         });
-    let word = |kernel: &Kernel| match kernel.name.char_indices().nth(NAME_CHARS) {
-        Some((end, _)) => format!("{}… ({})", &kernel.name[..end], percent(kernel.share_ratio)),
-        None => format!("{} ({})", kernel.name, percent(kernel.share_ratio)),
-    };
+    let word = |kernel: &Kernel| format!("{} ({})", kernel.short_name(), percent(kernel.share_ratio));
     let named: Vec<String> = kernels.kernels.iter().take(NAMED).map(word).collect();
     Some(format!("{busy}Most time of its {} kernels went to {}.", kernels.runs_count, named.join(", ")))
 }

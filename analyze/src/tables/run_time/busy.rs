@@ -8,8 +8,9 @@ use analyze_run::{
 };
 use futures::TryStreamExt;
 
+/// The work of all processes in the order of time, which is that of the file: nothing is sorted in memory.
 const WORK: &str = "SELECT run, CAST(pid AS BIGINT) AS pid, ts, ts + dur AS until FROM events \
-     WHERE kind = 'device' AND op IN ('kernel', 'memcpy', 'memset') AND dur IS NOT NULL ORDER BY run, pid, ts, until";
+     WHERE kind = 'device' AND op IN ('kernel', 'memcpy', 'memset') AND dur IS NOT NULL ORDER BY run, ts";
 
 /// The times in which GPUs had work of one process.
 #[derive(Debug, Default)]

@@ -163,8 +163,8 @@ impl Process<'_> {
 /// The sink that accounts for the time of each process, and of each of its steps, once all rows are read. It keeps every
 /// top-level call at 16 bytes, and every marked range at 32 if steps are asked for.
 struct Accounts {
-    /// Where the rows of `_run_time` go, if they are asked for.
-    times: Option<Writer<TimeRows>>,
+    /// Where the rows of `_run_time` go: one writer for each scan that asks for them.
+    times: Vec<Writer<TimeRows>>,
     /// Where the rows of `_steps` go, if they are asked for.
     steps: Option<Writer<StepRows>>,
     marks: Vec<Mark>,
@@ -366,14 +366,14 @@ impl Accounts {
         &self,
         writer: &mut Writer<TimeRows>,
         process: &Process<'_>,
-        spent: HashMap<Key, Spent>,
+        spent: &BTreeMap<Key, Spent>,
         schedule: &Schedule,
     ) -> Result<(), AnalyzeError> {
         let names = &schedule.names;
         let (_, _, tid) = schedule.key(process.driver);
         let (wall_ts, wall_end) = process.wall;
         let has_gpu = process.busy.is_some();
-        for (key, spent) in spent.into_iter().collect::<BTreeMap<_, _>>() {
+        for (key, spent) in spent {
             let (thread_pid, thread_tid) = key.thread;
             let comm = self.thread_names.get(&(process.run, thread_tid)).map(|comm| names.name(*comm));
             writer.push(TimeRow {
@@ -407,6 +407,25 @@ impl Accounts {
     }
 }
 
+/// Passes rows on to each writer. One that is not read any more is left out of what follows.
+///
+/// # Errors
+/// Returns an error if no writer is left.
+fn each(
+    writers: &mut Vec<Writer<TimeRows>>,
+    mut pass: impl FnMut(&mut Writer<TimeRows>) -> Result<(), AnalyzeError>,
+) -> Result<(), AnalyzeError> {
+    let mut unread = None;
+    writers.retain_mut(|writer| match pass(writer) {
+        Ok(()) => true,
+        Err(error) => {
+            unread = Some(error);
+            false
+        }
+    });
+    unread.filter(|_| writers.is_empty()).map_or(Ok(()), Err)
+}
+
 impl Sink for Accounts {
     fn entered(&mut self, call: &Call, schedule: &Schedule) -> Result<(), AnalyzeError> {
         if call.depth > 0 {
@@ -437,18 +456,17 @@ impl Sink for Accounts {
 
     fn join(&mut self, other: Box<dyn Sink>) -> Option<Box<dyn Sink>> {
         let any: &dyn Any = &*other;
-        let adds = any.downcast_ref::<Self>().is_some_and(|other| {
-            !(self.times.is_some() && other.times.is_some() || self.steps.is_some() && other.steps.is_some())
-        });
-        if !adds {
+        let adds = |other: &Self| self.steps.is_none() || other.steps.is_none();
+        if !any.downcast_ref::<Self>().is_some_and(adds) {
             return Some(other);
         }
         let any: Box<dyn Any> = other;
         if let Ok(other) = any.downcast::<Self>() {
             let Self { times, steps, busy, .. } = *other;
-            if times.is_some() {
-                (self.times, self.busy) = (times, busy);
+            if self.times.is_empty() {
+                self.busy = busy;
             }
+            self.times.extend(times);
             if steps.is_some() {
                 self.steps = steps;
             }
@@ -458,7 +476,7 @@ impl Sink for Accounts {
 
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let names = &schedule.names;
-        let (mut times, mut steps) = (self.times.take(), self.steps.take());
+        let (mut times, mut steps) = (std::mem::take(&mut self.times), self.steps.take());
         for process in self.processes(schedule) {
             let (_, _, tid) = schedule.key(process.driver);
             let found = if steps.is_some() { self.find_steps(&process, schedule) } else { None };
@@ -480,10 +498,10 @@ impl Sink for Accounts {
                 };
                 Times::new(writer, steps, counts)
             });
-            if times.is_none() && of_steps.is_none() {
+            if times.is_empty() && of_steps.is_none() {
                 continue;
             }
-            let (mut spent, is_asked) = (HashMap::default(), times.is_some());
+            let (mut spent, is_asked) = (HashMap::default(), !times.is_empty());
             self.account(&process, schedule, |(ts, end), key, slept_from| {
                 if let Some(steps) = &mut of_steps {
                     steps.add(ts, end, key.part.step_column());
@@ -495,13 +513,10 @@ impl Sink for Accounts {
             if let Some(steps) = of_steps {
                 steps.end()?;
             }
-            if let Some(writer) = &mut times {
-                self.write(writer, &process, spent, schedule)?;
-            }
+            let spent: BTreeMap<Key, Spent> = spent.into_iter().collect();
+            each(&mut times, |writer| self.write(writer, &process, &spent, schedule))?;
         }
-        if let Some(writer) = &mut times {
-            writer.send(true)?;
-        }
+        each(&mut times, |writer| writer.send(true))?;
         steps.as_mut().map_or(Ok(()), |writer| writer.send(true))
     }
 }
@@ -537,7 +552,7 @@ pub(super) async fn fill(
         }
         let thread_names = thread_names(of_runs.files(), names);
         Accounts {
-            times: times.map(|output| output.writer()),
+            times: times.into_iter().map(|output| output.writer()).collect(),
             steps: steps.map(|output| output.writer()),
             marks: Vec::new(),
             lost_marks,

@@ -3,6 +3,8 @@
 //! The account cuts the pauses out (`stage` is `compiling` or `recompiling`): everything between the last launch before a
 //! compiler is started and the next launch.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -89,7 +91,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
         )
         .costs(loaded.time_ns(), wall_ns)
         .shown_by(
-            format!("{} intervals in functions that load code", loaded.intervals_count()),
+            format!("{} in functions that load code", Counted(loaded.intervals_count(), "interval")),
             ledger.sql("stage = 'running' AND part = 'module'"),
             "run-time",
         )

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Bytes, Counted, Nanos};
 
 use crate::questions::{
     findings::{
@@ -68,9 +68,9 @@ impl Sums<'_> {
 
     fn words(&self) -> String {
         format!(
-            "{} in {} calls of {}, {} in all: {:.1} GB/s",
+            "{} in {} of {}, {} in all: {:.1} GB/s",
             Bytes(self.copied_bytes),
-            self.calls_count,
+            Counted(self.calls_count, "call"),
             self.ops.iter().map(|(_, op)| *op).collect::<Vec<_>>().join(", "),
             Nanos(self.total_ns),
             self.copied_bytes as f64 / self.total_ns.max(1) as f64

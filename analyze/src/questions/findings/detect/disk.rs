@@ -1,5 +1,7 @@
 //! Sleeps in reads and writes of files, and for pages that were not in memory.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -38,7 +40,7 @@ fn of_process(faults: i64, ledger: &mut Ledger<'_>) -> Vec<Finding> {
         format!("The run waited for files: {} slept in {}.", files.threads(NAMED), calls.join(", ")),
     )
     .costs(files.time_ns(), wall_ns)
-    .shown_by(format!("{} sleeps", files.intervals_count()), ledger.sql("part = 'disk'"), "run-time")
+    .shown_by(Counted(files.intervals_count(), "sleep").to_string(), ledger.sql("part = 'disk'"), "run-time")
     .to_do("Do reads and writes in another thread than the one that launches, ahead of time, or use faster storage.")
     .saves("at most this time: it is what the run would not have waited");
     let pages = ledger.claim(|slice| slice.part == "page_fault");
@@ -58,7 +60,7 @@ fn of_process(faults: i64, ledger: &mut Ledger<'_>) -> Vec<Finding> {
         on_pages.bounded(0, pages.time_ns(), wall_ns, why)
     };
     let on_pages = on_pages
-        .shown_by(format!("{} sleeps; {faults} major page faults in the run", pages.intervals_count()), ledger.sql("part = 'page_fault'"), "run-time")
+        .shown_by(format!("{}; {} in the run", Counted(pages.intervals_count(), "sleep"), Counted(faults, "major page fault")), ledger.sql("part = 'page_fault'"), "run-time")
         .to_do("Read the files into the page cache before the run (vmtouch -t, cat), or give the process more memory if its pages are swapped out or evicted.")
         .saves("at most this time: it is what the run would not have waited");
     let mut findings = vec![on_files, on_pages];

@@ -8,7 +8,7 @@
 mod ended;
 mod hang;
 
-use trace_schema::{Layer, Nanos};
+use trace_schema::{Counted, Layer, Nanos};
 
 use self::{
     ended::{Failed, FailedCall, How},
@@ -152,7 +152,7 @@ impl Names<'_> {
         if let Some(call) = failed.call {
             let text = format!(
                 "{} returned {}, the first {} after the start in thread {}",
-                count(call.calls_count),
+                Counted(call.calls_count, "call"),
                 call.code.code,
                 self.at(call.ts),
                 call.tid
@@ -179,7 +179,8 @@ impl Names<'_> {
                 "SELECT * FROM process_events WHERE op = 'exit' AND tid = pid AND pid IN ({}) ORDER BY ts",
                 others.join(", ")
             );
-            finding = finding.shown_by(format!("{} failed after it", processes(others.len())), sql, "");
+            finding =
+                finding.shown_by(format!("{} failed after it", Counted(others.len(), "process")), sql, "");
         }
         finding.open = match (failed.how, failed.call) {
             (How::Killed(_), _) => "Who sent the signal is not on record.".to_owned(),
@@ -237,7 +238,7 @@ impl Names<'_> {
             finding = finding.shown_by(text, sql, "");
         }
         if all.len() > 1 {
-            let text = format!("{} wait in calls that did not return", processes(all.len()));
+            let text = format!("{} wait in calls that did not return", Counted(all.len(), "process"));
             let pids: Vec<String> = all.iter().map(|hang| hang.call.pid.to_string()).collect();
             let pids = pids.join(", ");
             let sql = format!("SELECT * FROM ops WHERE dur IS NULL AND pid IN ({pids}) ORDER BY pid, ts");
@@ -249,8 +250,13 @@ impl Names<'_> {
                  ORDER BY pid, size_bytes",
                 op.name()
             );
-            let text =
-                format!("process {} made {} calls, process {} made {}", fewest.0, fewest.1, most.0, most.1);
+            let text = format!(
+                "process {} made {}, process {} made {}",
+                fewest.0,
+                Counted(fewest.1, "call"),
+                most.0,
+                most.1
+            );
             finding = finding.shown_by(text, sql, "nccl");
         }
         if let Some(end) = failed.iter().find(|failed| failed.pid == pid && failed.how.is_bad()) {
@@ -310,14 +316,6 @@ fn end_of(pid: i64) -> String {
 fn code(call: &FailedCall) -> String {
     let number = call.code.code;
     call.code.name().map_or_else(|| number.to_string(), |name| format!("{number} ({name})"))
-}
-
-fn count(number: i64) -> String {
-    if number == 1 { "1 call".to_owned() } else { format!("{number} calls") }
-}
-
-fn processes(number: usize) -> String {
-    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
 }
 
 fn capital(text: &str) -> String {

@@ -3,6 +3,8 @@
 //! The account recognises such a wait by CPython's own protocol: a futex sleep of the switch interval that a timer ends, and
 //! after it the holder. What it finds is claimed whole.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -47,7 +49,10 @@ fn of_process(is_python: bool, ledger: &mut Ledger<'_>) -> Option<Finding> {
     (cost_ns > 0).then(|| {
         finding
             .shown_by(
-                format!("{waits} sleeps that a timer ended after the switch interval of 5 ms, while the holder ran"),
+                format!(
+                    "{} that a timer ended after the switch interval of 5 ms, while the holder ran",
+                    Counted(waits, "sleep")
+                ),
                 ledger.sql("part = 'gil'"),
                 "run-time",
             )
@@ -77,13 +82,7 @@ mod tests {
             waits_count: 80,
             ..Slice::default()
         };
-        ProcessTime {
-            pid: 7,
-            tid: 7,
-            wall_ns: 1000,
-            slices: vec![slice],
-            ..ProcessTime::default()
-        }
+        ProcessTime { pid: 7, tid: 7, wall_ns: 1000, slices: vec![slice], ..ProcessTime::default() }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! possible ones, where the program marks no epochs, is a program that fills and empties its memory in its own rhythm, and is
 //! no finding.
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Bytes, Counted, Nanos};
 
 use crate::questions::findings::{
     facts::{Detector, Facts},
@@ -83,7 +83,8 @@ fn of_torch(growth: &Growth, gpus: &GpuMemory, is_worker: bool) -> Option<Findin
     let (bytes, count) = amount(&sites);
     let place = site.old.frames.as_deref().map(name).filter(|name| !name.is_empty());
     let by = place.map_or_else(String::new, |name| format!(", most of them allocated by {name},"));
-    let title = format!("PyTorch's memory leaks: {count} blocks with {bytes}{by} were kept to the end.");
+    let title =
+        format!("PyTorch's memory leaks: {} with {bytes}{by} were kept to the end.", Counted(count, "block"));
     let (source, to_do) = source(&sites, is_worker);
     let pid = i64::from(growth.pid);
     let sql = format!("SELECT * FROM leak_sites WHERE pid = {pid} AND is_leak ORDER BY blocks_bytes DESC");
@@ -122,7 +123,8 @@ fn of_driver(growth: &DriverGrowth, gpus: &GpuMemory) -> Option<Finding> {
     let by = place.map_or_else(String::new, |name| format!(" for {name}"));
     let leaks = if is_open { "may leak" } else { "leaks" };
     let title = format!(
-        "GPU memory {leaks}: {count} allocations with {bytes}, which {library} took from the driver{by}, were kept to the end."
+        "GPU memory {leaks}: {} with {bytes}, which {library} took from the driver{by}, were kept to the end.",
+        Counted(count, "allocation")
     );
     let pid = i64::from(growth.pid);
     let bounds = &growth.epochs.bounds_ns;
@@ -182,12 +184,9 @@ fn sizes(sites: &[&Suspect], epochs: &Epochs) -> String {
     let rate: f64 = sites.iter().map(|site| site.bytes_per_epoch).sum();
     let most = sites.iter().max_by_key(|site| site.generations_count);
     let (made, possible) = most.map_or((0, 0), |site| (site.generations_count, site.possible_count));
-    let count = match sites.len() {
-        1 => "1 site".to_owned(),
-        count => format!("{count} sites"),
-    };
+    let count = Counted(sites.len(), "site");
     let (rate, label) = (Bytes(rate.round() as i64), epochs.label());
-    format!("{count} kept {rate} an epoch, in {made} of {possible} epochs ({label})")
+    format!("{count} kept {rate} an epoch, in {made} of {} ({label})", Counted(possible, "epoch"))
 }
 
 /// Tells by what the sites are, as far as the record does, which of the usual sources of a leak it is, and its remedy.
@@ -220,10 +219,10 @@ fn source(sites: &[&Suspect], is_worker: bool) -> (String, &'static str) {
         false => "",
     };
     if sites.len() >= MANY_SITES {
-        let count = sites.len();
         return (
             format!(
-                "{count} sites leak together: a graph that is kept for want of detach() or no_grad(), or a collection of several tensors, which the record does not tell apart{stack}"
+                "{} leak together: a graph that is kept for want of detach() or no_grad(), or a collection of several tensors, which the record does not tell apart{stack}",
+                Counted(sites.len(), "site")
             ),
             "Store loss.item() or output.detach(), not tensors with their graph; evaluate under torch.no_grad().",
         );

@@ -11,6 +11,8 @@
 
 use std::collections::BTreeSet;
 
+use trace_schema::Counted;
+
 use crate::questions::{
     findings::{
         facts::{Detector, Facts},
@@ -84,8 +86,8 @@ fn of_process(handoffs: &[Handoff], ledger: &mut Ledger<'_>) -> Option<Finding> 
     }
     let claim = ledger.claim(is_wait);
     let title = format!(
-        "The thread that launches waited for a lock in a queue with {} other threads of its process: {} had it.",
-        members.len(),
+        "The thread that launches waited for a lock in a queue with {} of its process: {} had it.",
+        Counted(members.len(), "other thread"),
         claim.threads(NAMED)
     );
     let mut finding = Finding::new("lock-contention", Rank::Cost, Some(pid), title)

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use trace_schema::{Class, Nanos, Op};
+use trace_schema::{Class, Counted, Nanos, Op};
 
 use crate::questions::findings::{
     facts::{Detector, Facts},
@@ -82,8 +82,8 @@ fn of_process(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Option<Finding> {
     let (most_ns, least_ns) = (claim.time_ns(), least_ns.min(claim.time_ns()));
     let main = found.first()?;
     let title = format!(
-        "The process waited for the GPU {} times, mostly in {}, and only then did on the CPU what the next launch needed.",
-        sum(|one| one.waits_count),
+        "The process waited for the GPU {}, mostly in {}, and only then did on the CPU what the next launch needed.",
+        Counted(sum(|one| one.waits_count), "time"),
         main.op
     );
     let waited = format!(

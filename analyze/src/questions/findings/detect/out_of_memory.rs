@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_schema::{Bytes, Nanos};
+use trace_schema::{Bytes, Counted, Nanos};
 
 use crate::questions::{
     findings::{
@@ -60,10 +60,8 @@ fn of_allocator(ooms: &[&OomReport]) -> Option<Finding> {
     };
     let (asked, at) = (Bytes(oom.requested_bytes as i64), Nanos(oom.since_start_ns));
     let title = format!("The GPU's memory ran out at {at}: {asked} were requested, and {why}.");
-    let count = match ooms.len() {
-        1 => "1 request failed".to_owned(),
-        count => format!("{count} requests failed; this is the first"),
-    };
+    let first = if ooms.len() > 1 { "; this is the first" } else { "" };
+    let count = format!("{} failed{first}", Counted(ooms.len(), "request"));
     let (to_do, saves) = advice(oom);
     let sql = format!("SELECT * FROM memory_ooms WHERE pid = {} ORDER BY ts", oom.pid);
     let finding = Finding::new("out-of-memory", Rank::OutOfMemory, Some(i64::from(oom.pid)), title)

@@ -1,5 +1,7 @@
 //! Time that threads slept by their own wish: in `nanosleep`, and in waits with a time limit that ran out.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -36,8 +38,8 @@ fn of_process(ledger: &mut Ledger<'_>) -> Option<Finding> {
     .costs(claim.time_ns(), wall_ns)
     .shown_by(
         format!(
-            "{} sleeps, the longest of {} ms; {} ms of all in waits whose time limit ran out",
-            claim.intervals_count(),
+            "{}, the longest of {} ms; {} ms of all in waits whose time limit ran out",
+            Counted(claim.intervals_count(), "sleep"),
             claim.slices().map(|(slice, _)| slice.longest_ns).max().unwrap_or(0) / 1_000_000,
             limits_ns / 1_000_000,
         ),

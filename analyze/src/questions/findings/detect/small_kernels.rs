@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_schema::{Class, Layer, Nanos, Op};
+use trace_schema::{Class, Counted, Layer, Nanos, Op};
 
 use crate::questions::findings::{
     facts::{Detector, Facts},
@@ -72,8 +72,8 @@ fn profiled(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Option<Finding> {
         Nanos(launch_ns)
     );
     let shown = format!(
-        "{} kernels; the GPU was busy for {} and idle for {}",
-        kernels.runs_count,
+        "{}; the GPU was busy for {} and idle for {}",
+        Counted(kernels.runs_count, "kernel"),
         Nanos(busy_ns),
         Nanos(idle_ns)
     );
@@ -118,9 +118,10 @@ fn repeated(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Option<Finding> {
     let least_ns = claim("launch", launch_ns);
     let most_ns = least_ns.saturating_add(claim("host", host_ns));
     let title = format!(
-        "{:.0} % of the launches are of one small kernel: {calls} launches of {blocks} {}.",
+        "{:.0} % of the launches are of one small kernel: {} of {}.",
         100.0 * share_ratio,
-        if blocks == 1 { "block" } else { "blocks" }
+        Counted(calls, "launch"),
+        Counted(blocks, "block")
     );
     let sql = format!(
         "SELECT o.op, o.func, k.name, count(*) AS launches_count, sum(o.dur) AS total_ns FROM ops o LEFT JOIN kernels k \
@@ -131,7 +132,7 @@ fn repeated(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Option<Finding> {
     Some(
         Finding::new("tiny-kernels", Rank::Cost, Some(pid), title)
             .bounded(least_ns, most_ns, wall_ns, why)
-            .shown_by(format!("the kernel's handle is {func:#x}; {all} launches in all"), sql, "functions")
+            .shown_by(format!("the kernel's handle is {func:#x}; {} in all", Counted(all, "launch")), sql, "functions")
             .to_do("Do the work of the loop in one launch: operate on the whole tensor, or on a list at once (torch._foreach_…, torch.compile)."),
     )
     .filter(|finding| finding.cost_ns > Some(0))

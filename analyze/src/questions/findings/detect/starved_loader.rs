@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trace_schema::Run;
+use trace_schema::{Counted, Run};
 
 use crate::questions::{
     findings::{
@@ -179,11 +179,14 @@ fn of_process(
              above {count}, so that more reads are under way at once."
         ),
         (false, true) => format!(
-            "Raise the number of workers (num_workers of DataLoader) above {count}, as the machine has {cpus} CPUs, or make \
-             what they compute cheaper."
+            "Raise the number of workers (num_workers of DataLoader) above {count}, as the machine has {}, or make \
+             what they compute cheaper.",
+            Counted(cpus, "CPU")
         ),
         (false, false) => format!(
-            "Make what the {count} workers compute cheaper, do it before the run, or on the GPU: the machine has {cpus} CPUs."
+            "Make the work of {} cheaper, do it before the run, or on the GPU: the machine has {}.",
+            Counted(count, "worker"),
+            Counted(cpus, "CPU")
         ),
     };
     let title = format!(
@@ -195,8 +198,10 @@ fn of_process(
             .costs(claim.time_ns(), wall_ns)
             .shown_by(
                 format!(
-                    "{count} workers ended {} sleeps of this process; the driving thread waited for them {waits_count} times",
-                    loader.handoffs_count
+                    "{} ended {} of this process; the driving thread waited for them {}",
+                    Counted(count, "worker"),
+                    Counted(loader.handoffs_count, "sleep"),
+                    Counted(waits_count, "time")
                 ),
                 ledger.sql("depth > 0 AND part <> 'waiting_for_cpu'"),
                 "run-time",
@@ -231,13 +236,7 @@ mod tests {
     type Ended = ((i64, i64), (i64, i64), i64);
 
     fn found(slices: Vec<Slice>, handoffs: &[Ended]) -> Option<(Finding, i64)> {
-        let process = ProcessTime {
-            pid: 7,
-            tid: 7,
-            wall_ns: 1000,
-            slices,
-            ..ProcessTime::default()
-        };
+        let process = ProcessTime { pid: 7, tid: 7, wall_ns: 1000, slices, ..ProcessTime::default() };
         let process_info = |pid, parent_pid| ProcessInfo { pid, parent_pid, ..ProcessInfo::default() };
         let mut run = Run { processes: vec![process_info(7, 3), process_info(3, 1)], ..Run::default() };
         run.host.cpu_count = 16;

@@ -3,7 +3,7 @@
 //! A run that has warmed up allocates from a cache and replays its graphs. What the second half of a process's launches still
 //! allocates *and* frees, or instantiates anew, is therefore done in the loop.
 
-use trace_schema::{Class, Nanos, Op};
+use trace_schema::{Class, Counted, Nanos, Op};
 
 use crate::questions::findings::{
     facts::{Detector, Facts},
@@ -79,9 +79,12 @@ fn of_process(calls: &[CallSums], empty_cache_count: i64, ledger: &mut Ledger<'_
             "Allocate before the loop, or from a pool that keeps memory (PyTorch's allocator, cudaMallocAsync)."
         };
         let counts = format!(
-            "{allocs} allocations and {frees} frees in the second half of the launches, {}; {failed} allocations failed in all; \
-             torch.cuda.empty_cache() was called {empty_cache_count} times",
-            Nanos(least_ns)
+            "{} and {} in the second half of the launches, {}; {} failed in all; torch.cuda.empty_cache() was called {}",
+            Counted(allocs, "allocation"),
+            Counted(frees, "free"),
+            Nanos(least_ns),
+            Counted(failed, "allocation"),
+            Counted(empty_cache_count, "time")
         );
         findings.push(
             Finding::new(
@@ -122,7 +125,7 @@ fn of_process(calls: &[CallSums], empty_cache_count: i64, ledger: &mut Ledger<'_
             )
             .bounded(least_ns, most_ns, wall_ns, why)
             .shown_by(
-                format!("{built} instantiations in the second half of the launches"),
+                format!("{} in the second half of the launches", Counted(built, "instantiation")),
                 format!("SELECT * FROM graphs WHERE pid = {pid} ORDER BY total_ns DESC"),
                 "run-time",
             )

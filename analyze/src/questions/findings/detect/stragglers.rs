@@ -1,6 +1,6 @@
 //! A rank that enters collective operations after all others, so that their GPUs wait for its.
 
-use trace_schema::Nanos;
+use trace_schema::{Counted, Nanos};
 
 use crate::questions::findings::{
     facts::{Detector, Facts},
@@ -35,12 +35,15 @@ fn found(ranks: &Ranks, ledgers: &[Ledger<'_>]) -> Option<Finding> {
     let waited_ns = others
         .map(|ledger| ["sync", "copy", "nccl"].iter().map(|part| ledger.process.part_ns(part)).sum::<i64>());
     let most_ns = late.late_ns.min(waited_ns.max().unwrap_or(0));
+    let others = match ranks.processes_count.saturating_sub(1) {
+        1 => "the other rank".to_owned(),
+        count => format!("the other {count} ranks"),
+    };
     let title = format!(
-        "Process {} entered {} of {} collective operations after the other {} ranks on record.",
+        "Process {} entered {} of {} after {others} on record.",
         late.pid,
         late.last_count,
-        ranks.collectives_count,
-        ranks.processes_count - 1
+        Counted(ranks.collectives_count, "collective operation")
     );
     let why = "when the operations ran on the GPUs is not on record, nor is whether more ranks took part";
     let mut finding = Finding::new("stragglers", Rank::Cost, Some(late.pid), title)

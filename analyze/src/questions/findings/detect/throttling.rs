@@ -1,6 +1,6 @@
 //! GPUs whose clock heat or hardware holds down, by NVML's readings.
 
-use trace_schema::Nanos;
+use trace_schema::{Counted, Nanos};
 
 use crate::questions::{
     devices::{THROTTLE_REASONS, reading},
@@ -29,7 +29,11 @@ fn of_device(throttled: &Throttled, wall_ns: Option<i64>) -> Finding {
     let clocks = throttled.clocks_mhz.map_or_else(String::new, |(fastest, slowest)| {
         format!("; the clock fell to {slowest} MHz, from {fastest} MHz")
     });
-    let shown = format!("{} readings, {} in all{clocks}", throttled.readings_count, Nanos(throttled.time_ns));
+    let shown = format!(
+        "{}, {} in all{clocks}",
+        Counted(throttled.readings_count, "reading"),
+        Nanos(throttled.time_ns)
+    );
     let sql = format!(
         "SELECT * FROM samples WHERE device = {device} AND counter = '{THROTTLE_REASONS}' ORDER BY ts"
     );

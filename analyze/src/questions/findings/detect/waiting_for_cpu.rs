@@ -1,5 +1,7 @@
 //! Time in which the process could have run, and another task had the CPU.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -40,7 +42,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
         Finding::new("waiting-for-cpu", Rank::Cost, Some(pid), format!("The process waited for a CPU{by}."))
             .costs(waiting.time_ns(), wall_ns)
             .shown_by(
-                format!("{} intervals in which a thread was runnable", waiting.intervals_count()),
+                format!("{} in which a thread was runnable", Counted(waiting.intervals_count(), "interval")),
                 ledger.sql("part = 'waiting_for_cpu'"),
                 "run-time",
             )
@@ -66,7 +68,11 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
         let claim = ledger.claim(|slice| slice.part == part && !slice.is_by_recorder());
         let finding = Finding::new(kind, Rank::Cost, Some(pid), title.to_owned())
             .costs(claim.time_ns(), wall_ns)
-            .shown_by(format!("{} intervals", claim.intervals_count()), ledger.sql(&format!("part = '{part}'")), "run-time")
+            .shown_by(
+                Counted(claim.intervals_count(), "interval").to_string(),
+                ledger.sql(&format!("part = '{part}'")),
+                "run-time",
+            )
             .to_do(to_do);
         findings.push(finding);
     }

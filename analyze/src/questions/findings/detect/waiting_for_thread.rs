@@ -1,5 +1,7 @@
 //! Time in which the driving thread waited for another thread, and no other detector knows for what.
 
+use trace_schema::Counted;
+
 use crate::questions::findings::{
     facts::{Detector, Facts},
     finding::{Finding, Rank},
@@ -35,7 +37,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
             format!("The thread that launches waited for other threads, which ran: {}.", ran.threads(NAMED)),
         )
         .costs(ran.time_ns(), wall_ns)
-        .shown_by(format!("{waits} sleeps that these threads ended, directly or through others"), ledger.sql("part = 'other_thread'"), "run-time")
+        .shown_by(format!("{} that these threads ended, directly or through others", Counted(waits, "sleep")), ledger.sql("part = 'other_thread'"), "run-time")
         .to_do(format!(
             "See what thread {tid} computes (perf record -t {tid}, py-spy dump), and whether its result is needed then: launch \
              other work before waiting for it, or make it earlier."
@@ -49,7 +51,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
         )
         .costs(futex.time_ns(), wall_ns)
         .inconclusive("the record does not lead to who ended these sleeps: that task is not traced, waited for this thread itself, or is not on record")
-        .shown_by(format!("{} sleeps", futex.intervals_count()), ledger.sql("part = 'futex'"), "run-time")
+        .shown_by(Counted(futex.intervals_count(), "sleep").to_string(), ledger.sql("part = 'futex'"), "run-time")
         .to_do("Record with --sched all, and the processes that this one works with, too."),
     ];
     findings.retain(|finding| finding.cost_ns > Some(0));

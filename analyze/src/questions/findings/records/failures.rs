@@ -5,7 +5,7 @@ use analyze_run::{
     columns::{Cell, integers, strings},
     error::AnalyzeError,
 };
-use trace_schema::{ErrorCode, Kind, Op};
+use trace_schema::{ErrorCode, Kind, Layer, Op};
 
 /// Finished and open calls of one function by one thread that have the same return code.
 #[derive(Clone, Copy, Debug)]
@@ -111,13 +111,6 @@ pub struct Failures {
     pub collectives: Vec<CollectiveSum>,
 }
 
-const CALLS: &str = "SELECT pid, tid, op, ret, count(*) AS calls_count, count(*) - count(dur) AS open_count, \
-     min(ts) AS first_ts, max(ts) AS last_ts, max(ts + dur) AS last_end, max(dur) AS longest_ns \
-     FROM events WHERE kind = 'call' GROUP BY pid, tid, op, ret";
-
-const OPEN_CALLS: &str = "SELECT pid, tid, first_value(CAST(op AS VARCHAR) ORDER BY ts) AS op, min(ts) AS ts \
-     FROM events WHERE kind = 'call' AND dur IS NULL GROUP BY pid, tid ORDER BY pid, tid";
-
 const SLEEPS: &str = "SELECT pid, tid, last_value(CAST(op AS VARCHAR) ORDER BY ts) AS state, \
      last_value(syscall ORDER BY ts) AS syscall, max(ts) AS ts \
      FROM events WHERE kind = 'off_cpu' AND dur IS NULL GROUP BY pid, tid ORDER BY pid, tid";
@@ -135,15 +128,17 @@ const COLLECTIVES: &str = "SELECT pid, op, size_bytes, count(*) AS calls_count \
      FROM events WHERE kind = 'call' AND op LIKE 'nccl%' GROUP BY pid, op, size_bytes";
 
 impl Failures {
-    /// Reads them: one pass over the calls, and one over each other kind of row that there is.
+    /// Reads what there is besides these sums of calls and these open calls: one pass over each other kind of row.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
-        let mut found = Self::default();
-        if Op::ALL.iter().any(|op| present.has(Kind::Call, op.name())) {
-            found.read_calls(trace).await?;
-        }
+    pub async fn read(
+        trace: &Trace,
+        present: &Present,
+        calls: Vec<CallSum>,
+        open_calls: Vec<OpenCall>,
+    ) -> Result<Self, AnalyzeError> {
+        let mut found = Self { calls, open_calls, ..Self::default() };
         if found.calls.iter().any(|calls| calls.open_count > 0) {
             found.read_open(trace).await?;
         }
@@ -160,44 +155,7 @@ impl Failures {
         Ok(found)
     }
 
-    async fn read_calls(&mut self, trace: &Trace) -> Result<(), AnalyzeError> {
-        for batch in &trace.batches(CALLS).await? {
-            let whole = |name| integers(batch, name);
-            let (pids, tids, ops, rets) =
-                (whole("pid")?, whole("tid")?, strings(batch, "op")?, whole("ret")?);
-            let (counts, open) = (whole("calls_count")?, whole("open_count")?);
-            let (firsts, lasts) = (whole("first_ts")?, whole("last_ts")?);
-            let (ends, longest) = (whole("last_end")?, whole("longest_ns")?);
-            for row in 0..batch.num_rows() {
-                let Some(op) = Op::from_name(ops.value(row)) else { continue };
-                self.calls.push(CallSum {
-                    pid: pids.value(row),
-                    tid: tids.value(row),
-                    op,
-                    ret: rets.at(row).and_then(|ret| i32::try_from(ret).ok()),
-                    calls_count: counts.value(row),
-                    open_count: open.value(row),
-                    first_ts: firsts.value(row),
-                    last_ts: lasts.value(row),
-                    last_end: ends.at(row),
-                    longest_ns: longest.at(row),
-                });
-            }
-        }
-        self.calls.sort_by_key(|calls| (calls.pid, calls.tid, calls.first_ts, calls.op.name(), calls.ret));
-        Ok(())
-    }
-
     async fn read_open(&mut self, trace: &Trace) -> Result<(), AnalyzeError> {
-        for batch in &trace.batches(OPEN_CALLS).await? {
-            let (pids, tids) = (integers(batch, "pid")?, integers(batch, "tid")?);
-            let (ops, times) = (strings(batch, "op")?, integers(batch, "ts")?);
-            for row in 0..batch.num_rows() {
-                let Some(op) = Op::from_name(ops.value(row)) else { continue };
-                let (pid, tid, ts) = (pids.value(row), tids.value(row), times.value(row));
-                self.open_calls.push(OpenCall { pid, tid, op, ts });
-            }
-        }
         for batch in &trace.batches(SLEEPS).await? {
             let (pids, tids) = (integers(batch, "pid")?, integers(batch, "tid")?);
             let (states, times) = (strings(batch, "state")?, integers(batch, "ts")?);
@@ -209,6 +167,9 @@ impl Failures {
                 syscall: syscalls.at(row),
                 ts: times.value(row),
             }));
+        }
+        if !self.calls.iter().any(|calls| calls.op.layer() == Layer::Nccl) {
+            return Ok(());
         }
         for batch in &trace.batches(COLLECTIVES).await? {
             let (pids, ops) = (integers(batch, "pid")?, strings(batch, "op")?);

@@ -10,16 +10,16 @@ use crate::{
         info::Present,
         kernels::{self, Kernels},
     },
-    trace::Trace,
+    trace::{Together, Trace},
 };
 use analyze_run::{
-    columns::{Cell, booleans, integers, strings},
+    columns::{Cell, integers, strings},
     error::AnalyzeError,
 };
 
 /// Least size in bytes of a copy that is looked at: CUDA copies up to this size from pageable memory through a buffer of its own
 /// and returns at once, so that pinned memory would save nothing.
-const LEAST_COPY_BYTES: i64 = 65_536;
+pub(super) const LEAST_COPY_BYTES: i64 = 65_536;
 /// Functions that return pinned memory, or pin memory that is there.
 const PINNING: [&str; 6] = [
     "cudaHostAlloc",
@@ -144,22 +144,31 @@ pub struct GpuRecord {
 }
 
 impl GpuRecord {
-    /// Reads them; what the run has no rows of is not looked for.
+    /// Returns the future of them without the launches, copies and calls; what the run has no rows of is not looked for. The
+    /// waits are a part of `together`, which is made of `trace`.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
-        let has_waits = listed(present, |class| matches!(class, Class::Sync | Class::Copy)).is_some();
+    pub fn read<'a>(
+        trace: &'a Trace,
+        together: &'a Together,
+        present: &'a Present,
+    ) -> impl Future<Output = Result<Self, AnalyzeError>> + Send + 'a {
+        let calls = together.trace();
+        let mut waits = Op::ALL.iter().filter(|op| matches!(op.class(), Class::Sync | Class::Copy));
+        let has_waits = waits.any(|op| present.has(Kind::Call, op.name()));
+        let waits =
+            together.part(async move { if has_waits { overlaps(calls).await } else { Ok(Vec::new()) } });
         let has_kernels = present.has(Kind::Device, "kernel");
-        let (overlaps, (launches, calls), copies, kernels, throttled) = tokio::try_join!(
-            async { if has_waits { overlaps(trace).await } else { Ok(Vec::new()) } },
-            launches_and_calls(trace, present),
-            copies(trace, present),
-            async { if has_kernels { kernels::run(trace).await.map(Some) } else { Ok(None) } },
-            throttled(trace, present),
-        )?;
-        let joined_running = trace.files().iter().any(|file| file.run.joined_running);
-        Ok(Self { launches, copies, calls, overlaps, joined_running, kernels, throttled })
+        async move {
+            let (overlaps, kernels, throttled) = tokio::try_join!(
+                waits,
+                async { if has_kernels { kernels::run(trace).await.map(Some) } else { Ok(None) } },
+                throttled(trace, present),
+            )?;
+            let joined_running = trace.files().iter().any(|file| file.run.joined_running);
+            Ok(Self { overlaps, joined_running, kernels, throttled, ..Self::default() })
+        }
     }
 
     /// Returns the streams of some launches or waits of a process.
@@ -167,13 +176,6 @@ impl GpuRecord {
         let calls = self.launches.iter().filter(|sums| sums.pid == pid && is_wanted(sums));
         calls.map(|sums| sums.stream).collect()
     }
-}
-
-/// Returns the names of the functions of some classes that the run has, as a list in SQL; `None` if there is none.
-fn listed(present: &Present, is_wanted: impl Fn(Class) -> bool) -> Option<String> {
-    let ops = Op::ALL.iter().filter(|op| is_wanted(op.class()) && present.has(Kind::Call, op.name()));
-    let names: Vec<String> = ops.map(|op| format!("'{}'", op.name())).collect();
-    (!names.is_empty()).then(|| names.join(", "))
 }
 
 async fn overlaps(trace: &Trace) -> Result<Vec<Overlap>, AnalyzeError> {
@@ -199,88 +201,25 @@ async fn overlaps(trace: &Trace) -> Result<Vec<Overlap>, AnalyzeError> {
     Ok(found)
 }
 
-async fn launches_and_calls(
-    trace: &Trace,
-    present: &Present,
-) -> Result<(Vec<LaunchSums>, Vec<CallSums>), AnalyzeError> {
-    let mut launches = Vec::new();
-    // First and last time of a launch or wait of each process, in nanoseconds.
-    let mut spans: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    if let Some(ops) = listed(present, |class| matches!(class, Class::Launch | Class::Sync)) {
-        let query = format!(
-            "SELECT CAST(pid AS BIGINT) AS pid, CAST(op AS VARCHAR) AS op, stream, func, \
-             CAST(grid_x AS BIGINT) * grid_y * grid_z AS blocks, count(*) AS n, min(ts) AS first_ts, max(ts) AS last_ts \
-             FROM events WHERE kind = 'call' AND op IN ({ops}) GROUP BY 1, 2, 3, 4, 5"
-        );
-        for batch in &trace.batches(&query).await? {
-            let whole = |name| integers(batch, name);
-            let (pids, ops) = (whole("pid")?, strings(batch, "op")?);
-            let (streams, funcs, blocks) = (whole("stream")?, whole("func")?, whole("blocks")?);
-            let (counts, firsts, lasts) = (whole("n")?, whole("first_ts")?, whole("last_ts")?);
-            for row in 0..batch.num_rows() {
-                let (first, last) = spans.entry(pids.value(row)).or_insert((i64::MAX, i64::MIN));
-                *first = (*first).min(firsts.value(row));
-                *last = (*last).max(lasts.value(row));
-                launches.push(LaunchSums {
-                    pid: pids.value(row),
-                    op: ops.value(row).to_owned(),
-                    stream: streams.at(row),
-                    func: funcs.at(row),
-                    blocks_count: blocks.at(row),
-                    calls_count: counts.value(row),
-                });
-            }
-        }
-    }
-    let is_meant = |class| matches!(class, Class::Alloc | Class::Free | Class::Map | Class::Graph);
-    let Some(ops) = listed(present, is_meant).filter(|_| !spans.is_empty()) else {
-        return Ok((launches, Vec::new()));
-    };
-    let middles =
-        spans.iter().map(|(pid, (first, last))| format!("WHEN {pid} THEN {}", first.midpoint(*last)));
-    let is_late = format!("ts >= CASE pid {} END", middles.collect::<Vec<_>>().join(" "));
-    let query = format!(
-        "SELECT CAST(pid AS BIGINT) AS pid, CAST(op AS VARCHAR) AS op, count(*) AS n, \
-         coalesce(sum(CASE WHEN ret <> 0 THEN 1 ELSE 0 END), 0) AS failed, \
-         coalesce(sum(CASE WHEN {is_late} THEN 1 ELSE 0 END), 0) AS late, \
-         coalesce(sum(CASE WHEN {is_late} THEN dur ELSE 0 END), 0) AS late_ns \
-         FROM events WHERE kind = 'call' AND op IN ({ops}) GROUP BY 1, 2"
-    );
-    let mut calls = Vec::new();
-    for batch in &trace.batches(&query).await? {
-        let whole = |name| integers(batch, name);
-        let (pids, ops) = (whole("pid")?, strings(batch, "op")?);
-        let (counts, failed) = (whole("n")?, whole("failed")?);
-        let (late, late_ns) = (whole("late")?, whole("late_ns")?);
-        calls.extend((0..batch.num_rows()).map(|row| CallSums {
-            pid: pids.value(row),
-            op: ops.value(row).to_owned(),
-            calls_count: counts.value(row),
-            failed_count: failed.value(row),
-            late_count: late.value(row),
-            late_ns: late_ns.value(row),
-        }));
-    }
-    Ok((launches, calls))
-}
-
 /// Ends of the memory that calls pinned, by process and start, in bytes.
 #[derive(Debug, Default)]
-struct Pinned(BTreeMap<(i64, i64), i64>);
+pub(super) struct Pinned(BTreeMap<(i64, i64), i64>);
 
 impl Pinned {
     /// Adds what a call pinned. Memory that was pinned once counts as pinned for the whole run.
-    fn add(&mut self, pid: i64, addr: i64, size_bytes: i64) {
+    pub(super) fn add(&mut self, pid: i64, addr: i64, size_bytes: i64) {
         let end = self.0.entry((pid, addr)).or_default();
         *end = (*end).max(addr.saturating_add(size_bytes));
     }
 
-    fn has(&self, pid: i64, addr: i64) -> bool {
+    /// Returns whether an address of a process is in memory that was pinned.
+    pub(super) fn has(&self, pid: i64, addr: i64) -> bool {
         let below = self.0.range((pid, i64::MIN)..=(pid, addr)).next_back();
         below.is_some_and(|(_, end)| addr < *end)
     }
 
-    async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
+    /// Reads them from the calls that pin memory, if there are any.
+    pub(super) async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
         let mut pinned = Self::default();
         let ops = PINNING.iter().filter(|op| present.has(Kind::Call, op));
         let ops: Vec<String> = ops.map(|op| format!("'{op}'")).collect();
@@ -301,43 +240,6 @@ impl Pinned {
         }
         Ok(pinned)
     }
-}
-
-async fn copies(trace: &Trace, present: &Present) -> Result<Vec<HostCopy>, AnalyzeError> {
-    let Some(ops) = listed(present, |class| class == Class::Copy) else { return Ok(Vec::new()) };
-    let pinned = Pinned::read(trace, present).await?;
-    let query = format!(
-        "SELECT CAST(pid AS BIGINT) AS pid, CAST(tid AS BIGINT) AS tid, CAST(op AS VARCHAR) AS op, \
-         direction = 'h2d' AS is_to_gpu, CASE WHEN direction = 'h2d' THEN src_addr ELSE addr END AS host_addr, count(*) AS n, \
-         sum(size_bytes) AS copied_bytes, sum(dur) AS total_ns, \
-         CAST(floor(min(dur * 1000.0 / size_bytes)) AS BIGINT) AS least_ps_per_byte FROM events WHERE kind = 'call' AND op IN ({ops}) \
-         AND direction IN ('h2d', 'd2h') AND size_bytes > {LEAST_COPY_BYTES} AND dur IS NOT NULL GROUP BY 1, 2, 3, 4, 5"
-    );
-    let mut sums: BTreeMap<(i64, i64, String, bool, bool), HostCopy> = BTreeMap::new();
-    for batch in &trace.batches(&query).await? {
-        let whole = |name| integers(batch, name);
-        let (pids, tids, ops) = (whole("pid")?, whole("tid")?, strings(batch, "op")?);
-        let (to_gpu, addrs) = (booleans(batch, "is_to_gpu")?, whole("host_addr")?);
-        let (counts, bytes, times) = (whole("n")?, whole("copied_bytes")?, whole("total_ns")?);
-        let fastest = whole("least_ps_per_byte")?;
-        for row in 0..batch.num_rows() {
-            let (pid, tid, op) = (pids.value(row), tids.value(row), ops.value(row).to_owned());
-            let is_to_gpu = to_gpu.value(row);
-            // A copy whose address is not on record is none from pageable memory for certain.
-            let is_pinned = addrs.at(row).is_none_or(|addr| pinned.has(pid, addr));
-            let key = (pid, tid, op.clone(), is_to_gpu, is_pinned);
-            let none = || {
-                let least_ps_per_byte = i64::MAX;
-                HostCopy { pid, tid, op, is_to_gpu, is_pinned, least_ps_per_byte, ..HostCopy::default() }
-            };
-            let sum = sums.entry(key).or_insert_with(none);
-            sum.calls_count = sum.calls_count.saturating_add(counts.value(row));
-            sum.copied_bytes = sum.copied_bytes.saturating_add(bytes.value(row));
-            sum.total_ns = sum.total_ns.saturating_add(times.value(row));
-            sum.least_ps_per_byte = sum.least_ps_per_byte.min(fastest.value(row));
-        }
-    }
-    Ok(sums.into_values().collect())
 }
 
 /// A reading of a GPU: time in nanoseconds, bits of reasons, and clock in MHz, as far as they were read at that time.

@@ -8,8 +8,7 @@ use analyze_run::{
 use trace_schema::Kind;
 
 /// 202, 449 and 455 are the system calls of futexes on x86-64.
-const QUERY: &str = "SELECT CAST(pid AS BIGINT) AS pid, CAST(tid AS BIGINT) AS tid, \
-     CAST(waker_pid AS BIGINT) AS waker_pid, CAST(waker_tid AS BIGINT) AS waker_tid, \
+const QUERY: &str = "SELECT pid, tid, waker_pid, waker_tid, \
      coalesce(syscall IN (202, 449, 455), false) AS is_futex, count(*) AS n FROM events \
      WHERE kind = 'off_cpu' AND op IN ('sleeping', 'uninterruptible') AND waker_tid > 0 \
      GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5";

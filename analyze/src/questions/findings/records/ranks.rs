@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::TryStreamExt;
 use trace_schema::{Class, Kind, Op};
 
-use crate::{questions::info::Present, trace::Trace};
+use crate::{questions::info::ProcessCount, trace::Trace};
 use analyze_run::{
     columns::{integers, strings},
     error::AnalyzeError,
+    hash::HashMap,
 };
 
 /// How often a process entered a collective operation after all others.
@@ -32,60 +34,89 @@ pub struct Ranks {
     pub late: Vec<Late>,
 }
 
-/// Compares entries, given as process, function and time in nanoseconds, in order of time. The n-th call of a function in one
-/// process belongs with the n-th in each other. Returns nothing if the numbers of calls differ: then they need not.
-fn compared(entries: &[(i64, String, i64)]) -> Ranks {
-    let mut counts: BTreeMap<(&str, i64), usize> = BTreeMap::new();
-    let mut operations: BTreeMap<(&str, usize), Vec<(i64, i64)>> = BTreeMap::new();
-    for (pid, op, ts) in entries {
-        let op = op.as_str();
-        let number = counts.entry((op, *pid)).or_default();
-        operations.entry((op, *number)).or_default().push((*ts, *pid));
+/// Compares entries in the order of time. The n-th call of a function in one process belongs with the n-th in each other. It keeps
+/// the operations that not all processes have entered yet.
+#[derive(Debug, Default)]
+struct Comparing<'a> {
+    processes_count: usize,
+    /// Number of entries by function and process.
+    counts: HashMap<(&'a str, i64), i64>,
+    /// By function and number, how many processes have entered an operation, and when the last one did, in nanoseconds.
+    open: HashMap<(&'a str, i64), (usize, i64)>,
+    late: BTreeMap<i64, Late>,
+    collectives_count: i64,
+}
+
+impl<'a> Comparing<'a> {
+    /// Adds an entry of a process to a function at a time in nanoseconds.
+    fn add(&mut self, op: &'a str, pid: i64, ts: i64) {
+        let number = self.counts.entry((op, pid)).or_default();
+        let key = (op, *number);
         *number += 1;
-    }
-    let pids: BTreeSet<i64> = entries.iter().map(|(pid, ..)| *pid).collect();
-    if pids.len() < 2 || operations.values().any(|entered| entered.len() != pids.len()) {
-        return Ranks::default();
-    }
-    let mut late: BTreeMap<i64, Late> = BTreeMap::new();
-    for entered in operations.values() {
-        if let [.., (before, _), (last, pid)] = entered.as_slice() {
-            let sum = late.entry(*pid).or_insert_with(|| Late { pid: *pid, ..Late::default() });
-            sum.last_count += 1;
-            sum.late_ns = sum.late_ns.saturating_add(last.saturating_sub(*before));
+        let (entered_count, before_ts) = self.open.remove(&key).unwrap_or((0, ts));
+        if entered_count + 1 < self.processes_count {
+            self.open.insert(key, (entered_count + 1, ts));
+            return;
         }
+        let sum = self.late.entry(pid).or_insert_with(|| Late { pid, ..Late::default() });
+        sum.last_count += 1;
+        sum.late_ns = sum.late_ns.saturating_add(ts.saturating_sub(before_ts));
+        self.collectives_count += 1;
     }
-    Ranks {
-        processes_count: pids.len(),
-        collectives_count: operations.len() as i64,
-        late: late.into_values().collect(),
+
+    fn finish(self) -> Ranks {
+        Ranks {
+            processes_count: self.processes_count,
+            collectives_count: self.collectives_count,
+            late: self.late.into_values().collect(),
+        }
     }
 }
 
+/// Returns the collective functions that a run has calls of, and the number of processes with such calls; `None` if they cannot be
+/// compared: there are fewer than two processes, or the numbers of calls differ, so that the n-th need not belong together.
+fn comparable(processes: &[ProcessCount]) -> Option<(BTreeSet<&str>, usize)> {
+    let is_collective = |of: &&ProcessCount| {
+        of.kind == Kind::Call.name()
+            && Op::from_name(&of.op).is_some_and(|op| op.class() == Class::Collective)
+    };
+    let collectives = || processes.iter().filter(is_collective);
+    let pids: BTreeSet<i64> = collectives().map(|of| of.pid).collect();
+    let ops: BTreeSet<&str> = collectives().map(|of| of.op.as_str()).collect();
+    let is_alike = |op: &&str| {
+        let mut counts = collectives().filter(|of| of.op == **op).map(|of| of.rows_count);
+        let first = counts.next();
+        counts.all(|count| Some(count) == first)
+            && collectives().filter(|of| of.op == **op).count() == pids.len()
+    };
+    (pids.len() >= 2 && ops.iter().all(is_alike)).then_some((ops, pids.len()))
+}
+
 impl Ranks {
-    /// Reads them.
+    /// Reads them; `processes` are the numbers of rows of the run.
     ///
     /// # Errors
     /// Returns an error if the run cannot be read.
-    pub async fn read(trace: &Trace, present: &Present) -> Result<Self, AnalyzeError> {
-        let ops = Op::ALL.iter().filter(|op| op.class() == Class::Collective);
-        let ops = ops.filter(|op| present.has(Kind::Call, op.name()));
-        let ops: Vec<String> = ops.map(|op| format!("'{}'", op.name())).collect();
-        if ops.is_empty() {
-            return Ok(Self::default());
-        }
+    pub async fn read(trace: &Trace, processes: &[ProcessCount]) -> Result<Self, AnalyzeError> {
+        let Some((ops, processes_count)) = comparable(processes) else { return Ok(Self::default()) };
+        let names: Vec<String> = ops.iter().map(|op| format!("'{op}'")).collect();
         let query = format!(
             "SELECT CAST(pid AS BIGINT) AS pid, CAST(op AS VARCHAR) AS op, ts FROM events WHERE kind = 'call' \
              AND op IN ({}) ORDER BY ts, pid",
-            ops.join(", ")
+            names.join(", ")
         );
-        let mut entries = Vec::new();
-        for batch in &trace.batches(&query).await? {
-            let (pids, ops, times) = (integers(batch, "pid")?, strings(batch, "op")?, integers(batch, "ts")?);
-            let rows = 0..batch.num_rows();
-            entries.extend(rows.map(|row| (pids.value(row), ops.value(row).to_owned(), times.value(row))));
+        let mut comparing = Comparing { processes_count, ..Comparing::default() };
+        let mut batches = trace.sorted(&query);
+        while let Some(batch) = batches.try_next().await? {
+            let (pids, called) = (integers(&batch, "pid")?, strings(&batch, "op")?);
+            let times = integers(&batch, "ts")?;
+            for row in 0..batch.num_rows() {
+                if let Some(op) = ops.get(called.value(row)).copied() {
+                    comparing.add(op, pids.value(row), times.value(row));
+                }
+            }
         }
-        Ok(compared(&entries))
+        Ok(comparing.finish())
     }
 }
 
@@ -95,21 +126,35 @@ mod tests {
 
     #[test]
     fn the_last_of_each_operation_is_late_by_the_time_since_the_one_before() {
-        let entry = |pid, op: &str, ts| (pid, op.to_owned(), ts);
-        let mut entries = vec![
-            entry(1, "ncclAllReduce", 0),
-            entry(2, "ncclAllReduce", 5),
-            entry(3, "ncclAllReduce", 30),
-            entry(1, "ncclAllReduce", 40),
-            entry(3, "ncclAllReduce", 50),
-            entry(2, "ncclAllReduce", 52),
-        ];
-        let found = compared(&entries);
+        let mut comparing = Comparing { processes_count: 3, ..Comparing::default() };
+        for (pid, ts) in [(1, 0), (2, 5), (1, 20), (3, 30), (3, 50), (2, 52)] {
+            comparing.add("ncclAllReduce", pid, ts);
+        }
+        assert!(comparing.open.is_empty(), "what all have entered is not kept");
+        let found = comparing.finish();
         assert_eq!((found.processes_count, found.collectives_count), (3, 2));
         let late = |pid, late_ns| Late { pid, last_count: 1, late_ns };
         assert_eq!(found.late, [late(2, 2), late(3, 25)]);
-        // One process made one call more: which calls belong together is not known.
-        entries.push(entry(1, "ncclAllReduce", 60));
-        assert_eq!(compared(&entries), Ranks::default());
+    }
+
+    #[test]
+    fn calls_belong_together_if_each_process_made_as_many() {
+        let count = |op: &str, pid, rows_count| ProcessCount {
+            rows_count,
+            ..ProcessCount::of_test(Kind::Call, op, pid, (0, 9))
+        };
+        let mut counts = vec![
+            count("ncclAllReduce", 1, 3),
+            count("ncclAllReduce", 2, 3),
+            count("cudaMalloc", 1, 3),
+            count("ncclSend", 2, 1),
+        ];
+        assert_eq!(comparable(&counts), Some((BTreeSet::from(["ncclAllReduce"]), 2)));
+        // Of a function that only one process called, no call belongs with one of another process.
+        counts.push(count("ncclBroadcast", 1, 3));
+        assert_eq!(comparable(&counts), None);
+        counts.push(count("ncclBroadcast", 2, 4));
+        assert_eq!(comparable(&counts), None);
+        assert_eq!(comparable(&counts[..1]), None);
     }
 }
