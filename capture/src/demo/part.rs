@@ -18,7 +18,10 @@ use nix::{
 };
 
 use super::libraries::{DRIVER, RUNTIME};
-use crate::{clock, error::CaptureError, error::print};
+use crate::{
+    clock,
+    error::{CaptureError, print},
+};
 
 /// Number of kernels of a step.
 const KERNELS_COUNT: u64 = 16;
@@ -143,15 +146,16 @@ impl Library {
     /// Finds a function, as the function pointer type `F`.
     fn function<F: Copy>(&self, name: &CStr) -> Result<F, CaptureError> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        #[expect(unsafe_code, reason = "C functions of the stub libraries")]
-        // SAFETY: the library is loaded and stays so; every caller names the signature that `stub/` defines.
-        unsafe {
-            let address = libc::dlsym(self.0, name.as_ptr());
-            if address.is_null() {
-                return Err(CaptureError::MissingPart("function in the libraries of the demo"));
-            }
-            Ok(std::mem::transmute_copy(&address))
+        #[expect(unsafe_code, reason = "the dynamic loader has no safe interface in the standard library")]
+        // SAFETY: the library is loaded and stays so, and the name is a C string.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        if address.is_null() {
+            return Err(CaptureError::MissingPart("function in the libraries of the demo"));
         }
+        #[expect(unsafe_code, reason = "C functions of the stub libraries")]
+        // SAFETY: it is as large as a pointer, and every caller names the signature that `stub/` defines.
+        let function = unsafe { std::mem::transmute_copy(&address) };
+        Ok(function)
     }
 }
 
