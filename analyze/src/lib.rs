@@ -5,6 +5,7 @@
 pub mod align;
 pub mod cli;
 pub mod compare;
+pub mod demo;
 pub mod export;
 pub mod library;
 pub mod output;

@@ -10,6 +10,7 @@ use trace_writer::Parts;
 use crate::{
     attach::Stacks,
     bench, check,
+    demo::{self, Demo},
     error::{CaptureError, EXIT_CODES, EXIT_COMMAND_FAILED, EXIT_OK, EXIT_UNSUPPORTED, print, say},
     kernel::{Method, Setup},
     options::{Options, Subject},
@@ -58,6 +59,13 @@ enum Verb {
     },
     /// List every function that is probed, by library and profile
     Probes,
+    Demo(Demo),
+    /// Run a part of `capture demo`, which starts it
+    #[command(hide = true)]
+    DemoPart {
+        #[command(subcommand)]
+        part: demo::Part,
+    },
 }
 
 #[derive(Args)]
@@ -226,6 +234,8 @@ pub(crate) fn run() -> Result<ExitCode, CaptureError> {
             print(&probes::reference())?;
             return Ok(ExitCode::from(EXIT_OK));
         }
+        Some(Verb::Demo(demo)) => return demo::run(&demo),
+        Some(Verb::DemoPart { part }) => return demo::run_part(part),
         None => {}
     }
     if cli.record.command.is_empty() && std::env::args_os().next_back().is_some_and(|last| last == "--") {

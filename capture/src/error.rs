@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write},
     path::PathBuf,
-    process::ExitCode,
+    process::{ExitCode, ExitStatus},
 };
 
 use trace_writer::WriteError;
@@ -55,6 +55,8 @@ pub(crate) enum CaptureError {
     Io { what: String, source: io::Error },
     #[error("{} cannot be the socket for marks: {reason}; name another path with --marks", path.display())]
     MarksTaken { path: PathBuf, reason: &'static str },
+    #[error("the recorder of the demo ended with {0}; what it said is above")]
+    Recorder(ExitStatus),
     #[error("{} is not an ELF file that can be probed: {reason}", path.display())]
     Elf { path: PathBuf, reason: String },
     #[error("internal error: the eBPF programs sent an unknown event of {bytes} bytes with tag {tag}")]
@@ -77,6 +79,10 @@ impl CaptureError {
             | Self::Multi { .. }
             | Self::Map { .. } => EXIT_UNSUPPORTED,
             Self::Io { .. } | Self::Elf { .. } | Self::UnknownEvent { .. } => EXIT_IO,
+            // A recorder that a signal ended has no code.
+            Self::Recorder(status) => {
+                status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_IO)
+            }
             Self::Write(error) if error.is_bad_request() => EXIT_USAGE,
             Self::Write(_) => EXIT_IO,
         })

@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod clock;
 mod decode;
+mod demo;
 mod describe;
 mod elf;
 mod environment;

@@ -83,7 +83,8 @@ fn reference() -> String {
         about(&root),
         arguments(&root)
     );
-    for verb in root.get_subcommands().filter(|verb| verb.get_name() != "help") {
+    let shown = |verb: &&Command| verb.get_name() != "help" && !verb.is_hide_set();
+    for verb in root.get_subcommands().filter(shown) {
         write!(text, "\n### `capture {}`\n\n{}.\n", verb.get_name(), about(verb)).expect("a string");
         if verb.get_arguments().any(|arg| arg.get_id() != "help") {
             write!(text, "\n{}", arguments(verb)).expect("a string");

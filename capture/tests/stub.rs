@@ -22,6 +22,7 @@ common::tests! {
     calls_that_never_return_are_censored,
     a_running_process_is_joined_and_left_alone,
     how_processes_end_is_on_record,
+    a_demo_shows_what_its_hog_costs,
 }
 
 fn calls_made_are_rows_recorded() {
@@ -290,4 +291,38 @@ fn how_processes_end_is_on_record() {
         "a healthy program's threads end with 0"
     );
     assert!(rows.select("process", Some("fork")).iter().all(|row| rows.number(*row, "ret").is_none()));
+}
+
+fn a_demo_shows_what_its_hog_costs() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = |args: &[&str]| {
+        let mut command = Command::new(CAPTURE);
+        command.current_dir(directory.path()).env("TMPDIR", directory.path());
+        command.args(["demo", "--seconds", "3"]).args(args).output().unwrap()
+    };
+    let output = demo(&[]);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    assert!(out.contains("analyze inquest-demo/hog.parquet"), "{out}");
+    let run = |name: &str| directory.path().join("inquest-demo").join(name);
+    let findings = |name: &str| -> Value {
+        let output =
+            Command::new(built("analyze")).args(["findings", "--json"]).arg(run(name)).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let first = &findings("hog.parquet")["findings"][0];
+    assert_eq!(first["kind"], "waiting-for-cpu", "{first}");
+    assert!(first["title"].as_str().unwrap().contains("cpu-hog"), "{first}");
+    let is_hog = |finding: &Value| finding["title"].as_str().unwrap().contains("cpu-hog");
+    let quiet = findings("quiet.parquet");
+    assert!(!quiet["findings"].as_array().unwrap().iter().any(is_hog), "{quiet}");
+    // 344 steps of 16 launches each, in both.
+    for name in ["quiet.parquet", "hog.parquet"] {
+        assert_eq!(Rows::open(&run(name)).select("call", Some("cuLaunchKernel")).len(), 344 * 16, "{name}");
+    }
+    // Neither the stub libraries nor the hog stay behind, and recordings are not replaced unasked.
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    let refused = demo(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--force"));
 }

@@ -162,3 +162,23 @@ fn what_is_quoted_from_the_command_line_is_harmless() {
         assert!(!message.is_empty() && !message.contains(is_harmful), "{message:?}");
     }
 }
+
+#[test]
+fn a_demo_without_privileges_says_what_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_capture"));
+        command.current_dir(directory.path()).arg("demo").args(args).output().unwrap()
+    };
+    for wrong in ["0", "601", "soon"] {
+        assert_eq!(demo(&["--seconds", wrong]).status.code(), Some(2), "{wrong}");
+    }
+    let check = Command::new(env!("CARGO_BIN_EXE_capture")).arg("check").status().unwrap();
+    if check.code() == Some(4) {
+        let refused = demo(&[]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(4), "{message}");
+        assert!(message.contains("This machine cannot record."), "{message}");
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}

@@ -4,7 +4,7 @@ mod print;
 mod program;
 mod shell;
 
-use print::{answer, print, print_json, show, stem, write, write_all, written};
+use print::{answer, create_folder, print, print_json, show, stem, write, write_all, written};
 pub use program::main;
 
 /// Declares the modules of the verbs, in the order in which the help lists them, and the enum that clap parses.
@@ -53,4 +53,5 @@ verbs! {
     import => Import,
     align => Align,
     recover => Recover,
+    demo => Demo,
 }

@@ -1,7 +1,8 @@
 //! Printing to standard output, and writing files.
 
 use std::{
-    io::{IsTerminal, Write},
+    fs::{self, File},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -48,6 +49,15 @@ pub(super) fn write_all<'a>(
 /// Writes a text into a file of its own.
 pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), AnalyzeError> {
     write_all([(path.to_owned(), text)], force)
+}
+
+/// Creates a folder, unless it is there. Its name then survives a power cut, as the files in it do.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // Not every file system can sync a folder.
+    let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+    Ok(())
 }
 
 /// Describes a run that was written.

@@ -1,14 +1,13 @@
 //! `analyze report`.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use trace_schema::Bytes;
 
-use super::{print, show, stem, write, write_all};
+use super::{create_folder, print, show, stem, write, write_all};
 use crate::{
     report::{self, Block, Document, Report},
     trace::Trace,
@@ -117,7 +116,7 @@ impl Args {
     /// Writes every figure into a file of its own, and returns their number.
     fn figures(&self, document: &Document, folder: &Path) -> Result<usize, AnalyzeError> {
         let is_new = !folder.exists();
-        create(folder).map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
+        create_folder(folder).map_err(|source| AnalyzeError::Io { path: folder.to_owned(), source })?;
         let mut files: Vec<(PathBuf, &str)> = Vec::new();
         for section in &document.sections {
             for block in &section.blocks {
@@ -139,13 +138,4 @@ impl Args {
         })?;
         Ok(count)
     }
-}
-
-/// Creates a folder, unless it is there. Its name then survives a power cut, as the files in it do.
-fn create(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // Not every file system can sync a folder.
-    let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
-    Ok(())
 }

@@ -8,6 +8,7 @@ mod cli;
 mod compare;
 mod counts;
 mod crashes;
+mod demo;
 mod diagnostics;
 mod exports;
 mod failures;

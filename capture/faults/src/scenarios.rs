@@ -104,5 +104,7 @@ pub fn other_verbs(analyze: &Path) -> Result<Vec<Outputs>, FaultError> {
         verb(&["export", "chrome", &run, "--out", "timeline.json"])?.on(FileSystem::Network),
         verb(&["export", "pprof", &run, "--out", "profile.pb.gz"])?.replacing(),
         verb(&["export", "events", &run, "--out", "events.csv.gz"])?,
+        verb(&["demo", "starved-loader", "--html"])?,
+        verb(&["demo", "starved-loader", "--html"])?.replacing(),
     ])
 }

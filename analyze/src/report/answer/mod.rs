@@ -6,6 +6,7 @@ pub mod alerts;
 pub mod align;
 pub mod baseline;
 pub mod chains;
+pub mod demo;
 pub mod findings;
 pub mod info;
 pub mod leaks;

@@ -38,9 +38,9 @@ pub(super) const QUESTIONS: [&str; 12] = [
 
 /// Verbs that answer no question about one run: they answer queries (the other tables), compare runs by their metrics (the last
 /// table), arrange the answers of other verbs, or write runs and files.
-pub(super) const OTHERS: [&str; 14] = [
+pub(super) const OTHERS: [&str; 15] = [
     "check", "sql", "queries", "report", "compare", "baseline", "trend", "export", "head", "slice", "merge",
-    "import", "align", "recover",
+    "import", "align", "recover", "demo",
 ];
 
 /// Fields of a report that describe it.
