@@ -212,8 +212,13 @@ impl Rules {
                     gates.push(gate.parse().map_err(wrong)?);
                 }
                 file_alpha = file.alpha.or(file_alpha);
-                file_resolution =
-                    file.resolution.as_deref().map(share).transpose().map_err(wrong)?.or(file_resolution);
+                file_resolution = file
+                    .resolution
+                    .as_deref()
+                    .map(share)
+                    .transpose()
+                    .map_err(|why| wrong(why.to_string()))?
+                    .or(file_resolution);
             } else {
                 gates.push(text.parse().map_err(AnalyzeError::Query)?);
             }
