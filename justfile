@@ -13,7 +13,7 @@ build:
 test *args:
     .ci/test "$@"
 
-# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, inquest-fuzz, trace-schema, trace-writer
+# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, inquest, inquest-fuzz, trace-schema, trace-writer
 t crate *args: build
     cargo nextest run --package "$@"
 
