@@ -60,6 +60,14 @@ mutants *args:
 ebpf:
     capture/ebpf/build.sh
 
+# Print what a fresh clone, the programs and the packages cost, beside the last baseline (BLESS=1 keeps the numbers as the baseline)
+sizes:
+    .ci/sizes
+
+# Make wheel, .deb, .rpm and archive in target/packages, and try each in a clean Debian (root; half an hour); a VERSION must be Cargo.toml's
+release *version:
+    .ci/release "$@"
+
 _release:
     cargo build --release --workspace --bins --examples
 
