@@ -13,7 +13,7 @@ build:
 test *args:
     .ci/test "$@"
 
-# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, inquest-fuzz, trace-schema, trace-writer
+# Run the tests of one crate: analyze, capture, capture-wire, cuda-stub, fault-injection, inquest, inquest-fuzz, trace-schema, trace-writer
 t crate *args: build
     cargo nextest run --package "$@"
 
@@ -59,6 +59,14 @@ mutants *args:
 # Rebuild the eBPF object (Debian 12; installs what it needs)
 ebpf:
     capture/ebpf/build.sh
+
+# Print what a fresh clone, the programs and the packages cost, beside the last baseline (BLESS=1 keeps the numbers as the baseline)
+sizes:
+    .ci/sizes
+
+# Make wheel, .deb, .rpm and archive in target/packages, and try each in a clean Debian (root; half an hour); a VERSION must be Cargo.toml's
+release *version:
+    .ci/release "$@"
 
 _release:
     cargo build --release --workspace --bins --examples

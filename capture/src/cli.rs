@@ -201,9 +201,9 @@ fn comm(name: &str) -> [u8; COMM_BYTES] {
     comm
 }
 
-/// The command line's definition, for the reference that is made from it.
-#[cfg(test)]
-pub(crate) fn command() -> clap::Command {
+/// Returns the definition of the command line; the reference, manual pages and completions are made from it.
+#[must_use]
+pub fn command() -> clap::Command {
     Cli::command()
 }
 

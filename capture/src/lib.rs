@@ -1,7 +1,7 @@
 //! `capture`: records what a CUDA process asked of the GPU, what PyTorch's allocator did and what the
 //! scheduler did to its threads, into one Parquet file.
 //!
-//! The program is [`main`]; [`foreign`] is for fuzz targets. Nothing else is public.
+//! The program is [`main`], and [`command`] what its command line may be; [`foreign`] is for fuzz targets. Nothing else is public.
 
 mod attach;
 mod bench;
@@ -41,6 +41,8 @@ mod stacks;
 mod torch_version;
 
 use std::process::ExitCode;
+
+pub use cli::command;
 
 /// Runs the command line; an error is printed, and its exit code returned.
 pub fn main() -> ExitCode {

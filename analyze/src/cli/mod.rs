@@ -5,7 +5,7 @@ mod program;
 mod shell;
 
 use print::{answer, create_folder, print, print_json, show, stem, write, write_all, written};
-pub use program::main;
+pub use program::{command, main};
 
 /// Declares the modules of the verbs, in the order in which the help lists them, and the enum that clap parses.
 macro_rules! verbs {

@@ -43,6 +43,12 @@ fn with_exit_codes(command: Command) -> Command {
     command.after_help(help).mut_subcommands(with_exit_codes)
 }
 
+/// Returns the definition of the command line, with the exit codes in its help; manual pages and completions are made from it.
+#[must_use]
+pub fn command() -> Command {
+    with_exit_codes(Cli::command())
+}
+
 /// Runs the command line; an error is printed, and its exit code returned.
 pub fn main() -> ExitCode {
     panics::silence();
@@ -95,7 +101,7 @@ fn arguments(command: &Command, arguments: impl IntoIterator<Item = OsString>) -
 fn run() -> Result<(), AnalyzeError> {
     /// Time that background work gets to end, and to remove its files.
     const SHUTDOWN: Duration = Duration::from_secs(1);
-    let command = with_exit_codes(Cli::command());
+    let command = command();
     let given = arguments(&command, std::env::args_os());
     let matches = command.try_get_matches_from(given).unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
@@ -166,8 +172,7 @@ mod tests {
             .title("Reference".to_owned())
             .show_footer(false)
             .show_table_of_contents(false);
-        let reference =
-            clap_markdown::help_markdown_command_custom(&with_exit_codes(Cli::command()), &options);
+        let reference = clap_markdown::help_markdown_command_custom(&command(), &options);
         // The page has a title of its own.
         let reference = reference.replace("\n#", "\n##").replacen("# Reference", "## Reference", 1);
         let reference = reference.replace("\n####### ", "\n");
