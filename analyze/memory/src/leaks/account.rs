@@ -112,6 +112,8 @@ pub struct Suspect {
     pub generations_count: usize,
     /// The number of epochs that could have made an old block.
     pub possible_count: usize,
+    /// The largest number of these epochs in a row that made none.
+    pub longest_gap_count: usize,
     /// The first epoch in which an old block was allocated.
     pub first_epoch: usize,
     /// The last epoch in which an old block was allocated.
@@ -193,6 +195,7 @@ fn suspect(named: Named, judged: Judged, old_bytes: i64) -> Suspect {
         share_ratio: if old_bytes > 0 { old.bytes as f64 / old_bytes as f64 } else { 0.0 },
         generations_count: judged.generations_count,
         possible_count: judged.possible_count,
+        longest_gap_count: judged.longest_gap_count,
         first_epoch: judged.first_epoch,
         last_epoch: judged.last_epoch,
         horizon_epochs: judged.horizon_epochs,

@@ -102,6 +102,7 @@ struct Activity {
     launched: Option<(i64, i64)>,
     /// The first and last call that is work.
     worked: (i64, i64),
+    /// The number of frees, without those of address 0, which free nothing.
     frees_count: i64,
     /// The number of frees whose address is on record.
     known_frees_count: i64,
@@ -169,7 +170,7 @@ async fn activity(
         "SELECT run, pid, count(*) FILTER (WHERE op IN ({launches})) AS launches, \
          min(ts) FILTER (WHERE op IN ({launches})) AS first_launch, max(ts) FILTER (WHERE op IN ({launches})) AS last_launch, \
          min(ts) FILTER (WHERE op IN ({work})) AS first_work, max(ts) FILTER (WHERE op IN ({work})) AS last_work, \
-         count(*) FILTER (WHERE op IN ({frees})) AS frees, count(*) FILTER (WHERE op IN ({frees}) AND addr > 0) AS known_frees \
+         count(*) FILTER (WHERE op IN ({frees}) AND (addr IS NULL OR addr > 0)) AS frees, count(*) FILTER (WHERE op IN ({frees}) AND addr > 0) AS known_frees \
          FROM events WHERE kind = 'call' AND pid IN ({}) AND op IN ({work}, {frees}) GROUP BY run, pid",
         pids.join(", ")
     );

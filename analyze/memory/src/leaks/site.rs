@@ -134,6 +134,8 @@ pub struct Judged {
     pub last_epoch: usize,
     /// The number of epochs that could have made an old block.
     pub possible_count: usize,
+    /// The largest number of these epochs in a row that made none.
+    pub longest_gap_count: usize,
     /// The number of blocks freed at an age of one epoch or more.
     pub freed_count: u64,
     /// The trend of the site's live bytes at the ends of epochs, from the end of the warm-up.
@@ -246,12 +248,20 @@ impl Site {
             first_epoch: generations.first().copied().unwrap_or_default(),
             last_epoch: generations.last().copied().unwrap_or_default(),
             possible_count,
+            longest_gap_count: longest_gap(&generations, first, end),
             freed_count: self.freed_count.iter().sum(),
             trend,
             examples: generations.iter().filter_map(|slot| self.examples[*slot]).take(EXAMPLES).collect(),
             is_leak: is_steady && is_growing,
         }
     }
+}
+
+/// Returns the largest distance between neighbours of some slots in `[first, end)`, from its ends on.
+fn longest_gap(slots: &[usize], first: usize, end: usize) -> usize {
+    let from = std::iter::once(first).chain(slots.iter().map(|slot| slot + 1));
+    let to = slots.iter().copied().chain([end]);
+    from.zip(to).map(|(from, to)| to.saturating_sub(from)).max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -295,6 +305,9 @@ mod tests {
         assert!(judged.is_leak);
         assert_eq!((judged.horizon_epochs, judged.old.count, judged.young.count), (1, 35, 1));
         assert_eq!((judged.generations_count, judged.first_epoch, judged.last_epoch), (35, 5, 39));
+        assert_eq!(judged.longest_gap_count, 0);
+        let seldom = site((1..=EPOCHS).step_by(7).map(|epoch| (epoch, NEVER))).judge();
+        assert_eq!((seldom.generations_count, seldom.longest_gap_count), (5, 6));
         assert_eq!(judged.trend.map(|trend| trend.bytes_per_epoch), Some(1000.0));
     }
 

@@ -46,6 +46,32 @@ impl Calls {
         self.all.iter().enumerate().map(|(index, call)| (call.ts, self.end(index), call.op))
     }
 
+    /// The time in nanoseconds from which on host code between two calls is a pause: ten times what 99 in 100 gaps between
+    /// calls are shorter than, to a quarter of it, and at least 10 ms. `None` if the thread made too few calls to tell.
+    pub(super) fn pause_ns(&self) -> Option<i64> {
+        const LEAST_GAPS: usize = 500;
+        const LEAST_NS: i64 = 10_000_000;
+        // Gaps by their length: four classes for each power of two, so that no gap has to be kept.
+        let mut classes = [0_usize; 256];
+        let gaps =
+            self.iter().zip(self.iter().skip(1)).map(|((_, end, _), (ts, ..))| ts.saturating_sub(end).max(0));
+        let class = |ns: i64| match ns {
+            0..4 => ns as usize,
+            _ => (ns.ilog2() as usize) * 4 + ((ns >> (ns.ilog2() - 2)) & 3) as usize,
+        };
+        gaps.for_each(|ns| classes[class(ns).min(255)] += 1);
+        let count: usize = classes.iter().sum();
+        let mut shorter = 0;
+        let usual = classes.iter().position(|gaps| {
+            shorter += gaps;
+            shorter * 100 >= count * 99
+        })?;
+        let (power, quarter) = (usual / 4, (usual % 4) as i64);
+        let end_ns =
+            if usual < 8 { 8 } else { (1_i64 << power).saturating_add((quarter + 1) << (power - 2)) };
+        (count >= LEAST_GAPS).then(|| end_ns.saturating_mul(10).max(LEAST_NS))
+    }
+
     /// Functions of the calls that begin in `[from, to)`, in nanoseconds.
     pub(super) fn begun(&self, from: i64, to: i64) -> impl Iterator<Item = u32> {
         let until = self.before(to);
@@ -128,6 +154,23 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_is_far_longer_than_what_is_usual() {
+        let calls = |count: i64, gap_ns: i64| {
+            let mut calls = Calls::default();
+            (0..count).for_each(|number| calls.push(number * (gap_ns + 10), number * (gap_ns + 10) + 10, 1));
+            calls
+        };
+        assert_eq!(calls(400, 20_000).pause_ns(), None);
+        assert_eq!(calls(600, 20_000).pause_ns(), Some(10_000_000));
+        let long = calls(600, 5_000_000).pause_ns().expect("enough gaps");
+        assert!((50_000_000..=62_500_000).contains(&long), "{long}");
+        assert_eq!(calls(600, 0).pause_ns(), Some(10_000_000));
+        let mut open = calls(600, 20_000);
+        open.push(i64::MAX - 10, i64::MAX, 1);
+        assert_eq!(open.pause_ns(), Some(10_000_000));
+    }
 
     #[test]
     fn calls_cut_a_span_from_end_to_end() {

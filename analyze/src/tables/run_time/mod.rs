@@ -120,6 +120,8 @@ struct Thread {
     calls: Calls,
     launches_count: u64,
     first_launch_ts: Option<i64>,
+    /// Time in nanoseconds from which on a stretch of host code is a pause.
+    pause_ns: Option<i64>,
 }
 
 /// A range that a thread marked over `[ts, end)`, in nanoseconds.
@@ -154,6 +156,8 @@ impl Process<'_> {
         slept_from: Option<i64>,
     ) {
         self.stages.cut(ts, end, |ts, end, stage| {
+            // Compilers explain a pause before its length does.
+            let stage = key.stage.filter(|_| stage == Some(Stage::Running)).or(stage);
             let gpu = self.busy.map_or((0, 0), |busy| busy.split(ts, end));
             spent.entry(Key { stage, ..*key }).or_default().add(end - ts, gpu, slept_from);
         });
@@ -302,8 +306,9 @@ impl Accounts {
             let class = |op: Option<u32>| op.map(|op| names.class(op));
             let part = Part::of(&Link { state, ..*link }, class(own), class(around), drives, has_gil);
             let is_asleep = matches!(state, State::Blocked(_));
+            let pause_ns = thread.and_then(|thread| thread.pause_ns).filter(|_| part == Part::Host);
             let key = Key {
-                stage: None,
+                stage: pause_ns.filter(|pause_ns| end - ts >= *pause_ns).map(|_| Stage::HostPause),
                 part,
                 state: state_name(state),
                 op: own.or(around),
@@ -477,6 +482,9 @@ impl Sink for Accounts {
     fn finished(&mut self, schedule: &Schedule) -> Result<(), AnalyzeError> {
         let names = &schedule.names;
         let (mut times, mut steps) = (std::mem::take(&mut self.times), self.steps.take());
+        if !times.is_empty() {
+            self.threads.iter_mut().for_each(|thread| thread.pause_ns = thread.calls.pause_ns());
+        }
         for process in self.processes(schedule) {
             let (_, _, tid) = schedule.key(process.driver);
             let found = if steps.is_some() { self.find_steps(&process, schedule) } else { None };

@@ -1,4 +1,4 @@
-//! Stages of a process: before its first launch, running, and the pauses in which code is compiled.
+//! Stages of a process: before its first launch, running, the pauses in which code is compiled, and those of host code.
 //!
 //! ```text
 //! launches            ││││ │││                    │││││││            ││││││││
@@ -9,6 +9,9 @@
 //! tracing and generating code included, comes before what it can launch then. The first pause is the warm-up. A program
 //! that compiles its forward pass, its backward pass and its optimizer once has three; later ones are called recompilation
 //! where there are more.
+//!
+//! A stretch of host code is a pause if it is far longer than what usually passes between two calls of its thread
+//! ([`super::calls::Calls::pause_ns`]): collecting garbage, saving and logging look so, and the code of each step does not.
 
 /// A stage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +22,8 @@ pub(super) enum Stage {
     Compiling,
     /// Later pauses, if there are more than [`WARM_UP_PAUSES`] in all.
     Recompiling,
+    /// A stretch of host code after the first launch that is far longer than what usually passes between calls.
+    HostPause,
     /// Otherwise.
     Running,
 }
@@ -33,6 +38,7 @@ impl Stage {
             Self::StartUp => "start-up",
             Self::Compiling => "compiling",
             Self::Recompiling => "recompiling",
+            Self::HostPause => "host-pause",
             Self::Running => "running",
         }
     }

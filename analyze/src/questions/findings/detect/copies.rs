@@ -10,7 +10,7 @@ use trace_schema::{Bytes, Counted, Nanos};
 use crate::questions::{
     findings::{
         facts::{Detector, Facts},
-        finding::{Finding, LEAST_SHARE_RATIO, Rank},
+        finding::{Finding, Rank},
         ledger::Ledger,
         records::gpu::{GpuRecord, HostCopy},
     },
@@ -127,8 +127,7 @@ fn of_process(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Vec<Finding> {
     }
     let others = sum(&|copy| !is_pageable(copy));
     let bytes_ns = others.at_rate_ns(FASTEST_RATE);
-    let is_large = bytes_ns as f64 >= LEAST_SHARE_RATIO * wall_ns as f64;
-    if others.calls_count >= LEAST_COPIES && others.is_waited_for() && is_large {
+    if others.calls_count >= LEAST_COPIES && others.is_waited_for() {
         let claim = ledger.claim_at_most(others.total_ns, |slice| slice.part == "copy" && others.has(slice));
         let (most_ns, least_ns) = (claim.time_ns(), bytes_ns.min(claim.time_ns()));
         let title = "The process waits for copies between host and GPU in its loop.";

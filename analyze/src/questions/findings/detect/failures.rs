@@ -22,6 +22,7 @@ use crate::questions::{
         records::Failures,
     },
     info::Info,
+    where_time_went::Slice,
 };
 use analyze_verdict::blocker::syscall_name;
 
@@ -83,7 +84,12 @@ fn claimed(finding: Finding, hang: &Hang, ledgers: &mut [Ledger<'_>]) -> Finding
     let claim = ledger.claim_at_most(hang.waited_ns(), |slice| {
         (is_driver || slice.thread_tid == hang.call.tid) && slice.op.as_deref() == Some(hang.call.op.name())
     });
-    if claim.time_ns() == 0 { finding } else { finding.costs(claim.time_ns(), wall_ns) }
+    // The thread that the account follows may be another one, which slept at least for as long.
+    let open_ns = hang.waited_ns().saturating_sub(claim.time_ns());
+    let is_beside = |slice: &Slice| slice.longest_ns >= open_ns && slice.state == "blocked";
+    let beside = if open_ns > 0 { ledger.claim_at_most(open_ns, is_beside).time_ns() } else { 0 };
+    let cost_ns = claim.time_ns().saturating_add(beside);
+    if cost_ns == 0 { finding } else { finding.costs(cost_ns, wall_ns) }
 }
 
 fn open_calls(hang: &Hang) -> String {

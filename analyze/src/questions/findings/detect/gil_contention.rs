@@ -1,7 +1,8 @@
 //! Time in which threads of the run waited for CPython's global interpreter lock.
 //!
 //! The account recognises such a wait by CPython's own protocol: a futex sleep of the switch interval that a timer ends, and
-//! after it the holder. What it finds is claimed whole.
+//! after it the holder. What it finds in the process itself is claimed whole; a lock in another process, such as a worker of a
+//! data loader, is what that process did while this one waited for it.
 
 use trace_schema::Counted;
 
@@ -14,7 +15,7 @@ use crate::questions::findings::{
 pub(super) const DETECTOR: Detector = Detector {
     kinds: &[(
         "gil-contention",
-        "Threads that the run waited for slept for Python's global interpreter lock while another thread kept it.",
+        "Threads of a process slept for Python's global interpreter lock while another one of it kept the lock.",
     )],
     detect,
 };
@@ -35,7 +36,7 @@ fn detect<'a>(facts: &Facts<'a>, ledgers: &mut [Ledger<'a>]) -> Vec<Finding> {
 
 fn of_process(is_python: bool, ledger: &mut Ledger<'_>) -> Option<Finding> {
     let (pid, wall_ns) = (ledger.process.pid, ledger.process.wall_ns);
-    let claim = ledger.claim(|slice| slice.part == "gil");
+    let claim = ledger.claim(|slice| slice.part == "gil" && slice.thread_pid == pid);
     let (cost_ns, holders) = (claim.time_ns(), claim.threads(NAMED));
     let waits = claim.slices().fold(0, |sum: i64, (slice, _)| sum.saturating_add(slice.waits_count));
     let title = format!("Python threads waited for the global interpreter lock (GIL) that {holders} had.");

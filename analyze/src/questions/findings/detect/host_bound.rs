@@ -30,7 +30,10 @@ fn of_process(ledger: &mut Ledger<'_>) -> Option<Finding> {
     let process = ledger.process;
     let (pid, wall_ns) = (process.pid, process.wall_ns);
     let running_ns = wall_ns.saturating_sub(process.start_up_ns?).max(1) as f64;
-    let is_host = |slice: &Slice| slice.part == "host" && slice.stage.as_deref() == Some("running");
+    // Pauses are host code, too, where they are too few for a finding of their own.
+    let is_host = |slice: &Slice| {
+        slice.part == "host" && matches!(slice.stage.as_deref(), Some("running" | "host-pause"))
+    };
     let look = ledger.look(is_host);
     if (look.time_ns() as f64) < LEAST_RATIO * running_ns {
         return None;
@@ -43,14 +46,28 @@ fn of_process(ledger: &mut Ledger<'_>) -> Option<Finding> {
     )
     .shown_by(
         format!("{:.0} % of the time after the first launch", 100.0 * look.time_ns() as f64 / running_ns),
-        ledger.sql("part = 'host' AND stage = 'running'"),
+        ledger.sql("part = 'host' AND stage IN ('running', 'host-pause')"),
         "run-time",
     )
     .to_do(
         "Launch more work per line of Python: larger batches, torch.compile(mode=\"reduce-overhead\") or CUDA graphs; or profile \
          the host code (py-spy record).",
     );
+    cost(finding, ledger, is_host)
+}
+
+/// Claims time in host code, and sets what it costs: the time in which the GPU was idle, or, without a profile of the GPU, at most
+/// all of it. `None` if the GPU was never idle, or if the thread waits for the GPU, so that its host code costs nothing.
+pub(super) fn cost<'a>(
+    finding: Finding,
+    ledger: &mut Ledger<'a>,
+    is_host: impl Fn(&Slice) -> bool,
+) -> Option<Finding> {
+    let process = ledger.process;
+    let wall_ns = process.wall_ns;
+    let running_ns = wall_ns.saturating_sub(process.start_up_ns?).max(1) as f64;
     if process.gpu_busy_ns.is_some() {
+        let look = ledger.look(&is_host);
         let idle_ns = look
             .slices()
             .fold(0, |sum: i64, (slice, ns)| sum.saturating_add(slice.gpu_idle_ns.unwrap_or(0).min(ns)));

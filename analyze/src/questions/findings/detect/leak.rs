@@ -1,8 +1,9 @@
 //! Memory that is kept epoch after epoch: of PyTorch's allocator, and of every other one by what it allocated from the driver.
 //!
-//! A leak of a loop is made in most epochs. What the rule of [`analyze_memory::leaks::site`] finds in fewer than half of the
-//! possible ones, where the program marks no epochs, is a program that fills and empties its memory in its own rhythm, and is
-//! no finding.
+//! A leak of a loop is made in most epochs, or evenly in every few of them by code that runs as seldom, such as what registers
+//! a hook, and that never frees any of it. What else the rule of [`analyze_memory::leaks::site`] finds in fewer than half of the
+//! possible epochs, where the program marks none, is a program that fills and empties its memory in its own rhythm, and is no
+//! finding.
 
 use trace_schema::{Bytes, Counted, Nanos};
 
@@ -35,6 +36,8 @@ pub(super) const DETECTOR: Detector = Detector {
 
 /// Number of functions that name a site.
 const FRAMES: usize = 2;
+/// Smallest number of times that a pool grows after the warm-up which may not stop to.
+const LEAST_GROWTHS: usize = 3;
 /// Smallest number of leaking sites that are taken for a graph or a collection of several tensors, not for one tensor.
 const MANY_SITES: usize = 3;
 
@@ -61,7 +64,13 @@ const WORKER: &str = "pt_data_worker";
 /// Returns the sites that leak, if they do so in enough epochs.
 fn leaking<'a>(sites: &'a [Suspect], epochs: &Epochs) -> Vec<&'a Suspect> {
     let is_marked = matches!(epochs.origin, Origin::Ranges | Origin::Moments);
-    let is_regular = |site: &&Suspect| is_marked || site.generations_count * 2 >= site.possible_count;
+    // No time without a leak is twice as long as they usually are.
+    let is_even = |site: &Suspect| {
+        site.freed_count == 0
+            && site.longest_gap_count * site.generations_count <= 2 * (site.possible_count - site.generations_count)
+    };
+    let is_regular =
+        |site: &&Suspect| is_marked || site.generations_count * 2 >= site.possible_count || is_even(site);
     sites.iter().filter(|site| site.is_leak).filter(is_regular).collect()
 }
 
@@ -112,7 +121,7 @@ fn of_driver(growth: &DriverGrowth, gpus: &GpuMemory) -> Option<Finding> {
     let is_open = match growth.verdict {
         Verdict::Leak => false,
         Verdict::Inconclusive => true,
-        _ => return None,
+        _ => return growing_pool(growth),
     };
     let site = sites.first()?;
     let (bytes, count) = amount(&sites);
@@ -158,6 +167,40 @@ fn of_driver(growth: &DriverGrowth, gpus: &GpuMemory) -> Option<Finding> {
         true => Finding { rank: Rank::Cost, ..finding.inconclusive(growth.reasons.join("; ")) },
         false => finding,
     })
+}
+
+/// Finds a pool that grew again and again, until late, and released nothing: a pool that doubles its size takes memory so seldom
+/// that no single site leaks. Whether its blocks are kept or only fragment it is not on record.
+fn growing_pool(growth: &DriverGrowth) -> Option<Finding> {
+    let (library, _) = library_and_frames(growth.sites.first()?);
+    let (name, to_do) = pool(library)?;
+    let of_pool = || growth.sites.iter().filter(|site| library_and_frames(site).0 == library);
+    let times: usize = of_pool().map(|site| site.generations_count).sum();
+    let last = of_pool().map(|site| site.last_epoch).max()?;
+    let is_growing = times >= LEAST_GROWTHS
+        // A pool that doubles for blocks which are kept evenly grows in the second half of any run.
+        && last * 2 >= growth.epochs.count()
+        && growth.sites.iter().all(|site| site.freed_count == 0)
+        && growth.live_trend.is_some_and(|trend| trend.is_up());
+    if !is_growing {
+        return None;
+    }
+    let grown_bytes = of_pool().map(|site| site.old.blocks_bytes).fold(0, i64::saturating_add);
+    let title = format!(
+        "GPU memory may leak: the pool of {name} grew {} by {} after the warm-up, and released nothing.",
+        Counted(times, "time"),
+        Bytes(grown_bytes)
+    );
+    let pid = i64::from(growth.pid);
+    let sql = format!("SELECT * FROM driver_allocations WHERE pid = {pid} ORDER BY ts");
+    let shown = format!("the last time in epoch {last} of {} ({})", growth.epochs.count(), growth.epochs.label());
+    Some(
+        Finding::new("driver-leak", Rank::Cost, Some(pid), title)
+            .holds(grown_bytes)
+            .shown_by(shown, sql, "memory")
+            .to_do(to_do)
+            .inconclusive("blocks within the pool are not on record: arrays that are kept, and a pool that fragments or has not reached its size yet, look alike"),
+    )
 }
 
 /// Returns the framework that allocates through a library in blocks that it divides further, and what to do.

@@ -29,6 +29,7 @@ detectors! {
     disk,
     sleep,
     waiting_for_thread,
+    host_pauses,
     host_bound,
     idle_gpu,
     throttling,

@@ -40,7 +40,7 @@ const LEAST_READING_RATIO: f64 = 0.1;
 const NAMES: [&str; 9] =
     ["pt_data", "data_worker", "dataloader", "prefetch", "tf_data", "dali", "grain", "ffcv", "webdataset"];
 /// Parts of the account in which a thread that is waited for works or waits itself.
-const WAITS: [&str; 8] = ["other_thread", "disk", "page_fault", "futex", "poll", "sleep", "blocked", "ioctl"];
+const WAITS: [&str; 9] = ["other_thread", "gil", "disk", "page_fault", "futex", "poll", "sleep", "blocked", "ioctl"];
 /// Parts of the account that only a process which uses a GPU has.
 const GPU_WORK: [&str; 5] = ["launch", "sync", "alloc", "copy", "nccl"];
 /// Number of threads that are named.
@@ -106,7 +106,7 @@ impl Loader {
     /// Returns whether a slice is time in which the driving thread of a process waited for the loader. At the start of a
     /// process and while code is compiled, it may wait for its children, too.
     fn has(&self, (pid, tid): (i64, i64), slice: &Slice) -> bool {
-        let is_running = matches!(slice.stage.as_deref(), None | Some("running"));
+        let is_running = matches!(slice.stage.as_deref(), None | Some("running" | "host-pause"));
         let is_thread = slice.thread_pid == pid && slice.thread_tid != tid;
         let is_woken = slice.task_pid.is_some_and(|task| self.workers.contains(&task));
         is_running
@@ -145,7 +145,8 @@ fn threads_that_load((pid, tid): (i64, i64), slices: &[Slice]) -> BTreeSet<i64> 
 fn cause<'a>(claim: &Claim<'a>) -> (&'a str, f64, bool) {
     let sums = claim.by(|slice| {
         Some(match slice.part.as_str() {
-            "other_thread" => "ran on CPU",
+            // The thread that has a lock of the worker runs.
+            "other_thread" | "gil" => "ran on CPU",
             "disk" | "page_fault" => "waited for files",
             "sleep" => "slept by its own wish",
             _ => "waited for data itself, from a pipe, a lock or the network",

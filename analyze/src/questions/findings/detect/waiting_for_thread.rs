@@ -25,7 +25,7 @@ fn detect<'a>(_: &Facts<'a>, ledgers: &mut [Ledger<'a>]) -> Vec<Finding> {
 
 fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
     let (pid, wall_ns) = (ledger.process.pid, ledger.process.wall_ns);
-    let ran = ledger.claim(|slice| slice.part == "other_thread");
+    let ran = ledger.claim(|slice| matches!(slice.part.as_str(), "other_thread" | "gil"));
     let tid = ran.slices().max_by_key(|(_, ns)| *ns).map_or(pid, |(slice, _)| slice.thread_tid);
     let waits = ran.slices().fold(0, |sum: i64, (slice, _)| sum.saturating_add(slice.waits_count));
     let futex = ledger.claim(|slice| slice.part == "futex");
@@ -37,7 +37,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
             format!("The thread that launches waited for other threads, which ran: {}.", ran.threads(NAMED)),
         )
         .costs(ran.time_ns(), wall_ns)
-        .shown_by(format!("{} that these threads ended, directly or through others", Counted(waits, "sleep")), ledger.sql("part = 'other_thread'"), "run-time")
+        .shown_by(format!("{} that these threads ended, directly or through others", Counted(waits, "sleep")), ledger.sql("part IN ('other_thread', 'gil')"), "run-time")
         .to_do(format!(
             "See what thread {tid} computes (perf record -t {tid}, py-spy dump), and whether its result is needed then: launch \
              other work before waiting for it, or make it earlier."
