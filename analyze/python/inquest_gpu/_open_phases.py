@@ -19,10 +19,13 @@ class OpenPhases:
         self._counts[what] = count + 1
         self._open[what] = phase(f"{what} {count}").__enter__()
 
-    def end(self, what: str) -> None:
-        """Ends a phase if it is open."""
-        if opened := self._open.pop(what, None):
-            opened.__exit__(None, None, None)
+    def end(self, what: str) -> bool:
+        """Ends a phase, and returns whether it was open."""
+        opened = self._open.pop(what, None)
+        if opened is None:
+            return False
+        opened.__exit__(None, None, None)
+        return True
 
     def end_all(self) -> None:
         """Ends every phase, the last begun first."""

@@ -54,7 +54,9 @@ def figures(run: Run) -> list[Figure]:
     findings = run.findings()
     wall = "Wall time of the process with the longest one."
     part = "Part of that wall time: the parts follow one process, without overlap."
-    query = "SELECT subject, process_wall_ns, coalesce(running_ns, 0) + coalesce(start_up_ns, 0) AS time_ns, running_ns IS NOT NULL AS is_known"
+    query = (
+        "SELECT subject, process_wall_ns, coalesce(running_ns, 0) + coalesce(start_up_ns, 0) AS time_ns, running_ns IS NOT NULL AS is_known"
+    )
     rows = run.sql(f"{query} FROM metrics_run_time WHERE stratum IS NULL ORDER BY subject").fetchall()
     for subject, wall_ns, time_ns, is_known in rows:
         if subject is None:
@@ -150,5 +152,9 @@ def prometheus(found: Iterable[Figure], **labels: str) -> str:
         for figure in members:
             both = {**figure.labels, **labels}
             inside = ",".join(f"{key}={_quoted(value)}" for key, value in both.items())
-            lines.append(f"{name}{{{inside}}} {figure.value / _BASE[figure.unit][0]!r}" if inside else f"{name} {figure.value / _BASE[figure.unit][0]!r}")
+            lines.append(
+                f"{name}{{{inside}}} {figure.value / _BASE[figure.unit][0]!r}"
+                if inside
+                else f"{name} {figure.value / _BASE[figure.unit][0]!r}"
+            )
     return "".join(line + "\n" for line in lines)

@@ -43,9 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--inquest-run", metavar="RUN", help="judge this recorded run; record nothing")
     group.addoption("--inquest-save", metavar="DIR", help="keep the recorded runs, in a folder of DIR for each test")
     group.addoption("--inquest-baseline", metavar="DIR", help="folder of an earlier --inquest-save, for max_wall_regression")
-    group.addoption("--inquest-required", action="store_true", help="fail where a test cannot be recorded or judged, instead of skipping it")
+    group.addoption(
+        "--inquest-required", action="store_true", help="fail where a test cannot be recorded or judged, instead of skipping it"
+    )
     group.addoption("--inquest-capture", metavar="OPTION", action="append", default=[], help="a further option of capture (repeatable)")
-    group.addoption("--inquest-pytest", metavar="OPTION", action="append", default=[], help="a further option of the recorded pytest (repeatable)")
+    group.addoption(
+        "--inquest-pytest", metavar="OPTION", action="append", default=[], help="a further option of the recorded pytest (repeatable)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -172,7 +176,18 @@ def _recorded(item: pytest.Item, marker: pytest.Mark) -> None:
 def _command(item: pytest.Item) -> list[str]:
     config = item.config
     plugins = config.pluginmanager
-    words = [sys.executable, "-m", "pytest", item.nodeid, "--quiet", "--no-header", "--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        item.nodeid,
+        "--quiet",
+        "--no-header",
+        "--rootdir",
+        str(config.rootpath),
+        "-p",
+        "no:cacheprovider",
+    ]
     if config.inipath:
         words += ["-c", str(config.inipath)]
     if plugins.has_plugin(_NAME):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ._open_phases import OpenPhases
 from .errors import MissingLibrary
+from .marks import mark
 
 try:
     from transformers import TrainerCallback
@@ -17,7 +18,8 @@ class InquestCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Marks ``epoch N``, ``step N``, ``validation N`` and ``checkpoint N``.
 
     The Trainer evaluates and saves after a step or an epoch, in this order, and tells callbacks when it has. So a validation begins where
-    the step ends that asks for it, and a checkpoint where the step or the validation before it ends.
+    the step ends that asks for it, and a checkpoint where the step or the validation before it ends. With ``save_strategy="best"`` the
+    Trainer decides later, and the end of the checkpoint is a point in time, ``checkpoint``.
     """
 
     def __init__(self) -> None:
@@ -55,8 +57,9 @@ class InquestCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._phases.begin("checkpoint")
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ends the checkpoint."""
-        self._phases.end("checkpoint")
+        """Ends the checkpoint; of one whose beginning the Trainer did not announce, marks the end."""
+        if not self._phases.end("checkpoint"):
+            mark("checkpoint")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ends what is open."""
