@@ -11,7 +11,7 @@ from .errors import MissingLibrary
 from .marks import mark
 
 try:
-    from accelerate.tracking import GeneralTracker
+    from accelerate.tracking import GeneralTracker  # type: ignore[import-not-found, unused-ignore]
 except ImportError as error:
     raise MissingLibrary('this needs accelerate, which is not installed: pip install "inquest-gpu[accelerate]"') from error
 

@@ -9,10 +9,10 @@ from .errors import MissingLibrary
 from .marks import mark
 
 try:
-    from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch.callbacks import Callback  # type: ignore[import-not-found, unused-ignore]
 except ImportError:
     try:
-        from pytorch_lightning.callbacks import Callback
+        from pytorch_lightning.callbacks import Callback  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise MissingLibrary('this needs Lightning, which is not installed: pip install "inquest-gpu[lightning]"') from error
 

@@ -6,6 +6,7 @@ microsecond. The kernel stamps each mark with the time and the process that sent
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import threading
@@ -56,6 +57,7 @@ def _send(word: str, name: str) -> None:
             if _socket is None:
                 made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 made.settimeout(_PATIENCE_S)
+                atexit.register(made.close)
                 _socket = made
     try:
         _socket.sendto(f"{word}{text}".encode(), path)
@@ -100,6 +102,8 @@ class phase:
             _send("end ", self.name)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Returns the function with each of its calls as a phase."""
+
         @wraps(function)
         def marked(*args: P.args, **kwargs: P.kwargs) -> R:
             with phase(self.name):

@@ -16,9 +16,9 @@ from ._programs import Done
 from .errors import InquestWarning, MissingLibrary
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
+    import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import polars  # type: ignore[import-not-found, unused-ignore]
+    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 #: Number of rows that a relation shows of itself.
 _SHOWN_COUNT = 20

@@ -9,7 +9,7 @@ from .errors import MissingLibrary
 from .marks import mark
 
 try:
-    from transformers import TrainerCallback
+    from transformers import TrainerCallback  # type: ignore[import-not-found, unused-ignore]
 except ImportError as error:
     raise MissingLibrary('this needs transformers, which is not installed: pip install "inquest-gpu[transformers]"') from error
 

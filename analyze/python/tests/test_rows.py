@@ -46,7 +46,7 @@ def test_every_library_has_the_same_rows() -> None:
     table = relation.arrow()
     assert list(zip(*(column.to_pylist() for column in table.columns), strict=True)) == rows
     assert pyarrow.table(relation) == table
-    stream = pyarrow.RecordBatchReader.from_stream(relation)
+    stream = pyarrow.RecordBatchReader.from_stream(relation)  # noqa: F841 -- DuckDB reads variables
     assert duckdb.sql("SELECT count(*), sum(dur)::BIGINT FROM stream").fetchall() == [(len(rows), sum(row[2] or 0 for row in rows))]
     frame = relation.df()
     assert list(frame["op"]) == [row[0] for row in rows]
