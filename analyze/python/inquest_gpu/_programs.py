@@ -1,7 +1,8 @@
 """Finds the programs ``analyze`` and ``capture``, and runs them.
 
 A program is looked for in three places: the environment variable (``INQUEST_ANALYZE``, ``INQUEST_CAPTURE``), beside this package
-(``inquest_gpu/_bin``), and on the path. Its version has to be that of this package.
+(``inquest_gpu/_bin``), and on the path, where packages put the command ``inquest``, which becomes either. Its version has to be that of this
+package.
 """
 
 from __future__ import annotations
@@ -30,39 +31,43 @@ from .errors import (
     VersionMismatch,
 )
 
-#: The environment variable of each program, and the names under which it may be on the path.
-_PLACES = {"analyze": ("INQUEST_ANALYZE", ("inquest", "analyze")), "capture": ("INQUEST_CAPTURE", ("capture",))}
+#: The environment variable that names each program.
+_VARIABLES = {"analyze": "INQUEST_ANALYZE", "capture": "INQUEST_CAPTURE"}
+#: The command that becomes either program.
+_LAUNCHER = "inquest"
 
 
-def find(program: str) -> str:
-    """Returns the path of ``analyze`` or ``capture``, of this package's version.
+def find(program: str) -> list[str]:
+    """Returns the beginning of a command line that starts ``analyze`` or ``capture``, of this package's version.
 
     Raises:
         ProgramNotFound: There is no such program, or what has its name is another one.
         VersionMismatch: The program is of another version than this package.
     """
-    variable, names = _PLACES[program]
+    variable = _VARIABLES[program]
     beside = Path(__file__).parent / "_bin" / program
     if named := os.environ.get(variable):
         path = named
     elif beside.exists():
         path = str(beside)
     else:
-        path = next((found for name in names if (found := shutil.which(name))), "")
+        path = shutil.which(_LAUNCHER) or shutil.which(program) or ""
         if not path:
             raise ProgramNotFound(f"the program {program} is neither in {variable}, nor beside this package, nor on the path")
-    _check_version(program, path, variable)
-    return path
+    command = [path, program] if Path(path).name == _LAUNCHER else [path]
+    _check_version(program, tuple(command))
+    return command
 
 
 @functools.cache
-def _check_version(program: str, path: str, variable: str) -> None:
+def _check_version(program: str, command: tuple[str, ...]) -> None:
+    path, variable = " ".join(command), _VARIABLES[program]
     try:
-        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+        done = subprocess.run([*command, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProgramNotFound(f"{path} cannot be run: {error}") from error
     said = done.stdout.decode("utf-8", "replace").strip()
-    found = re.fullmatch(rf"(?:{program}|inquest) (\S+)", said)
+    found = re.fullmatch(rf"{program} (\S+)", said)
     if done.returncode != 0 or not found:
         raise ProgramNotFound(f"{path} is not Inquest's {program}: name the right one in {variable}")
     if found[1] != __version__:
@@ -98,7 +103,7 @@ def analyze(arguments: Sequence[str | os.PathLike[str]], stdin: bytes = b"") -> 
         InquestError: The program ended with another exit code than 0; each has its own subclass.
     """
     # Progress would be shown on a terminal only, and standard error is none here.
-    command = [find("analyze"), *(os.fspath(argument) for argument in arguments)]
+    command = [*find("analyze"), *(os.fspath(argument) for argument in arguments)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         stdout, stderr = child.communicate(stdin)

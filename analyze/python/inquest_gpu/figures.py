@@ -122,7 +122,8 @@ def to_tensorboard(found: Iterable[Figure], writer: Any, step: int = 0) -> None:
 def to_opentelemetry(found: Iterable[Figure], meter: Any = None, **attributes: str) -> None:
     """Sets a gauge for each figure, in seconds, bytes or a count, on a meter of OpenTelemetry.
 
-    The meter is the one that is given, or that of the global provider. The exporter of the meter's provider sends them, as by OTLP. ``attributes`` are set on each figure besides its own labels.
+    The meter is the one that is given, or that of the global provider. The exporter of the meter's provider sends them, as by OTLP.
+    ``attributes`` are set on each figure besides its own labels.
     """
     meter = meter if meter is not None else _library("opentelemetry.metrics").get_meter("inquest_gpu")
     gauges: dict[str, Any] = {}

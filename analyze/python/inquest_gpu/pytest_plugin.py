@@ -146,7 +146,7 @@ def _decide(item: pytest.Item, limits: Limits, paths: list[Path]) -> None:
 def _recorded(item: pytest.Item, marker: pytest.Mark) -> None:
     """Runs a test as often as it wants, each time in a recorded process, and judges the runs."""
     limits = _limits(marker)
-    program, wrong = "", ""
+    program, wrong = [""], ""
     try:
         program = _programs.find("capture")
     except InquestError as error:
@@ -198,10 +198,10 @@ def _command(item: pytest.Item) -> list[str]:
     return words + list(config.getoption("inquest_pytest"))
 
 
-def _run_once(item: pytest.Item, program: str, path: Path) -> None:
+def _run_once(item: pytest.Item, program: list[str], path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="inquest-") as folder:
         outcomes = Path(folder) / "outcomes"
-        capture = [program, "--quiet", "--out", str(path), *item.config.getoption("inquest_capture"), "--"]
+        capture = [*program, "--quiet", "--out", str(path), *item.config.getoption("inquest_capture"), "--"]
         done = subprocess.run(
             [*capture, *_command(item)],
             cwd=item.config.rootpath,

@@ -54,7 +54,7 @@ def record(out: Source, *, force: bool = False, options: Sequence[str] = ()) -> 
     # A reader of standard error that is not there would stop the recorder when the pipe is full: a file has no end.
     with tempfile.TemporaryDirectory(prefix="inquest-") as folder, tempfile.TemporaryFile() as said:
         path = os.path.join(folder, "marks")
-        command = [program, "--quiet", "--out", os.fspath(out), "--pid", str(os.getpid()), "--marks", path]
+        command = [*program, "--quiet", "--out", os.fspath(out), "--pid", str(os.getpid()), "--marks", path]
         # A session of its own: Ctrl-C is this process's, which then ends the recording.
         child = subprocess.Popen(
             [*command, *(["--force"] if force else []), *options],
@@ -75,7 +75,7 @@ def record(out: Source, *, force: bool = False, options: Sequence[str] = ()) -> 
                 if child.poll() is not None:
                     raise _why(child, message())
                 if time.monotonic() - start > _START_S:
-                    raise CannotRecord(f"{program} does not record after {_START_S:.0f} s")
+                    raise CannotRecord(f"{' '.join(program)} does not record after {_START_S:.0f} s")
                 time.sleep(0.01)
             marks.connect(path)
             yield Run._unchecked(out)

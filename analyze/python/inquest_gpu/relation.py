@@ -29,11 +29,12 @@ _CELL_CHARS = 60
 Ask = Callable[[list[str]], Done]
 
 
-def _library(name: str, extra: str) -> ModuleType:
+def _library(name: str, extra: str = "") -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingLibrary(f'this needs {name}, which is not installed: pip install "inquest-gpu[{extra}]"') from error
+        what = f'"inquest-gpu[{extra}]"' if extra else name.split(".")[0]
+        raise MissingLibrary(f"this needs {name}, which is not installed: pip install {what}") from error
 
 
 def _cell(value: Any) -> str:
@@ -72,7 +73,7 @@ class Relation:
         return self._done
 
     def _stream(self) -> Any:
-        nanoarrow: Any = _library("nanoarrow", "arrow")
+        nanoarrow: Any = _library("nanoarrow")
         return nanoarrow.ArrayStream.from_readable(self._answer().stdout)
 
     @property
@@ -88,7 +89,7 @@ class Relation:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Returns the rows as a PyCapsule with an ``ArrowArrayStream``."""
         # The stream of the file itself: an ArrayStream adds a schema of its own.
-        ipc: Any = _library("nanoarrow.ipc", "arrow")
+        ipc: Any = _library("nanoarrow.ipc")
         stream: object = ipc.InputStream.from_readable(self._answer().stdout).__arrow_c_stream__(requested_schema)
         return stream
 

@@ -138,6 +138,12 @@ def test_the_program_is_found_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.delenv("INQUEST_ANALYZE")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert len(inquest_gpu.open(LEAK).findings()) == 2
+    # The command of a package, which becomes either program, goes before it.
+    launcher = tmp_path / "inquest"
+    launcher.write_text(f'#!/bin/sh\n[ "$1" = analyze ] && shift && touch {tmp_path}/started && exec {tmp_path}/analyze "$@"\n')
+    launcher.chmod(0o755)
+    assert len(inquest_gpu.open(LEAK).findings()) == 2
+    assert (tmp_path / "started").exists()
 
 
 def test_an_interrupt_ends_the_program_and_leaves_no_file(tmp_path: Path) -> None:
