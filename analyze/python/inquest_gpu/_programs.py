@@ -1,8 +1,8 @@
 """Finds the programs ``analyze`` and ``capture``, and runs them.
 
 A program is looked for in three places: the environment variable (``INQUEST_ANALYZE``, ``INQUEST_CAPTURE``), beside this package
-(``inquest_gpu/_bin``), and on the path, where packages put the command ``inquest``, which becomes either. Its version has to be that of this
-package.
+(``inquest_gpu/_bin``), and on the path, where packages put the command ``inquest``, which becomes either. Its version has to be that of
+this package.
 """
 
 from __future__ import annotations
