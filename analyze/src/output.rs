@@ -8,12 +8,13 @@ use std::{
 
 use arrow::{
     array::{Array, RecordBatch, RecordBatchOptions, StringArray},
+    compute::cast,
     csv::WriterBuilder,
     datatypes::{DataType, Field, Schema, SchemaRef},
     error::ArrowError,
     ipc::{
         CompressionType,
-        writer::{FileWriter, IpcWriteOptions},
+        writer::{FileWriter, IpcWriteOptions, StreamWriter},
     },
     util::{
         display::{ArrayFormatter, FormatOptions},
@@ -35,6 +36,8 @@ pub enum Format {
     Json,
     /// One JSON object a line
     Ndjson,
+    /// An Arrow IPC stream, for a pipe or a file; text is text there, not a dictionary
+    Arrow,
     /// A Parquet file (needs --out)
     Parquet,
 }
@@ -58,6 +61,8 @@ pub enum Sink<W: Write + Send> {
     Parquet(Box<ArrowWriter<W>>),
     /// An Arrow IPC file.
     Arrow(Box<FileWriter<W>>),
+    /// An Arrow IPC stream, and its schema.
+    Stream(Box<StreamWriter<W>>, SchemaRef),
 }
 
 /// Returns the batch with text in place of lists and structs, which CSV cannot represent.
@@ -84,6 +89,32 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
+/// Returns the type that values of a type have in an Arrow stream: readers differ in whether they know dictionaries, which
+/// change from batch to batch, and views.
+fn streamed_type(ty: &DataType) -> DataType {
+    match ty {
+        DataType::Dictionary(_, values) => streamed_type(values),
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(item) => DataType::List(streamed_field(item)),
+        DataType::LargeList(item) => DataType::LargeList(streamed_field(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(streamed_field).collect()),
+        other => other.clone(),
+    }
+}
+
+fn streamed_field(field: &Arc<Field>) -> Arc<Field> {
+    Arc::new(field.as_ref().clone().with_data_type(streamed_type(field.data_type())))
+}
+
+/// Returns the batch with the columns that an Arrow stream of this schema has.
+fn streamed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let pairs = batch.columns().iter().zip(schema.fields());
+    let columns = pairs.map(|(column, field)| cast(column, field.data_type())).collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+}
+
 /// Converts an error of a writer into one that names `path`. What is no I/O error is an internal error.
 fn failed(path: &Path, error: ArrowError) -> AnalyzeError {
     match error {
@@ -104,11 +135,11 @@ fn parquet_failed(path: &Path, error: ParquetError) -> AnalyzeError {
 }
 
 impl<W: Write + Send> Sink<W> {
-    /// Creates a sink for batches of a schema.
+    /// Creates a sink for batches of a schema. `path` names the destination in errors.
     ///
     /// # Errors
-    /// Returns an error if the schema cannot be written in that format.
-    pub fn new(format: Format, schema: SchemaRef, out: W) -> Result<Self, AnalyzeError> {
+    /// Returns an error if the schema cannot be written in that format, or if the beginning of the output cannot be written.
+    pub fn new(format: Format, schema: SchemaRef, out: W, path: &Path) -> Result<Self, AnalyzeError> {
         Ok(match format {
             // An empty batch keeps the header when the result has no rows.
             Format::Table => Self::Table(vec![RecordBatch::new_empty(schema)], out),
@@ -121,6 +152,12 @@ impl<W: Write + Send> Sink<W> {
             }
             Format::Json => Self::Json(arrow::json::ArrayWriter::new(out)),
             Format::Ndjson => Self::Ndjson(arrow::json::LineDelimitedWriter::new(out)),
+            Format::Arrow => {
+                let fields: Vec<_> = schema.fields().iter().map(streamed_field).collect();
+                let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+                let writer = StreamWriter::try_new(out, &schema);
+                Self::Stream(Box::new(writer.map_err(|error| failed(path, error))?), schema)
+            }
             Format::Parquet => {
                 Self::Parquet(Box::new(ArrowWriter::try_new(out, schema, None).map_err(internal)?))
             }
@@ -159,6 +196,9 @@ impl<W: Write + Send> Sink<W> {
             Self::Ndjson(writer) => writer.write(batch).map_err(|error| failed(path, error)),
             Self::Parquet(writer) => writer.write(batch).map_err(|error| parquet_failed(path, error)),
             Self::Arrow(writer) => writer.write(batch).map_err(|error| failed(path, error)),
+            Self::Stream(writer, schema) => streamed(batch, schema)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(|error| failed(path, error)),
         }
     }
 
@@ -182,6 +222,7 @@ impl<W: Write + Send> Sink<W> {
             }
             Self::Parquet(writer) => writer.close().map(drop).map_err(|error| parquet_failed(path, error)),
             Self::Arrow(mut writer) => writer.finish().map_err(|error| failed(path, error)),
+            Self::Stream(mut writer, _) => writer.finish().map_err(|error| failed(path, error)),
         }
     }
 }

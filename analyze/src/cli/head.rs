@@ -28,7 +28,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-/// Returns the parser of a format of text; Parquet is none.
+/// Returns the parser of a format of text; Arrow and Parquet are none.
 fn text_format() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(["table", "csv", "json", "ndjson"])
         .try_map(|name| <Format as clap::ValueEnum>::from_str(&name, false))
@@ -39,8 +39,8 @@ impl Args {
         let trace = Trace::open_one(&self.run).await?;
         let batch = head::run(&trace, self.number, self.kind).await?;
         let mut text = Vec::new();
-        let mut sink = Sink::new(self.format, batch.schema(), &mut text)?;
         let path = Path::new("standard output");
+        let mut sink = Sink::new(self.format, batch.schema(), &mut text, path)?;
         sink.write(&batch, path)?;
         sink.finish(path)?;
         print(&String::from_utf8_lossy(&text))

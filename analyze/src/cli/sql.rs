@@ -117,6 +117,10 @@ impl Answer {
         if self.out.is_none() && format == Format::Parquet {
             return Err(AnalyzeError::Query("Parquet goes to a file: give --out FILE".to_owned()));
         }
+        if self.out.is_none() && format == Format::Arrow && std::io::stdout().is_terminal() {
+            let why = "an Arrow stream goes to a pipe or a file: give --out FILE";
+            return Err(AnalyzeError::Query(why.to_owned()));
+        }
         let schema = frame.schema().inner().clone();
         // First, so that a query that cannot be run leaves what is there untouched.
         let context = Arc::new(frame.task_ctx());
@@ -127,7 +131,7 @@ impl Answer {
             Some(path) => {
                 let new = NewFile::create(path, self.force, Access::Umask)?;
                 let file = std::io::BufWriter::new(new.writer()?);
-                let says_nothing = write_all(rows, Sink::new(format, schema, file)?, path).await?;
+                let says_nothing = write_all(rows, Sink::new(format, schema, file, path)?, path).await?;
                 new.finish()?;
                 Ok(says_nothing)
             }
@@ -139,7 +143,11 @@ impl Answer {
                 }
                 let out = std::io::BufWriter::new(Shown::new(std::io::stdout(), is_terminal));
                 let path = Path::new("standard output");
-                match write_all(rows, Sink::new(format, schema, out)?, path).await {
+                let written = match Sink::new(format, schema, out, path) {
+                    Ok(sink) => write_all(rows, sink, path).await,
+                    Err(error) => Err(error),
+                };
+                match written {
                     // A reader that closed it early is no error.
                     Err(AnalyzeError::Io { source, .. })
                         if source.kind() == std::io::ErrorKind::BrokenPipe =>

@@ -74,8 +74,8 @@ pub async fn write(trace: &Trace, out: &Path, force: bool) -> Result<u64, Analyz
         let schema: SchemaRef = Arc::new(schema.with_metadata(metadata));
         let mut table = match ending.as_str() {
             "arrow" => Sink::arrow(&schema, &mut new, &out)?,
-            "csv" => Sink::new(Format::Csv, Arc::clone(&schema), &mut new)?,
-            _ => Sink::new(Format::Ndjson, Arc::clone(&schema), &mut new)?,
+            "csv" => Sink::new(Format::Csv, Arc::clone(&schema), &mut new, &out)?,
+            _ => Sink::new(Format::Ndjson, Arc::clone(&schema), &mut new, &out)?,
         };
         let mut rows_count = 0;
         for batch in plain::batches(file.paths, None) {

@@ -339,7 +339,7 @@ fn every_help_has_the_exit_codes() {
 #[test]
 fn a_reader_that_has_enough_is_no_error() {
     let run = run("qwen2-quiet");
-    for format in ["csv", "json", "ndjson"] {
+    for format in ["csv", "json", "ndjson", "arrow"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_analyze"))
             .args(["sql", &run, "SELECT * FROM events", "--format", format])
             .stdout(Stdio::piped())

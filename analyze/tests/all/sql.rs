@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use super::support::{import_as, outcome, refused, run, stdout, testdata};
+use arrow::{datatypes::DataType, ipc::reader::StreamReader, json::LineDelimitedWriter};
+
+use super::support::{analyze, import_as, outcome, refused, run, stdout, testdata};
 
 /// What standard error has about a query that is answered.
 fn said(file: &str, query: &str) -> String {
@@ -140,5 +142,39 @@ fn a_query_that_cannot_be_run_leaves_its_file_alone() {
         let (code, text, said) = outcome(&["sql", "--out", out, "--force", &run("compile"), query]);
         assert!(code == 2 && said.contains(reason) && text.is_empty(), "{code}: {said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+    }
+}
+
+/// Reads an Arrow IPC stream; returns whether its columns are plain, and its rows as lines of JSON.
+fn arrow_rows(stream: &[u8]) -> (bool, String) {
+    let reader = StreamReader::try_new(stream, None).unwrap();
+    let is_plain = |ty: &DataType| !matches!(ty, DataType::Dictionary(..) | DataType::Utf8View);
+    let all_plain = reader.schema().fields().iter().all(|field| is_plain(field.data_type()));
+    let mut json = LineDelimitedWriter::new(Vec::new());
+    for batch in reader {
+        json.write(&batch.unwrap()).unwrap();
+    }
+    json.finish().unwrap();
+    (all_plain, String::from_utf8(json.into_inner()).unwrap())
+}
+
+#[test]
+fn an_arrow_stream_has_the_rows_of_the_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let (run, out) = (run("compile"), directory.path().join("answer.arrows"));
+    for query in [
+        "SELECT * FROM events",
+        "SELECT op, array_agg(op) AS ops, named_struct('kind', kind, 'n', count(*)) AS s FROM events GROUP BY op, kind \
+        ORDER BY op, kind",
+        "SELECT op FROM ops WHERE op = 'none'",
+        "SELECT a.op, b.op FROM ops a JOIN ops b ON a.ts = b.ts AND a.tid = b.tid AND a.op = b.op ORDER BY a.ts, a.op",
+    ] {
+        let wanted = stdout(&["sql", &run, query, "--format", "ndjson"]);
+        let output = analyze(&["sql", &run, query, "--format", "arrow"]);
+        assert_eq!(output.status.code(), Some(0), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+        let wanted = (true, wanted);
+        assert_eq!(arrow_rows(&output.stdout), wanted, "{query}");
+        stdout(&["sql", &run, query, "--format", "arrow", "--force", "--out", out.to_str().unwrap()]);
+        assert_eq!(arrow_rows(&fs::read(&out).unwrap()), wanted, "{query}, in a file");
     }
 }
