@@ -227,7 +227,7 @@ async fn measure(path: PathBuf, options: Options, wanted: Wanted) -> Result<Runs
     let together = trace.together();
     let inputs = outline.as_ref().map(|outline| outline.read(&trace, &together, 0));
     let (mut figures, inputs) =
-        try_join!(asked.read(&together), async { OptionFuture::from(inputs).await.transpose() })?;
+        try_join!(Box::pin(asked.read(&together)), async { OptionFuture::from(inputs).await.transpose() })?;
     if let (Some(outline), Some(inputs)) = (&outline, &inputs)
         && run_time::is_recorded(&figures)
     {

@@ -176,7 +176,7 @@ async fn a_run_without_a_fault_has_no_finding_that_costs() {
             }
         }
     }
-    assert!(count >= 10, "{count} runs");
+    assert!(count >= 8, "{count} runs");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -24,9 +24,6 @@ ACCEPTED = {
         "starved-loader": "the twin's four workers, too, are slower than the GPU on the four CPUs of its lane",
         "waiting-for-cpu": "the same: five busy threads share four CPUs",
     },
-    "gc-pauses": {
-        "host-pauses": "the twin collects garbage as often, in a heap that is small because the rest is frozen",
-    },
     "stub-lock-convoy": {
         "waiting-for-cpu": "the twin's three threads hash as well, and the recorder runs, on the two CPUs of the main thread",
     },
@@ -34,7 +31,7 @@ ACCEPTED = {
 
 
 # Workloads on a GPU whose twin has some of what the fault has more of; the twins of the others have nothing, and are not kept.
-TWINS = ("loader-cpu", "gc-pauses")
+TWINS = ("loader-cpu",)
 
 
 def has_twin(name, spec):

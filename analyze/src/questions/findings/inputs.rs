@@ -5,6 +5,8 @@
 //!                                              memory: its own replay beside it
 //! ```
 
+use futures::{FutureExt, future::BoxFuture};
+
 use super::{facts::Facts, records::Records};
 use crate::{
     questions::{
@@ -79,7 +81,7 @@ impl Outline {
         trace: &'a Trace,
         together: &'a Together,
         examples: usize,
-    ) -> impl Future<Output = Result<Inputs, AnalyzeError>> + Send + 'a {
+    ) -> BoxFuture<'a, Result<Inputs, AnalyzeError>> {
         let calls = together.trace();
         // Each of these reads all calls: none is made of what the run has no row of.
         let has_calls = self.has(Kind::Call, "");
@@ -87,11 +89,12 @@ impl Outline {
             .part(async move { if has_calls { where_time_went::run(calls).await } else { Ok(Vec::new()) } });
         let chains = together.part(chains::run(calls, Params::default(), examples));
         let records = Records::read(trace, together, &self.present, &self.processes);
-        async move {
-            let memory = overview::run(trace, &self.present);
+        // On the heap: without optimisation, the future of all questions does not fit on the stack of a thread.
+        Box::pin(async move {
+            let memory = overview::run(trace, &self.present).boxed();
             let (run_time, chains, memory, records) = tokio::try_join!(run_time, chains, memory, records)?;
             Ok(Inputs { run_time, chains, memory, records })
-        }
+        })
     }
 }
 
