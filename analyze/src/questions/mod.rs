@@ -15,6 +15,7 @@ mod marks;
 pub mod memory;
 pub mod nccl;
 pub mod phases;
+pub mod query;
 pub mod ruled_out;
 pub mod share;
 pub mod steps;
