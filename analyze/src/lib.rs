@@ -7,6 +7,7 @@ pub mod cli;
 pub mod compare;
 pub mod export;
 pub mod library;
+pub mod mcp;
 pub mod output;
 pub mod questions;
 pub mod report;
