@@ -262,14 +262,14 @@ fn agents_get_answers_whose_evidence_resolves() {
     let mut read = 0;
     for answer in &answers {
         // Every answer can be asked for again by its own id, and every id in it be read. Some of each are.
-        for id in answer["evidence"].as_array().unwrap().iter().take(4).chain([&answer["id"]]) {
+        for id in answer["evidence"].as_array().unwrap().iter().take(2).chain([&answer["id"]]) {
             let text = client.read(id.as_str().unwrap());
             let found: Value = serde_json::from_str(&text).unwrap();
             assert!(!found["answer"].is_null(), "{id}: {found}");
             read += 1;
         }
     }
-    assert!(read > 30, "{read}");
+    assert!(read > 20, "{read}");
     let again: Value = serde_json::from_str(&client.read(answers[1]["id"].as_str().unwrap())).unwrap();
     assert_eq!(again, answers[1]);
     client.end();
