@@ -8,6 +8,7 @@ pub mod compare;
 pub mod demo;
 pub mod export;
 pub mod library;
+pub mod mcp;
 pub mod output;
 pub mod questions;
 pub mod report;

@@ -46,6 +46,7 @@ verbs! {
     baseline => Baseline,
     trend => Trend,
     export => Export,
+    mcp => Mcp,
     head => Head,
     verify => Verify,
     slice => Slice,

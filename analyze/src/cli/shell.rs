@@ -12,12 +12,10 @@ use rustyline::{
     validate::{ValidationContext, ValidationResult, Validator},
 };
 
-use super::{
-    print, show,
-    sql::{Answer, plan},
-};
+use super::{print, show, sql::Answer};
 use crate::{
     library::LIBRARY,
+    questions::query::plan,
     report::{Block, Document, Table, answer::queries as document, whole, word},
     trace::Trace,
 };

@@ -3,37 +3,25 @@
 use std::{
     ffi::OsString,
     io::{IsTerminal, Write},
-    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
 };
 
-use arrow::array::{ArrayRef, RecordBatch};
-use datafusion::{
-    execution::SendableRecordBatchStream,
-    physical_plan::{execute_stream, stream::RecordBatchReceiverStream},
-    prelude::DataFrame,
-    scalar::ScalarValue,
-};
-use futures::{FutureExt, StreamExt};
-use tokio::sync::oneshot;
+use datafusion::{execution::SendableRecordBatchStream, prelude::DataFrame};
+use futures::StreamExt;
 use trace_schema::Nanos;
 use trace_writer::{Access, NewFile};
 
 use super::shell;
 use crate::{
     output::{Format, Sink},
-    questions::explain_empty,
+    questions::{
+        explain_empty,
+        query::{answered, in_time, plan, says_nothing, start},
+    },
     trace::{Options, Trace},
 };
-use analyze_engine::session::guessed;
-use analyze_engine::{error::query_error, scan_progress};
-use analyze_run::{error::AnalyzeError, new_file, panics, progress, text::Shown, text_file};
+use analyze_engine::error::query_error;
+use analyze_run::{error::AnalyzeError, new_file, progress, text::Shown, text_file};
 
 /// Query runs with SQL: the table `events` and the views of the query library (ops, op_time, off_cpu, …)
 #[derive(clap::Args)]
@@ -103,7 +91,12 @@ impl Answer {
     /// standard error.
     pub(super) async fn write(&self, trace: &Trace, frame: DataFrame) -> Result<(), AnalyzeError> {
         let logical = frame.logical_plan().clone();
-        if answered(self.in_time(self.stream(frame))).await? {
+        let work = self.stream(frame);
+        let says_nothing = match self.timeout {
+            Some(limit) => answered(in_time(limit, "--timeout", work)).await?,
+            None => answered(work).await?,
+        };
+        if says_nothing {
             for note in explain_empty::notes(trace, &logical).await? {
                 progress::say(&format!("note: {note}"));
             }
@@ -123,10 +116,7 @@ impl Answer {
         }
         let schema = frame.schema().inner().clone();
         // First, so that a query that cannot be run leaves what is there untouched.
-        let context = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await.map_err(query_error)?;
-        scan_progress::register(&plan);
-        let rows = apart(execute_stream(plan, context).map_err(query_error)?);
+        let rows = start(frame).await?;
         match &self.out {
             Some(path) => {
                 let new = NewFile::create(path, self.force, Access::Umask)?;
@@ -159,62 +149,6 @@ impl Answer {
             }
         }
     }
-
-    async fn in_time<T>(
-        &self,
-        work: impl Future<Output = Result<T, AnalyzeError>>,
-    ) -> Result<T, AnalyzeError> {
-        let Some(limit) = self.timeout else { return work.await };
-        let allowed = Duration::from_nanos(u64::try_from(limit.0).unwrap_or_default());
-        // By a thread of its own: the runtime looks at its clock when one of its threads has nothing to do.
-        let (ended, is_ended) = mpsc::channel::<()>();
-        let (over, is_over) = oneshot::channel();
-        thread::spawn(move || {
-            if is_ended.recv_timeout(allowed) == Err(RecvTimeoutError::Timeout) {
-                let _ = over.send(());
-            }
-        });
-        let result = tokio::select! {
-            result = work => result,
-            Ok(()) = is_over => Err(AnalyzeError::Query(format!("the query took longer than {limit} (--timeout)"))),
-        };
-        drop(ended);
-        result
-    }
-}
-
-/// Awaits work on a query of the user. A panic in it is an error of the query, such as a text of more than 2 GiB.
-async fn answered<T>(work: impl Future<Output = Result<T, AnalyzeError>>) -> Result<T, AnalyzeError> {
-    FutureExt::catch_unwind(AssertUnwindSafe(work)).await.unwrap_or_else(|panic| {
-        let what = panics::message(panic.as_ref());
-        Err(AnalyzeError::Query(format!("the query cannot be answered: {what}")))
-    })
-}
-
-/// Computes the rows on other threads, so that a reader can stop waiting for a join that yields none for hours.
-fn apart(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let mut apart = RecordBatchReceiverStream::builder(rows.schema(), 2);
-    let to = apart.tx();
-    apart.spawn(async move {
-        while let Some(batch) = rows.next().await {
-            if to.send(batch).await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    apart.build()
-}
-
-/// A row of nulls, zeros and empty lists, as aggregates over nothing are.
-fn says_nothing(row: &RecordBatch) -> bool {
-    let is_nothing = |value: ScalarValue| match &value {
-        ScalarValue::List(list) => list.values().is_empty(),
-        value if value.is_null() => true,
-        value => ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| zero == *value),
-    };
-    let of = |column: &ArrayRef| ScalarValue::try_from_array(column, 0).is_ok_and(is_nothing);
-    row.num_rows() == 1 && row.columns().iter().all(of)
 }
 
 /// Whether the rows say nothing: there are none, or it is one of nulls, zeros and empty lists.
@@ -234,17 +168,6 @@ async fn write_all(
     progress::end();
     sink.finish(path)?;
     Ok(!says_something)
-}
-
-/// Plans a query with values for its parameters.
-pub(super) async fn plan(
-    trace: &Trace,
-    query: &str,
-    params: &[(String, String)],
-) -> Result<DataFrame, AnalyzeError> {
-    let frame = answered(trace.sql(query)).await?;
-    let values: Vec<_> = params.iter().map(|(name, value)| (name.clone(), guessed(value))).collect();
-    if values.is_empty() { Ok(frame) } else { frame.with_param_values(values).map_err(query_error) }
 }
 
 impl Args {

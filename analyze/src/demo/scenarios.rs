@@ -49,31 +49,31 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "starved-loader",
-        story: "A training loop waits in each step for the one worker of its data loader, whose transform of a batch takes longer than the step (without a GPU, on stub CUDA libraries).",
+        story: "A training loop waits in each step for the one worker of its data loader, whose transform of a batch takes longer than the step (an H200).",
         first_finding: Some("starved-loader"),
         look_for: &[
-            "No CUDA call is slow: copies and launches take microseconds, and each synchronization the 10 ms that the device needs.",
-            "The wait follows the wakeups: the main thread slept until the loader's threads woke it, and these waited for the worker, which computed for all of that time. So a faster disk would not help.",
+            "No CUDA call is slow: copies, launches and synchronizations take some 20 µs each.",
+            "The wait follows the wakeups: the main thread slept until the loader's thread woke it, and that one waited for the worker, which computed, for the most part with the lock of its own interpreter held. So a faster disk would not help.",
         ],
         next: &[
             "analyze sql RUN 'SELECT part, thread_comm, sum(time_ns) AS time_ns, sum(waits_count) AS waits FROM run_time GROUP BY part, thread_comm ORDER BY time_ns DESC LIMIT 5'",
             "analyze report RUN --html",
         ],
-        recording: testdata!("faults/stub-loader-cpu.fault.parquet"),
+        recording: testdata!("faults/loader-cpu.fault.parquet"),
     },
     Scenario {
         name: "lock-convoy",
-        story: "Three helper threads take turns with the thread that launches at one lock, and hold it while they compute (without a GPU, on stub CUDA libraries).",
+        story: "Three helper threads take turns with the thread that launches at one lock, and hold it while they compute (an H200).",
         first_finding: Some("lock-contention"),
         look_for: &[
-            "A third of the wall time is spent behind the lock, and the finding names the threads that had it: lock-holder-0 to lock-holder-2.",
+            "A fifth of the wall time is spent behind the lock, and the finding names the threads that had it: lock-holder-0 to lock-holder-2.",
             "The finding also says what the record cannot tell: which lock it was, because the owner of a futex is not on record.",
         ],
         next: &[
             "analyze sql RUN \"SELECT thread_comm, sum(time_ns) AS time_ns, max(longest_ns) AS longest_ns FROM run_time WHERE waited_in = 'futex' GROUP BY thread_comm ORDER BY time_ns DESC\"",
             "analyze report RUN --html",
         ],
-        recording: testdata!("faults/stub-lock-convoy.fault.parquet"),
+        recording: testdata!("faults/lock-convoy.fault.parquet"),
     },
     Scenario {
         name: "leak",

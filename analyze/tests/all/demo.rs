@@ -10,7 +10,7 @@ use super::support::{json, outcome, path, refused, stdout};
 /// What the answer to each scenario's query has, as CSV: the figures that the program names, or those behind them.
 const ANSWERS: [(&str, &str); 8] = [
     ("hog", "cudaLaunchKernel,8092,213882234,159880984\n"),
-    ("starved-loader", "other_thread,pt_data_worker,"),
+    ("starved-loader", "\ngil,pt_data_worker,"),
     ("lock-convoy", "lock-holder-"),
     ("leak", "\ntrue,"),
     ("fragmentation-oom", "\n9437184,260259328,8532480,10676736,1764352\n"),

@@ -22,6 +22,7 @@ mod leaks;
 mod ledger_recorded;
 mod library;
 mod lies;
+mod mcp;
 mod memory;
 mod memory_findings;
 mod outputs;

@@ -37,10 +37,10 @@ pub(super) const QUESTIONS: [&str; 12] = [
 ];
 
 /// Verbs that answer no question about one run: they answer queries (the other tables), compare runs by their metrics (the last
-/// table), arrange the answers of other verbs, or write runs and files.
-pub(super) const OTHERS: [&str; 15] = [
-    "check", "sql", "queries", "report", "compare", "baseline", "trend", "export", "head", "slice", "merge",
-    "import", "align", "recover", "demo",
+/// table), arrange or serve the answers of other verbs, or write runs and files.
+pub(super) const OTHERS: [&str; 16] = [
+    "check", "sql", "queries", "report", "compare", "baseline", "trend", "export", "mcp", "head", "slice",
+    "merge", "import", "align", "recover", "demo",
 ];
 
 /// Fields of a report that describe it.
