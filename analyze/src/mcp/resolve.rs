@@ -144,8 +144,14 @@ pub async fn ranked(opened: &Opened, query: &str, what: &str) -> Result<Answer, 
 /// ids itself.
 pub async fn resolve(runs: &Runs, id: &Id) -> Result<Answer, AnalyzeError> {
     match id {
-        Id::Thing(run, of) => thing(&runs.get(Some(run.as_str())).await?, *of).await,
-        Id::Sql { run, query } => sql(&runs.get(Some(run.as_str())).await?, query, Bounds::default()).await,
+        Id::Thing(run, of) => {
+            let opened = runs.get(Some(run.as_str())).await?;
+            thing(&opened, *of).await
+        }
+        Id::Sql { run, query } => {
+            let opened = runs.get(Some(run.as_str())).await?;
+            sql(&opened, query, Bounds::default()).await
+        }
         Id::Finding { run, kind, pid } => {
             let opened = runs.get(Some(run.as_str())).await?;
             let found = &opened.findings().await?.findings;

@@ -110,7 +110,8 @@ fn row(name: &str, truth: &Truth, first: &Finding, twin_ns: i64) -> String {
         (None, None, Some(bytes)) => Bytes(bytes).to_string(),
         (None, None, None) => "–".to_owned(),
     };
-    let found = if twin_ns > 0 { format!("{found}, and {} without the fault", seconds(twin_ns)) } else { found };
+    let found =
+        if twin_ns > 0 { format!("{found}, and {} without the fault", seconds(twin_ns)) } else { found };
     let (measured, verdict) = match &truth.cost_s {
         None => ("–".to_owned(), ""),
         Some(cost) => {
@@ -123,7 +124,11 @@ fn row(name: &str, truth: &Truth, first: &Finding, twin_ns: i64) -> String {
         }
     };
     let confidence = serde_json::to_value(first.confidence).unwrap();
-    format!("| {name} | `{}` | {found} | {} | {measured} | {verdict} |", first.kind, confidence.as_str().unwrap())
+    format!(
+        "| {name} | `{}` | {found} | {} | {measured} | {verdict} |",
+        first.kind,
+        confidence.as_str().unwrap()
+    )
 }
 
 #[tokio::test]

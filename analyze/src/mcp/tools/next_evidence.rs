@@ -58,7 +58,10 @@ impl Question for Params {
                 let calls = for_topic(&opened.name, topic);
                 Ok(Answer::about(&opened.name, json!({ "run": opened.name, "calls": calls })))
             }
-            (None, None) => of_findings(&runs.get(self.run.as_deref()).await?, |_| true).await,
+            (None, None) => {
+                let opened = runs.get(self.run.as_deref()).await?;
+                of_findings(&opened, |_| true).await
+            }
         }
     }
 }

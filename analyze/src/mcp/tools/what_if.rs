@@ -2,7 +2,7 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::question::{Question, own};
 use crate::{
