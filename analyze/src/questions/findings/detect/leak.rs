@@ -342,6 +342,7 @@ mod tests {
             bytes_per_epoch: (2 << 20) as f64,
             share_ratio: 1.0,
             generations_count,
+            longest_gap_count: 4,
             possible_count: 35,
             first_epoch: 5,
             last_epoch: 39,
