@@ -145,7 +145,7 @@ const REFUTING: &[(&[&str], &[Call])] = &[
         ],
     ),
     (
-        &["tiny-kernels", "idle-gpu", "host-bound", "throttling"],
+        &["tiny-kernels", "idle-gpu", "host-bound", "host-pauses", "throttling"],
         &[
             (
                 Ask::Sql(

@@ -251,7 +251,7 @@ fn bad_gates_are_refused() {
         (&["--gate", "p99 < +5%"], "name one, or all by p99_ns(*)"),
         (&["--gate", "no_such.toml"], "no_such.toml"),
         (&["--alpha", "2"], "alpha is 2"),
-        (&["--resolution", "ten"], "no share"),
+        (&["--resolution", "ten"], "not a share from 0%"),
     ];
     for (args, words) in cases {
         let output = compare("none.baseline", "hog.baseline", args);

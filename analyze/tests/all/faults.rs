@@ -115,11 +115,13 @@ fn row(name: &str, truth: &Truth, first: &Finding, twin_ns: i64) -> String {
     let (measured, verdict) = match &truth.cost_s {
         None => ("–".to_owned(), ""),
         Some(cost) => {
-            let found = first.cost_ns.map(|ns| (ns - twin_ns) as f64 / 1e9);
-            let is_bound = first.cost_range_ns.is_some() && !found.is_some_and(|found| cost.is_near(found));
+            let of_fault = |ns: i64| (ns - twin_ns) as f64 / 1e9;
+            let is_bound = first.cost_range_ns.is_some_and(|(least_ns, most_ns)| {
+                (of_fault(least_ns)..=of_fault(most_ns)).contains(&cost.mean)
+            });
             (
                 format!("{:.2} [{:.2}, {:.2}]", cost.mean, cost.low, cost.high),
-                if is_bound { "bounds it" } else { "equal" },
+                if is_bound { "within the bounds" } else { "equal" },
             )
         }
     };
@@ -138,7 +140,7 @@ async fn a_planted_fault_is_found_first_with_its_cost() {
         "# What is found of planted faults\n\n\
          Written by the test `faults` of `analyze`. Costs are in seconds of wall time, or in memory. *Measured* is the mean difference of the \
          loops of fault and twin in five pairs, with its 95 % interval. *Equal*: the cost lies in that interval or within a tenth of the mean; \
-         *bounds it*: the record only bounds the cost, and the mean lies within. Names with `stub` were recorded without a GPU.\n\n\
+         *within the bounds*: the record only bounds the cost, and the mean lies between. Names with `stub` were recorded without a GPU.\n\n\
          | planted | first finding | its cost | which is | measured | |\n|---|---|---|---|---|---|\n",
     );
     for (name, truth) in truths() {

@@ -32,6 +32,9 @@ pub(super) const DETECTOR: Detector = Detector {
 const LEAST_COPIES: i64 = 10;
 /// What pinned memory transfers at over PCIe 4.0 with 16 lanes, in bytes per nanosecond: what is left of the time if nothing overlaps.
 const PINNED_RATE: f64 = 25.0;
+/// What copies from or to pageable memory transfer at least at, in bytes per nanosecond: pages that the process touches for the
+/// first time are the slowest.
+const PAGEABLE_RATE: f64 = 1.0;
 /// What PCIe 5.0 with 16 lanes transfers at most, in bytes per nanosecond. A call that is faster did not wait for its copy.
 const FASTEST_RATE: f64 = 64.0;
 
@@ -49,6 +52,8 @@ struct Sums<'a> {
     /// Time in nanoseconds if every copy had been as fast for its size as the fastest of its function: a copy from pageable memory
     /// waits for the work before it, too, and the fastest waited least.
     without_wait_ns: i64,
+    /// Time in nanoseconds that the bytes take if every copy is as slow as copies of its kind are.
+    slowest_ns: i64,
 }
 
 impl Sums<'_> {
@@ -64,6 +69,11 @@ impl Sums<'_> {
 
     fn is_waited_for(&self) -> bool {
         self.total_ns >= self.at_rate_ns(FASTEST_RATE)
+    }
+
+    /// Returns whether half of the time can be that of the bytes. Else the calls waited for the kernels before their copies.
+    fn is_copying(&self) -> bool {
+        self.slowest_ns.saturating_mul(2) >= self.total_ns
     }
 
     fn words(&self) -> String {
@@ -89,7 +99,7 @@ fn of_process(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Vec<Finding> {
         let own = |copy: &&HostCopy| copy.pid == pid && outermost.contains(&(copy.tid, copy.op.as_str()));
         let copies = gpu.copies.iter().filter(own).filter(|copy| is_wanted(copy));
         let none =
-            Sums { ops: BTreeSet::new(), calls_count: 0, copied_bytes: 0, total_ns: 0, without_wait_ns: 0 };
+            Sums { ops: BTreeSet::new(), calls_count: 0, copied_bytes: 0, total_ns: 0, without_wait_ns: 0, slowest_ns: 0 };
         copies.fold(none, |mut sums, copy| {
             sums.ops.insert((copy.tid, copy.op.as_str()));
             sums.calls_count = sums.calls_count.saturating_add(copy.calls_count);
@@ -97,6 +107,8 @@ fn of_process(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Vec<Finding> {
             sums.total_ns = sums.total_ns.saturating_add(copy.total_ns);
             let fastest_ns = copy.copied_bytes as f64 * copy.least_ps_per_byte as f64 / 1000.0;
             sums.without_wait_ns = sums.without_wait_ns.saturating_add(fastest_ns.round() as i64);
+            let rate = if copy.is_pinned { PINNED_RATE } else { PAGEABLE_RATE };
+            sums.slowest_ns = sums.slowest_ns.saturating_add((copy.copied_bytes as f64 / rate).round() as i64);
             sums
         })
     };
@@ -127,7 +139,7 @@ fn of_process(gpu: &GpuRecord, ledger: &mut Ledger<'_>) -> Vec<Finding> {
     }
     let others = sum(&|copy| !is_pageable(copy));
     let bytes_ns = others.at_rate_ns(FASTEST_RATE);
-    if others.calls_count >= LEAST_COPIES && others.is_waited_for() {
+    if others.calls_count >= LEAST_COPIES && others.is_waited_for() && others.is_copying() {
         let claim = ledger.claim_at_most(others.total_ns, |slice| slice.part == "copy" && others.has(slice));
         let (most_ns, least_ns) = (claim.time_ns(), bytes_ns.min(claim.time_ns()));
         let title = "The process waits for copies between host and GPU in its loop.";
