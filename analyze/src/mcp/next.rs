@@ -147,14 +147,7 @@ const REFUTING: &[(&[&str], &[Call])] = &[
             LOSSES,
         ],
     ),
-    (
-        &["out-of-memory", "fragmentation", "allocator-retries"],
-        &[
-            MEMORY_PEAK,
-            WHAT_IF,
-            BREAKDOWN,
-        ],
-    ),
+    (&["out-of-memory", "fragmentation", "allocator-retries"], &[MEMORY_PEAK, WHAT_IF, BREAKDOWN]),
     (
         &["leak", "driver-leak"],
         &[
