@@ -87,6 +87,10 @@ bench-interval-join *args: _release
 bench-kineto *args: _release
     python3 testdata/bench/kineto/bench.py "$@"
 
+# Ask `analyze mcp` questions with known answers, by agents without a model (Python package mcp); `--write` keeps results and transcript
+bench-mcp *args: _release
+    python3 testdata/bench/mcp/bench.py "$@"
+
 # Benchmark the replay of PyTorch's allocator; ORACLE and VIZ are explained in the script
 bench-memory oracle viz *args: _release
     python3 testdata/bench/memory/bench.py "$@"

@@ -22,7 +22,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RUNS = {"hog": "faults/stub-cpu-hog.fault.parquet", "quiet": "faults/stub-cpu-hog.twin.parquet", "memory": "memory/examples.parquet"}
+RUNS = {"hog": "faults/cpu-hog.fault.parquet", "quiet": "faults/healthy-compute.twin.parquet", "memory": "memory/examples.parquet"}
 ENDLESS = "SELECT sum(value % 7) FROM generate_series(1, 1000000000000)"
 # A debug build on a machine that does other work, too.
 PATIENCE = 300

@@ -1,5 +1,5 @@
 //! Which calls would confirm a finding, or rule it out: its own evidence, and for its kind what would refute it. For topics
-//! in words, a table of first calls.
+//! in words, a table of first calls, and queries about the functions that they name.
 
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use crate::{
     mcp::tools::ToolName,
     questions::findings::{Confidence, Finding},
 };
+use analyze_engine::session::string_literal;
 
 /// What a call would do for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,7 @@ enum Ask {
     Tool(ToolName),
     SlowCall,
     Gap,
+    WithoutEmptyCache,
     Sql(&'static str),
     Search(&'static str),
 }
@@ -80,6 +82,53 @@ const QUALITY: Call = (
     "Contradictions between rows of the run would make its figures wrong; no row means that none was found.",
 );
 
+const CAUSES: Call = (
+    Ask::Sql("SELECT * FROM metrics_causes ORDER BY excess_ns DESC, subject LIMIT 20"),
+    "The excess latency of each function's slow calls, divided by cause: a cause with a small part is not why they were slow.",
+);
+const DEVICE_BUSY: Call = (
+    Ask::Sql(
+        "SELECT pid, count(*) AS intervals_count, sum(dur) AS busy_ns FROM device_busy GROUP BY pid ORDER BY pid",
+    ),
+    "How long the GPU was busy, if a profile recorded it: a busy GPU bounds the run, whatever the host does.",
+);
+const BREAKDOWN: Call = (
+    Ask::Sql(
+        "SELECT part, pid, max(size_bytes) AS most_bytes FROM memory_breakdown GROUP BY part, pid ORDER BY most_bytes DESC",
+    ),
+    "Who else had the device's memory: a neighbour, or libraries, instead of PyTorch.",
+);
+const WITHOUT_EMPTY_CACHE: Call = (
+    Ask::WithoutEmptyCache,
+    "What would be reserved without the program's calls of empty_cache(), by the allocator's own rules.",
+);
+const RELEASES: Call = (
+    Ask::Sql("SELECT * FROM memory_releases ORDER BY ts LIMIT 20"),
+    "What each release of memory to the driver, such as empty_cache(), released, and why the rest stayed.",
+);
+const NCCL_VOLUME: Call = (
+    Ask::Sql("SELECT * FROM nccl_volume ORDER BY op, pid, communicator"),
+    "The calls and bytes of each NCCL operation on each rank: ranks with other numbers do other work.",
+);
+
+/// Queries about one function, for which `FUNCTION` stands.
+const OF_FUNCTION: &[(&str, &str)] = &[
+    (
+        "SELECT op, count(*) AS calls_count, sum(dur) AS dur_ns, max(dur) AS longest_ns, sum(on_cpu_ns) AS on_cpu_ns, sum(preempted_ns) AS preempted_ns, sum(runnable_ns) AS runnable_ns, sum(throttled_ns) AS throttled_ns, sum(blocked_ns) AS blocked_ns, sum(stopped_ns) AS stopped_ns, sum(unknown_ns) AS unknown_ns FROM op_time WHERE op = FUNCTION GROUP BY op",
+        "The time in all calls of the function, divided by what the thread did: preempted_ns and runnable_ns are the time without a CPU.",
+    ),
+    (
+        "SELECT * FROM metrics_causes WHERE subject = FUNCTION",
+        "The excess latency of the function's slow calls, divided by cause: what lost_unexplained_ns has, the record does not explain.",
+    ),
+    (
+        "SELECT op, ts, dur, pid, tid, depth, phase, baseline_ns, excess_ns, verdict, verdict_share_ratio, root_cause, culprit_comm FROM slow_calls WHERE op = FUNCTION ORDER BY excess_ns DESC, ts LIMIT 10",
+        "The function's slow calls one by one, each with the cause of most of its excess latency.",
+    ),
+];
+/// The largest number of functions of a topic that are asked for.
+const MOST_FUNCTIONS: usize = 3;
+
 /// What would refute findings of these kinds. A test holds that each kind has a line.
 const REFUTING: &[(&[&str], &[Call])] = &[
     (
@@ -98,19 +147,7 @@ const REFUTING: &[(&[&str], &[Call])] = &[
             LOSSES,
         ],
     ),
-    (
-        &["out-of-memory", "fragmentation", "allocator-retries"],
-        &[
-            MEMORY_PEAK,
-            WHAT_IF,
-            (
-                Ask::Sql(
-                    "SELECT part, pid, max(size_bytes) AS most_bytes FROM memory_breakdown GROUP BY part, pid ORDER BY most_bytes DESC",
-                ),
-                "Who else had the device's memory: a neighbour, or libraries, instead of PyTorch.",
-            ),
-        ],
-    ),
+    (&["out-of-memory", "fragmentation", "allocator-retries"], &[MEMORY_PEAK, WHAT_IF, BREAKDOWN]),
     (
         &["leak", "driver-leak"],
         &[
@@ -144,19 +181,7 @@ const REFUTING: &[(&[&str], &[Call])] = &[
             GAP,
         ],
     ),
-    (
-        &["tiny-kernels", "idle-gpu", "host-bound", "host-pauses", "throttling"],
-        &[
-            (
-                Ask::Sql(
-                    "SELECT pid, count(*) AS intervals_count, sum(dur) AS busy_ns FROM device_busy GROUP BY pid ORDER BY pid",
-                ),
-                "How long the GPU was busy, if a profile recorded it: a busy GPU bounds the run, whatever the host does.",
-            ),
-            GAP,
-            ACCOUNT,
-        ],
-    ),
+    (&["tiny-kernels", "idle-gpu", "host-bound", "host-pauses", "throttling"], &[DEVICE_BUSY, GAP, ACCOUNT]),
     (
         &["stragglers"],
         &[
@@ -207,27 +232,31 @@ const TOPICS: &[(&[&str], &[Call])] = &[
         &["slow", "latency", "stall", "call", "jitter", "tail"],
         &[
             (Ask::Tool(ToolName::Findings), "What costs most of the wall time, ranked, with evidence."),
+            CAUSES,
             (Ask::SlowCall, "The worst slow call, its causes and its wakeup chain."),
             ACCOUNT,
         ],
     ),
     (&["memory", "oom", "fragmentation", "reserved", "allocator"], &[MEMORY_PEAK, WHAT_IF, LEAKS]),
+    (&["oom", "device", "neighbour", "process", "library"], &[BREAKDOWN]),
     (&["leak", "grow", "growth"], &[LEAKS, MEMORY_PEAK]),
+    (&["empty", "emptied", "release", "released"], &[WITHOUT_EMPTY_CACHE, RELEASES]),
     (
-        &["gpu", "idle", "kernel", "launch", "utilization"],
+        &["gpu", "idle", "busy", "kernel", "launch", "utilization"],
         &[
             (Ask::Gap, "The longest gap between launches, and what the host did in it."),
+            DEVICE_BUSY,
             ACCOUNT,
             (Ask::Search("launch"), "Views about launches."),
         ],
     ),
     (
         &["cpu", "scheduler", "preempted", "noisy", "neighbour", "hog", "throttled"],
-        &[(Ask::SlowCall, "The worst slow call, and which task had the CPU."), ACCOUNT],
+        &[CAUSES, (Ask::SlowCall, "The worst slow call, and which task had the CPU."), ACCOUNT],
     ),
     (
         &["nccl", "collective", "rank", "straggler", "distributed"],
-        &[(Ask::Search("nccl"), "Views about collective operations."), ACCOUNT],
+        &[NCCL_VOLUME, (Ask::Search("nccl"), "Views about collective operations."), ACCOUNT],
     ),
     (
         &["crash", "hang", "fail", "failed", "error", "exit"],
@@ -268,6 +297,9 @@ fn of_table(run: &str, (ask, why): Call, settles: Settles) -> Value {
         Ask::Tool(tool) => shown(run, tool, json!({}), why, settles, None),
         Ask::SlowCall => shown(run, ToolName::Explain, json!({ "slow_call_rank": 1 }), why, settles, None),
         Ask::Gap => shown(run, ToolName::Explain, json!({ "gap_rank": 1 }), why, settles, None),
+        Ask::WithoutEmptyCache => {
+            shown(run, ToolName::WhatIf, json!({ "no_empty_cache": true }), why, settles, None)
+        }
         Ask::Sql(query) => {
             shown(run, ToolName::Sql, json!({ "query": query }), why, settles, Some(&Id::sql(run, query)))
         }
@@ -298,14 +330,40 @@ pub fn for_finding(run: &str, finding: &Finding) -> Vec<Value> {
     calls
 }
 
+/// Returns the functions of CUDA and NCCL that a topic names, each once.
+fn functions(topic: &str) -> Vec<&str> {
+    let is_function = |word: &str| {
+        ["cu", "cuda", "nccl"].iter().any(|prefix| {
+            word.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+        })
+    };
+    let mut found: Vec<&str> = Vec::new();
+    for word in topic.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+        if is_function(word) && !found.contains(&word) {
+            found.push(word);
+        }
+    }
+    found.truncate(MOST_FUNCTIONS);
+    found
+}
+
 /// Returns the calls to begin with for a topic in words.
 pub fn for_topic(run: &str, topic: &str) -> Vec<Value> {
+    let mut calls: Vec<Value> = Vec::new();
+    for function in functions(topic) {
+        let literal = string_literal(function);
+        calls.extend(OF_FUNCTION.iter().map(|(query, why)| {
+            let query = query.replace("FUNCTION", &literal);
+            let id = Id::sql(run, query.clone());
+            shown(run, ToolName::Sql, json!({ "query": query }), why, Settles::Explores, Some(&id))
+        }));
+    }
     let topic = topic.to_lowercase();
     let words: Vec<&str> =
         topic.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let is_said =
-        |known: &str| words.iter().any(|word| *word == known || word.strip_suffix('s') == Some(known));
-    let mut calls: Vec<Value> = Vec::new();
+    let is_form =
+        |word: &str, known: &str| ["", "s", "es"].iter().any(|end| word.strip_suffix(end) == Some(known));
+    let is_said = |known: &str| words.iter().any(|word| is_form(word, known));
     for (known, table) in TOPICS {
         if known.iter().any(|known| is_said(known)) {
             calls.extend(table.iter().map(|call| of_table(run, *call, Settles::Explores)));
@@ -314,11 +372,12 @@ pub fn for_topic(run: &str, topic: &str) -> Vec<Value> {
     if calls.is_empty() {
         calls.extend(ANYTHING.iter().map(|call| of_table(run, *call, Settles::Explores)));
     }
-    // Topics have calls in common.
-    let mut seen: Vec<Value> = Vec::new();
+    // Topics have calls in common, for reasons of their own.
+    let mut seen: Vec<(Value, Value)> = Vec::new();
     calls.retain(|call| {
-        let is_new = !seen.contains(call);
-        seen.push(call.clone());
+        let asked = (call["tool"].clone(), call[ARGUMENTS].clone());
+        let is_new = !seen.contains(&asked);
+        seen.push(asked);
         is_new
     });
     calls
@@ -328,6 +387,12 @@ pub fn for_topic(run: &str, topic: &str) -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::{questions::findings::detectors, trace::Trace};
+
+    /// Returns the queries that the calls for a topic make.
+    fn queries(topic: &str) -> Vec<String> {
+        let calls = for_topic("r", topic);
+        calls.iter().filter_map(|call| call[ARGUMENTS]["query"].as_str()).map(str::to_owned).collect()
+    }
 
     #[test]
     fn every_kind_of_finding_has_what_would_refute_it() {
@@ -345,13 +410,14 @@ mod tests {
     fn every_query_of_the_tables_plans() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let tables = REFUTING.iter().chain(TOPICS).flat_map(|(_, calls)| calls.iter()).chain(ANYTHING);
-        let queries: Vec<&str> = tables
-            .filter_map(|(ask, _)| if let Ask::Sql(query) = ask { Some(*query) } else { None })
+        let mut known: Vec<String> = tables
+            .filter_map(|(ask, _)| if let Ask::Sql(query) = ask { Some((*query).to_owned()) } else { None })
             .collect();
-        assert!(queries.len() > 10);
+        known.extend(queries("ncclAllReduce and cudaFree"));
+        assert!(known.len() > 10);
         runtime.block_on(async {
             let trace = Trace::literal().await.expect("a trace");
-            for query in queries {
+            for query in &known {
                 let planned = trace.sql(query).await;
                 assert!(planned.is_ok(), "{query}: {:?}", planned.err());
             }
@@ -366,8 +432,22 @@ mod tests {
         };
         assert_eq!(tools("Does it leak memory?"), ["memory", "what_if", "leaks"]);
         assert_eq!(tools("zebra"), ["findings", "sql", "sql"]);
+        // Topics ask for findings for different reasons: they are asked for once all the same.
+        assert_eq!(tools("slow, then failed").iter().filter(|tool| *tool == "findings").count(), 1);
+        assert_eq!(tools("launches"), tools("launch"));
         let calls = for_topic("r", "leaks");
         assert_eq!(calls[0][ARGUMENTS], json!({ "run": "r" }));
         assert_eq!(calls[0]["settles"], "explores");
+    }
+
+    #[test]
+    fn a_function_of_a_topic_has_queries_of_its_own() {
+        assert_eq!(
+            functions("Is cudaFree(), or cuMemFree, slow? cudaFree, CUDA, cuda, cuBLAS_x"),
+            ["cudaFree", "cuMemFree", "cuBLAS_x"]
+        );
+        let of_function = queries("zebra' cudaFree");
+        assert_eq!(of_function.len(), OF_FUNCTION.len());
+        assert!(of_function.iter().all(|query| query.contains("= 'cudaFree'")), "{of_function:?}");
     }
 }

@@ -181,7 +181,7 @@ fn runs() -> TempDir {
     rows.push(json!({ "ts": 0, "dur": 1_000_000_000, "kind": "mark", "op": "range", "pid": 1, "tid": 1, "detail": HOSTILE }));
     import_rows(folder.path(), "hostile", rows);
     for (from, to) in
-        [("faults/stub-cpu-hog.fault.parquet", "hog.parquet"), ("memory/examples.parquet", "memory.parquet")]
+        [("faults/cpu-hog.fault.parquet", "hog.parquet"), ("memory/examples.parquet", "memory.parquet")]
     {
         fs::copy(testdata(from), folder.path().join(to)).unwrap();
     }

@@ -24,7 +24,7 @@ use analyze_run::error::AnalyzeError;
 pub(super) struct Params {
     /// Id of a finding, as findings returns it. Without an id and a topic, all findings of the run are taken.
     id: Option<String>,
-    /// Instead of an id: what you want to know, in words, such as "memory grows".
+    /// Instead of an id: what you want to know, in words, such as "memory grows"; functions that it names, such as cudaFree, are asked for.
     topic: Option<String>,
     /// Path of the run, as open lists it; not needed with an id, or if there is only one.
     run: Option<String>,
