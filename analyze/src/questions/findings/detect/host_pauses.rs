@@ -20,8 +20,8 @@ pub(super) const DETECTOR: Detector = Detector {
     detect,
 };
 
-/// Least number of pauses: fewer are those of a program that loads, saves or ends.
-const LEAST_PAUSES: i64 = 5;
+/// Least number of pauses: fewer are those of a program that warms up, saves or ends.
+const LEAST_PAUSES: i64 = 10;
 
 fn detect<'a>(_: &Facts<'a>, ledgers: &mut [Ledger<'a>]) -> Vec<Finding> {
     ledgers.iter_mut().filter_map(of_process).collect()
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn pauses_that_recur_are_counted_and_the_code_of_each_step_is_left() {
-        let of = process(5);
+        let of = process(10);
         let mut ledger = Ledger::new(&of);
         let found = of_process(&mut ledger).expect("a finding");
         assert_eq!((found.cost_range_ns, ledger.left_ns()), (Some((0, 300)), 500));
-        assert!(found.title.contains("in 5 pauses of 60 ns on average"), "{}", found.title);
-        assert!(of_process(&mut Ledger::new(&process(4))).is_none());
+        assert!(found.title.contains("in 10 pauses of 30 ns on average"), "{}", found.title);
+        assert!(of_process(&mut Ledger::new(&process(9))).is_none());
     }
 }
