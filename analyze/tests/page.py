@@ -29,6 +29,7 @@ AXE = (pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js").read_
 COMPARED = ["hog", "sync", "empty_cache"]
 # Each keeps a CPU busy.
 BROWSERS = min(os.cpu_count(), 4)
+SAMPLED = 6
 SECTIONS = ["causes", "functions", "chains", "gaps", "nccl", "memory", "timeline", "devices", "strata", "provenance"]
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script><script>alert(2)</script>&lt;b&gt;\u202eevil\u2066`$(x)`"
 
@@ -163,11 +164,12 @@ def compared(analyze, fault, folder, browser):
 
 
 def parts(file):
-    """What a page is made of: classes, elements with a name, attributes; numbers in them are left out."""
+    """What a page is made of: classes, elements with a name, headings of sections and columns; numbers in them are left out."""
     text = file.read_text()
     names = {name for listed in re.findall(r'class="([^"]*)"', text) for name in listed.split()}
     names.update(re.findall(r'<(\w+)[^>]* id="', text))
     names.update(re.sub(r"\d+", "", name) for name in re.findall(r' id="([^"]*)"', text))
+    names.update(re.sub(r"[\d.,]+", "", text) for text in re.findall(r"<(?:h2|th|legend|dt)\b[^>]*>([^<]{1,60})", text))
     return names | set(re.findall(r"<(\w+)", text))
 
 
@@ -300,7 +302,7 @@ def main():
     parser.add_argument("analyze", type=pathlib.Path, help="the binary; with --latency: a page")
     parser.add_argument("runs", nargs="*", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--all", action="store_true", help="drive the pages of all bundled runs, not only those that differ in their parts")
+    parser.add_argument("--all", action="store_true", help="drive the pages of all bundled runs, not only a sample that has every part")
     parser.add_argument("--latency", action="store_true", help="only measure a page: first paint, and steps of zoom")
     arguments = parser.parse_args()
     analyze = arguments.analyze.resolve()
@@ -322,8 +324,9 @@ def main():
         assert runs, "no run"
         with ThreadPoolExecutor(BROWSERS) as pool:
             pages = list(pool.map(functools.partial(report, analyze, folder=folder), runs))
-        # Every page is made. Of those of the bundled runs, the ones that have a part that no other has are driven, unless all are asked for.
-        chosen = pages if arguments.runs or arguments.all else [*telling(pages[:-1]), pages[-1]]
+        # Every page is made. Of those of the bundled runs, enough to have every part are driven, and one in SAMPLED of all.
+        chosen = pages if arguments.runs or arguments.all else {*telling(pages[:-1]), *pages[:-1:SAMPLED], pages[-1]}
+        chosen = [page for page in pages if page in chosen]
         jobs = collections.deque((file.stem, functools.partial(recorded, file, arguments.screenshots)) for file in chosen)
         if not arguments.runs:
             jobs.extend((f"none and {fault}", functools.partial(compared, analyze, fault, folder)) for fault in COMPARED)
