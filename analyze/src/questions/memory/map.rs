@@ -163,7 +163,12 @@ impl Listener for Lives {
         let held_ns = dur_ns.unwrap_or_else(|| self.end_ns.saturating_sub(ts_ns)).max(0);
         let weight = u128::from(block.size_bytes) * held_ns as u128;
         let life = Life { addr: block.addr, size_bytes: block.size_bytes, ts_ns, dur_ns };
-        self.largest.push(Reverse((weight, Reverse((ts_ns, block.addr)), life)));
+        let weighed = Reverse((weight, Reverse((ts_ns, block.addr)), life));
+        // Most blocks are lighter than all that are kept: they are not worth a place in the heap.
+        if self.largest.len() >= LIVES && self.largest.peek().is_some_and(|lightest| weighed >= *lightest) {
+            return;
+        }
+        self.largest.push(weighed);
         if self.largest.len() > LIVES {
             self.largest.pop();
         }
