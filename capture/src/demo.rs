@@ -39,7 +39,7 @@ const PART: &str = "demo-part";
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Folder of the two recordings, quiet.parquet and hog.parquet; it is created if it is missing
-    #[arg(long, value_name = "DIR", default_value = "inquest-demo")]
+    #[arg(long, value_name = "DIR", default_value = "inquest-live")]
     out: PathBuf,
     /// About how long both recordings take together, from 1 to 600
     #[arg(long, value_name = "SECONDS", default_value_t = 18, value_parser = clap::value_parser!(u32).range(1..=600))]

@@ -303,8 +303,8 @@ fn a_demo_shows_what_its_hog_costs() {
     let output = demo(&[]);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{err}");
-    assert!(out.contains("analyze inquest-demo/hog.parquet"), "{out}");
-    let run = |name: &str| directory.path().join("inquest-demo").join(name);
+    assert!(out.contains("analyze inquest-live/hog.parquet"), "{out}");
+    let run = |name: &str| directory.path().join("inquest-live").join(name);
     let findings = |name: &str| -> Value {
         let output =
             Command::new(built("analyze")).args(["findings", "--json"]).arg(run(name)).output().unwrap();
