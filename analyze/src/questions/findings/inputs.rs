@@ -12,7 +12,7 @@ use crate::{
     questions::{
         chains::{self, Chains},
         info::{self, Info, Present, ProcessCount},
-        memory::overview::{self, Extent, Overview},
+        memory::overview::{self, Overview},
         where_time_went::{self, ProcessTime},
     },
     trace::{Together, Trace},
@@ -91,9 +91,7 @@ impl Outline {
         let records = Records::read(trace, together, &self.present, &self.processes);
         // On the heap: without optimisation, the future of all questions does not fit on the stack of a thread.
         Box::pin(async move {
-            // Only a report shows examples of calls.
-            let extent = if examples > 0 { Extent::Whole } else { Extent::Findings };
-            let memory = overview::run(trace, &self.present, extent).boxed();
+            let memory = overview::run(trace, &self.present).boxed();
             let (run_time, chains, memory, records) = tokio::try_join!(run_time, chains, memory, records)?;
             Ok(Inputs { run_time, chains, memory, records })
         })

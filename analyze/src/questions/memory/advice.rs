@@ -89,13 +89,6 @@ pub async fn review(
     Ok(Review { peak, end, history, advice })
 }
 
-/// Returns whether what follows from a history depends on the states at the peak and at the end, besides advice that names the size
-/// of what they hold.
-pub fn needs_states(history: &HistoryReport) -> bool {
-    let is_fragmentation = |sum: &CauseSum| sum.is_gain && sum.cause == "fragmentation";
-    !history.ooms.is_empty() || history.causes.iter().any(is_fragmentation)
-}
-
 /// Returns how much of a process was reserved at the peak.
 fn reserved_bytes(peak: &Moment, pid: u32) -> i64 {
     peak.allocators.iter().filter(|held| held.pid == pid).filter_map(|held| held.reserved_bytes).sum()

@@ -16,7 +16,7 @@ use crate::questions::{
         curve::{Curve, Filling},
         history,
         map::{Layout, Lives, Map},
-        state::{At, Moment, Plan},
+        state::{At, Plan},
     },
 };
 use crate::trace::Trace;
@@ -37,18 +37,8 @@ pub struct Overview {
     pub growth: Vec<Growth>,
 }
 
-/// How much of an overview is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Everything that a report shows.
-    Whole,
-    /// What findings are made of. The states at the peak and at the end are empty, and the map is, unless requests failed or
-    /// fragmentation made the memory grow: most runs are then replayed only once.
-    Findings,
-}
-
 /// Analyzes one run, of which these rows are present; returns `None` if it has no allocator events.
-pub async fn run(trace: &Trace, present: &Present, extent: Extent) -> Result<Option<Overview>, AnalyzeError> {
+pub async fn run(trace: &Trace, present: &Present) -> Result<Option<Overview>, AnalyzeError> {
     let clock = trace.files().first().map(|file| file.run.clock.clone()).unwrap_or_default();
     let input = Input::new(trace.events(), trace.files());
     let growths = growth::Plan::of(&input, &growth::Params::default()).await?;
@@ -69,14 +59,6 @@ pub async fn run(trace: &Trace, present: &Present, extent: Extent) -> Result<Opt
     let growth = growths.finish(&trace.events(), &replay, survivors).await?;
     drop(replay);
     let mut history = history.finish(trace, watch).await?;
-    if extent == Extent::Findings && !advice::needs_states(&history) {
-        return Ok(Some(Overview {
-            curve: filling.finish(trace, present).await?,
-            review: advice::review(trace, Moment::default(), Moment::default(), history).await?,
-            map: Map::default(),
-            growth,
-        }));
-    }
     let mut ats = vec![filling.peak(), At::End];
     ats.extend(history.moments_wanted());
     let plan = Plan::of(trace, &ats).await?;

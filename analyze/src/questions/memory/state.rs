@@ -155,7 +155,7 @@ pub struct Held {
 }
 
 /// The state of all memory at an instant.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Moment {
     /// A description of the instant, such as "at the end of the run".
     pub label: String,
