@@ -28,6 +28,11 @@ impl<'a> Claim<'a> {
         self.0.iter().fold(0, |sum, (slice, _)| sum.saturating_add(slice.intervals_count))
     }
 
+    /// Returns the number of sleeps of the driving thread.
+    pub fn waits_count(&self) -> i64 {
+        self.0.iter().fold(0, |sum, (slice, _)| sum.saturating_add(slice.waits_count))
+    }
+
     /// Returns the slices with the time in nanoseconds that was claimed of each.
     pub fn slices(&self) -> impl Iterator<Item = (&'a Slice, i64)> {
         self.0.iter().copied()

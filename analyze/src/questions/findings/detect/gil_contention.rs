@@ -38,7 +38,7 @@ fn of_process(is_python: bool, ledger: &mut Ledger<'_>) -> Option<Finding> {
     let (pid, wall_ns) = (ledger.process.pid, ledger.process.wall_ns);
     let claim = ledger.claim(|slice| slice.part == "gil" && slice.thread_pid == pid);
     let (cost_ns, holders) = (claim.time_ns(), claim.threads(NAMED));
-    let waits = claim.slices().fold(0, |sum: i64, (slice, _)| sum.saturating_add(slice.waits_count));
+    let waits = claim.waits_count();
     let title = format!("Python threads waited for the global interpreter lock (GIL) that {holders} had.");
     let finding = Finding::new("gil-contention", Rank::Cost, Some(pid), title);
     let finding = if is_python {

@@ -166,7 +166,7 @@ fn of_process(
     let (pid, wall_ns, driver) = (process.pid, process.wall_ns, (process.pid, process.tid));
     let loader = Loader::of(&others(run, launching, pid), handoffs, driver, &process.slices);
     let waits = ledger.look(|slice| loader.has(driver, slice));
-    let waits_count = waits.slices().fold(0, |sum: i64, (slice, _)| sum.saturating_add(slice.waits_count));
+    let waits_count = waits.waits_count();
     if loader.handoffs_count < LEAST_WAITS || waits_count < LEAST_WAITS {
         return None;
     }

@@ -27,7 +27,7 @@ fn of_process(ledger: &mut Ledger<'_>) -> Vec<Finding> {
     let (pid, wall_ns) = (ledger.process.pid, ledger.process.wall_ns);
     let ran = ledger.claim(|slice| matches!(slice.part.as_str(), "other_thread" | "gil"));
     let tid = ran.slices().max_by_key(|(_, ns)| *ns).map_or(pid, |(slice, _)| slice.thread_tid);
-    let waits = ran.slices().fold(0, |sum: i64, (slice, _)| sum.saturating_add(slice.waits_count));
+    let waits = ran.waits_count();
     let futex = ledger.claim(|slice| slice.part == "futex");
     let mut findings = vec![
         Finding::new(
